@@ -67,12 +67,21 @@ class Pool:
 
     def may_have(self, node_id: int) -> bool:
         """Whether a node id is in the range that this pool takes its ids from."""
-        first = int(self.spec["nodeIds"]["first"])
-        return first <= node_id < first + (CONTROLLER_IDS if self.is_controllers else BROKER_IDS)
+        first = self.first_node_id
+        ids = CONTROLLER_IDS if self.is_controllers else BROKER_IDS
+        return first is not None and first <= node_id < first + ids
+
+    @property
+    def first_node_id(self) -> int | None:
+        """Where its range begins; None before the operator has chosen it."""
+        node_ids = self.spec.get("nodeIds")
+        return None if node_ids is None else int(node_ids["first"])
 
     def node_ids(self) -> tuple[int, ...]:
         """The ids that the pool is to have: the first `replicas` ones that are not decommissioned."""
-        first, replicas = int(self.spec["nodeIds"]["first"]), int(self.spec["replicas"])
+        first, replicas = self.first_node_id, int(self.spec["replicas"])
+        if first is None:
+            return ()
         leaving = frozenset(self.decommission)
         window = range(first, first + replicas + len(leaving))
         return tuple(node_id for node_id in window if node_id not in leaving)[:replicas]
@@ -118,7 +127,7 @@ class Cluster:
         has = (pool for pool in self.pools if node_id in (*pool.node_ids(), *pool.decommission))
         may = sorted(
             (pool for pool in self.pools if pool.may_have(node_id)),
-            key=lambda pool: int(pool.spec["nodeIds"]["first"]),
+            key=lambda pool: pool.first_node_id or 0,
         )
         return next(has, may[-1] if may else None)
 

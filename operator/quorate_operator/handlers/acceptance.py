@@ -135,6 +135,9 @@ class _Judge:
     def _load_pool(self, body: Object) -> KafkaBroker:
         pool = self._loaded(body)
         assert isinstance(pool, KafkaBroker)
+        if pool.spec.node_ids is None:
+            name = pool.metadata.name
+            raise ManifestError(f"{self._source}: KafkaBroker {name}: spec.nodeIds: none were chosen yet")
         return pool
 
     def _loaded(self, body: Object) -> Resource:

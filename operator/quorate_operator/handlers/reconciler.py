@@ -19,7 +19,13 @@ from quorate_operator.handlers.acceptance import Acceptance, accept
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.handlers.resources import ClusterResources, ResourceStore
+from quorate_operator.handlers.resources import (
+    ClusterResources,
+    ResourceStore,
+    claimed_node_ids,
+    lacks_node_ids,
+    named_node_ids,
+)
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -30,6 +36,7 @@ from quorate_operator.handlers.statuses import (
     refused_status,
 )
 from quorate_operator.models.manifests import ManifestError
+from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.status import INVALID_MANIFEST, HistoryStatus
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
@@ -157,6 +164,9 @@ class ClusterReconciler:
         self._resources = resources = self._shared.store.of_cluster(self.key)
         if resources.quorum is None:
             return None
+        if await self._choose_node_ids(resources):
+            self._resources = resources = self._shared.store.of_cluster(self.key)
+        assert resources.quorum is not None
         self._acceptance = accepted = accept(resources, self._acceptance.accepted)
         if accepted.manifests is None:
             await self.refused(ManifestError(accepted.refusal_of(resources.quorum) or ""))
@@ -169,6 +179,22 @@ class ClusterReconciler:
         desired = desired_cluster(accepted.manifests)
         running = desired.running and not resources.is_deleted
         return Asked(desired=replace(desired, running=running), manifests=accepted.manifests)
+
+    async def _choose_node_ids(self, resources: ClusterResources) -> bool:
+        """Stores node ids in valid pools that name none. Returns whether there were any."""
+        bodies = [body for _, body in resources.staying]
+        missing = [body for body in bodies if "nodeIds" not in body["spec"] and lacks_node_ids(body)]
+        there = self._removal.pools_of_nodes() if missing else {}
+        taken = {node_id for body in bodies for node_id in (*claimed_node_ids(body), *named_node_ids(body))}
+        for body in sorted(missing, key=lambda body: str(body["metadata"].get("creationTimestamp"))):
+            name = body["metadata"]["name"]
+            own = named_node_ids(body) or {node_id for node_id, pool in there.items() if pool == name}
+            first = first_node_id(own, taken | there.keys())
+            patch = {"spec": {"nodeIds": {"first": first}}}
+            written = await self._shared.api.merge(BROKERS, self.key.namespace, name, patch)
+            self._shared.store.put(written)
+            taken |= set(claimed_node_ids(written))
+        return bool(missing)
 
     async def refused(self, error: ManifestError) -> None:
         """Reports manifests that can't be used in the conditions. Until they change, only deleted resources go."""

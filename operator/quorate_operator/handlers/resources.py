@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quorate_operator.models.base import ANNOTATION_PAUSE
+from quorate_operator.models.manifests import ManifestError, load_object
+from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind, Object
 from quorate_operator.web.port import ClusterKey
 
@@ -45,6 +47,30 @@ class ClusterResources:
             for body in going
             if body["spec"].get("storage", {}).get("onDecommission") == "Delete"
         )
+
+
+def claimed_node_ids(body: Object) -> range:
+    """Returns the ids that a resource claims, also if the rest of it is invalid; none while it has no `nodeIds`."""
+    spec = body["spec"]
+    if "nodeIds" not in spec:
+        return range(0)
+    first = spec["nodeIds"]["first"]
+    return range(first, first + spec["replicas"] + len(spec.get("decommission", ())))
+
+
+def lacks_node_ids(body: Object) -> bool:
+    """Whether a valid pool names no range of node ids."""
+    try:
+        pool = load_object(body, "")
+    except ManifestError:
+        return False
+    return isinstance(pool, KafkaBroker) and pool.spec.node_ids is None
+
+
+def named_node_ids(body: Object) -> frozenset[int]:
+    """Returns the ids that a resource names one by one."""
+    spec = body["spec"]
+    return frozenset((*spec.get("decommission", ()), *(node["nodeId"] for node in spec.get("nodes", ()))))
 
 
 class ResourceStore:

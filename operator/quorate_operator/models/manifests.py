@@ -12,7 +12,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
-from quorate_operator.models.v1alpha1 import API_VERSION, KINDS, KafkaBroker, KafkaController, Resource
+from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.v1alpha1 import (
+    API_VERSION,
+    KINDS,
+    KafkaBroker,
+    KafkaController,
+    NodeIds,
+    Resource,
+)
 
 DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
@@ -46,8 +54,12 @@ def load_manifests(text: str, source: str) -> Manifests:
 
 
 def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
-    """A quorum and its pools as one cluster. Raises ManifestError when they contradict each other."""
+    """A quorum and its pools as one cluster; pools without `nodeIds` get some, in their order.
+
+    Raises ManifestError when they contradict each other.
+    """
     _check_survivor(quorum, source)
+    pools = _with_node_ids(quorum, pools)
     _check_together(quorum, pools, source)
     return Manifests(controllers=quorum, brokers=tuple(pools))
 
@@ -59,6 +71,24 @@ def load_object(body: Mapping[str, Any], source: str) -> Resource:
         raise ManifestError(f"{source}: metadata: missing; it must be given")
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     return _load_resource({**body, "metadata": kept}, source, ignored=("status",))
+
+
+def _with_node_ids(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> list[KafkaBroker]:
+    taken = set(quorum.spec.claimed_node_ids())
+    for pool in pools:
+        taken |= (
+            pool.spec.named_node_ids() if pool.spec.node_ids is None else set(pool.spec.claimed_node_ids())
+        )
+    completed = []
+    for pool in pools:
+        if pool.spec.node_ids is not None:
+            completed.append(pool)
+            continue
+        node_ids = NodeIds(first=first_node_id(pool.spec.named_node_ids(), taken))
+        spec = pool.spec.model_copy(update={"node_ids": node_ids})
+        completed.append(pool.model_copy(update={"spec": spec}))
+        taken |= set(spec.claimed_node_ids())
+    return completed
 
 
 def _check_survivor(quorum: KafkaController, source: str) -> None:
@@ -95,7 +125,7 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
         for node_id in pool.spec.claimed_node_ids():
             if node_id in owners:
                 field = "decommission" if node_id in pool.spec.decommission else "nodeIds.first"
-                value = node_id if field == "decommission" else pool.spec.node_ids.first
+                value = node_id if field == "decommission" else pool.spec.first_node_id
                 raise ManifestError(
                     f"{source}: KafkaBroker {name}: spec.{field}: {value}: node id "
                     f"{node_id} belongs to {owners[node_id]} already; ids are unique in a cluster"

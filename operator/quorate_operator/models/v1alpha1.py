@@ -36,6 +36,7 @@ from quorate_operator.models.listeners import (
     ControllerListeners,
     Listener,
 )
+from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rollout, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
@@ -94,20 +95,21 @@ class _Node(Protocol):
     def advertised_hosts(self) -> dict[str, str]: ...
 
 
-def _window_rules(span: int) -> tuple[dict[str, str], ...]:
+def _window_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
+    """Returns the rules for node ids, which hold `unless` something else does."""
     ids = f"self.nodeIds.first to nodeIds.first + {span - 1}".removeprefix("self.")
     inside = f"{{0}} >= self.nodeIds.first && {{0}} < self.nodeIds.first + {span}"
     return (
         {
-            "rule": f"self.decommission.all(id, {inside.format('id')})",
+            "rule": f"{unless}self.decommission.all(id, {inside.format('id')})",
             "message": f"decommission: node ids of this pool go from {ids}",
         },
         {
-            "rule": f"self.nodes.all(node, {inside.format('node.nodeId')})",
+            "rule": f"{unless}self.nodes.all(node, {inside.format('node.nodeId')})",
             "message": f"nodes: node ids of this pool go from {ids}",
         },
         {
-            "rule": f"self.nodeIds.first + self.replicas + size(self.decommission) - 1 <= {NODE_ID_MAX}",
+            "rule": f"{unless}self.nodeIds.first + self.replicas + size(self.decommission) - 1 <= {NODE_ID_MAX}",
             "message": f"nodeIds.first: the ids of the replicas go beyond {NODE_ID_MAX}, which is the last",
         },
         {
@@ -128,7 +130,7 @@ class _PoolSpec(Model):
     """What quorums and pools of brokers share."""
 
     replicas: int
-    node_ids: NodeIds
+    node_ids: NodeIds | None
     version: KafkaVersion = Field(default=KAFKA_VERSION, description="The version of Apache Kafka.")
     image: Image | None = Field(
         default=None, description="The image of the brokers. Default: the operator's --kafka-image."
@@ -150,10 +152,16 @@ class _PoolSpec(Model):
         description="Node ids that leave the pool and are not used again; other ids take their place.",
     )
 
+    @property
+    def first_node_id(self) -> int:
+        """The first node id. A pool without `nodeIds` has none before one was chosen, see `manifests.joined`."""
+        assert self.node_ids is not None, "node ids are chosen before they are used"
+        return self.node_ids.first
+
     def all_node_ids(self) -> tuple[int, ...]:
         """The node ids of this pool, in order: the first `replicas` ones that are not decommissioned."""
         leaving = frozenset(self.decommission)
-        ids = (node_id for node_id in count(self.node_ids.first) if node_id not in leaving)
+        ids = (node_id for node_id in count(self.first_node_id) if node_id not in leaving)
         return tuple(islice(ids, self.replicas))
 
     def claimed_node_ids(self) -> tuple[int, ...]:
@@ -161,8 +169,10 @@ class _PoolSpec(Model):
         return tuple(sorted({*self.all_node_ids(), *self.decommission}))
 
     def _check_ids(self, nodes: Sequence[_Node], span: int) -> None:
-        first, last = self.node_ids.first, self.node_ids.first + span - 1
-        ids = self.all_node_ids()
+        named = [*self.decommission, *(node.node_id for node in nodes)]
+        first = first_node_id(named, ()) if self.node_ids is None else self.node_ids.first
+        last = first + span - 1
+        ids = () if self.node_ids is None else self.all_node_ids()
         if ids and ids[-1] > NODE_ID_MAX:
             raise ValueError(
                 f"nodeIds.first: {first}: the ids go up to {ids[-1]}, and {NODE_ID_MAX} is the last"
@@ -335,7 +345,7 @@ class KafkaBrokerSpec(_PoolSpec):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *_window_rules(BROKER_IDS),
+            *_window_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
             *(
                 {
                     "rule": f"self.replicas <= 1 || self.listeners.all(l, !has(l.{field}) || "
@@ -361,7 +371,11 @@ class KafkaBrokerSpec(_PoolSpec):
         ),
     )
     replicas: Annotated[int, Field(ge=0, le=BROKERS_MAX)] = Field(default=3, description="Number of brokers.")
-    node_ids: NodeIds = Field(default=NodeIds(first=0), description="The range of node ids.")
+    node_ids: NodeIds | None = Field(
+        default=None,
+        description="The range of node ids. Default: chosen once, from the first thousand ids (0, 1000, 2000, ...) "
+        "that no other node of the cluster is in.",
+    )
     listeners: BrokerListeners = Field(
         default=(BrokerListener(name="PLAINTEXT"),),
         description="The brokers' listeners; brokers use the first one among themselves.",
@@ -386,6 +400,10 @@ class KafkaBrokerSpec(_PoolSpec):
                 _check_template(f"{where}.advertisedHost", listener.advertised_host, self.replicas)
             _check_template(f"{where}.interimHost", listener.interim_host, self.replicas)
         return self
+
+    def named_node_ids(self) -> frozenset[int]:
+        """The node ids that the manifest names one by one."""
+        return frozenset((*self.decommission, *(node.node_id for node in self.nodes)))
 
     def rack_of(self, node_id: int) -> str | None:
         """The rack of the broker `node_id`."""

@@ -103,10 +103,13 @@ class Infrastructure(Protocol):
 
 
 class Removal(Protocol):
-    """What an infrastructure does for deleted resources, whose nodes no plan has any more.
+    """What an infrastructure knows and does beyond plans: of deleted resources, and of new ones.
 
     A played cluster has none: its manifest is edited, and `quorate play stop` leaves the data.
     """
+
+    def pools_of_nodes(self) -> Mapping[int, str]:
+        """Returns the pool of each node of which anything is left, by node id."""
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
         """Returns the nodes of deleted pools of which a pod or a volume is left."""

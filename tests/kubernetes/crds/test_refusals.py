@@ -175,7 +175,7 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"nodes": [{"nodeId": 0, "rack": ""}]}, 'spec.nodes[0].rack: Invalid value: ""', "at least 1 chars"),
     (
-        {"decommission": [10000]},
+        {"nodeIds": {"first": 0}, "decommission": [10000]},
         "decommission: node ids of this pool",
         "nodeIds.first to nodeIds.first + 9999",
     ),
@@ -266,7 +266,13 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
         "spec.controllers",
         "brokers' disks belong to one cluster",
     ),
-    ("KafkaBroker", {}, {"nodeIds": {"first": 9}}, "spec.nodeIds.first", "decommission nodes instead"),
+    (
+        "KafkaBroker",
+        {"nodeIds": {"first": 0}},
+        {"nodeIds": {"first": 9}},
+        "spec.nodeIds.first",
+        "decommission nodes instead",
+    ),
     (
         "KafkaBroker",
         {"replicas": 1, "listeners": [{"name": "A", "advertisedHost": "fixed.example.com"}]},

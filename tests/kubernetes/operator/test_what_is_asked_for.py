@@ -51,6 +51,44 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
     assert "acceptedSpec" not in (operated.brokers() or {})["status"]
 
 
+def test_pools_that_name_no_node_ids_get_some_of_their_own(operated: Operated) -> None:
+    """Goal: a second pool works as the first does, and a pool that comes back has its ids. Method: two pools without
+    ids, which get them once; the first is deleted while a volume of it is left, and created again beside a third.
+    """
+    operated.create(hibernated=True)
+    operated.start_operator()
+    for pool, first in ((BROKERS, 0), (OTHERS, 1000)):
+        operated.create_brokers(pool)
+        operated.wait(lambda pool=pool: _reason(operated, pool) == "Hibernated", "the pool to be taken")
+        assert _first(operated, pool) == first
+    _leave_volume(operated, BROKERS, 7)
+    operated.delete_brokers()
+    operated.wait(lambda: operated.brokers() is None, "the pool to be gone")
+    operated.create_brokers("third")
+    operated.wait(lambda: _reason(operated, "third") == "Hibernated", "the third pool to be taken")
+    operated.create_brokers()
+    operated.wait(lambda: _reason(operated, BROKERS) == "Hibernated", "the pool to be back")
+    assert (_first(operated, "third"), _first(operated, BROKERS)) == (2000, 0)
+
+
+def _first(operated: Operated, pool: str) -> int:
+    return int((operated.brokers(pool) or {})["spec"]["nodeIds"]["first"])
+
+
+def _leave_volume(operated: Operated, pool: str, node_id: int) -> None:
+    """A volume that a broker of a pool had."""
+    labels = {
+        "app.kubernetes.io/managed-by": "quorate",
+        "app.kubernetes.io/component": "broker",
+        "quorate.dev/cluster": QUORUM,
+        "quorate.dev/pool": pool,
+        "quorate.dev/node-id": f"{node_id}",
+    }
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": f"data-{pool}-{node_id}", "labels": labels}, "spec": spec}
+    operated.core.create_namespaced_persistent_volume_claim(operated.namespace, body)
+
+
 def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operated) -> None:
     """Goal: a mistake in a resource costs no node, also when the operator starts anew.
 

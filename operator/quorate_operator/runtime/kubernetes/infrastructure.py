@@ -210,6 +210,9 @@ class KubernetesInfrastructure:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
 
+    def pools_of_nodes(self) -> Mapping[int, str]:
+        return {node_id: found.pool for node_id, found in self._objects.nodes().items()}
+
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
         return {
             node_id: observed_node(found, unreachable_host=await self._is_unreachable(found))

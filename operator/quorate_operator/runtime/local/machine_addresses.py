@@ -89,7 +89,7 @@ def _advertised(
         cluster=cluster,
         pool=node.pool,
         node_id=node.node_id,
-        first=pool.spec.node_ids.first,
+        first=pool.spec.first_node_id,
         namespace=pool.metadata.namespace or NAMESPACE,
     )
     try:

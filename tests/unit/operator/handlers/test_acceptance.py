@@ -11,7 +11,7 @@ QUORUM = Named("KafkaController", "quorum")
 
 def _resource(name: str, *, kind: str = "KafkaBroker", created: int = 0, **spec: Any) -> Object:
     if kind == "KafkaBroker":
-        spec = {"controllers": "quorum", "replicas": 3, **spec}
+        spec = {"controllers": "quorum", "replicas": 3, "nodeIds": {"first": 0}, **spec}
     return {
         "apiVersion": "quorate.dev/v1alpha1",
         "kind": kind,
@@ -51,7 +51,7 @@ def test_a_new_pool_that_collides_is_refused_alone() -> None:
     """Goal: a pool with ids of another costs nothing but itself. Method: a younger pool whose name comes first, with
     and without a look before.
     """
-    old, new = _resource("brokers", nodeIds={"first": 0}), _resource("a", created=1, nodeIds={"first": 2})
+    old, new = _resource("brokers"), _resource("a", created=1, nodeIds={"first": 2})
     before = _accepted(_quorum(), old)
     for known in (before, None):
         found = _accepted(_quorum(), old, new, before=known)
@@ -66,11 +66,11 @@ def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
     one; the same after a start of the operator, which finds the accepted spec in the status; and then it is right.
     """
     old, young = (
-        _resource("old", nodeIds={"first": 0}),
+        _resource("old"),
         _resource("young", created=1, nodeIds={"first": 5}),
     )
     before = _accepted(_quorum(), old, young)
-    grown = _resource("old", nodeIds={"first": 0}, replicas=6)
+    grown = _resource("old", replicas=6)
     found = _accepted(_quorum(), grown, young, before=before)
     assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "old": [0, 1, 2], "young": [5, 6, 7]}
     assert found.refused.keys() == {Named("KafkaBroker", "old")}
@@ -79,7 +79,7 @@ def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
     status = {"acceptedSpec": old["spec"], "conditions": told}
     restarted = _accepted(_quorum(), {**grown, "status": status}, young)
     assert _node_ids(restarted) == _node_ids(found)
-    right = _accepted(_quorum(), _resource("old", nodeIds={"first": 0}, replicas=4), young, before=found)
+    right = _accepted(_quorum(), _resource("old", replicas=4), young, before=found)
     assert right.refused == {}
     assert _node_ids(right)["old"] == [0, 1, 2, 3]
 
