@@ -71,10 +71,15 @@ def listener_properties(
     }
 
 
+def internal_topic_copies(broker_count: int) -> int:
+    """How often Kafka's own topics are copied: three times, or as often as there are brokers."""
+    return max(1, min(3, broker_count))
+
+
 def internal_topic_properties(broker_count: int) -> dict[str, str]:
-    """How Kafka's own topics are copied: three times, or as often as there are brokers."""
-    copies = str(max(1, min(3, broker_count)))
-    in_sync = str(max(1, min(3, broker_count) - 1))
+    """The properties for `internal_topic_copies`, which brokers read when they create a topic."""
+    copies = str(internal_topic_copies(broker_count))
+    in_sync = str(max(1, internal_topic_copies(broker_count) - 1))
     return {
         "default.replication.factor": copies,
         "offsets.topic.replication.factor": copies,

@@ -116,7 +116,7 @@ class DesiredNode:
     """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """What a running node can't change, except for addresses, as hashes or values by name:
-    `config`, `version`, `image`, `resources`, `secrets`, `restart` (a request by annotation)."""
+    `config`, `version`, `image`, `resources`, `secrets`, `copies`, `restart` (a request by annotation)."""
     rack: str | None = None
     volume_bytes: int | None = None
     """The size that its volume shall have; None where nobody asks for one."""

@@ -50,7 +50,9 @@ _PHRASES: Mapping[str, str] = {
     "restart": "restart requested",
     "secrets": "secrets changed",
 }
-_SHOWN_AS_VALUES = frozenset({"version", "image"})
+COPIES = "copies"
+"""The part of a revision with how often a broker copies the topics that it creates."""
+_SHOWN_AS_VALUES = frozenset({"version", "image", COPIES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +106,25 @@ def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
     """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`.
 
     Addresses are left out. A part that was never recorded is no difference, except for a requested restart; a request
-    that was withdrawn is none.
+    that was withdrawn is none. More copies of new topics are no reason, fewer are: a broker can't create topics with
+    more copies than there are brokers.
     """
     found = []
     for part in sorted(node.revision.keys() | seen.revision.keys()):
         wanted, has = node.revision.get(part, ""), seen.revision.get(part, "")
         if wanted == has or not seen.revision or (part == "restart" and not wanted):
             continue
+        if part == COPIES and not _is_less(wanted, has):
+            continue
         if part in _SHOWN_AS_VALUES and wanted and has:
             found.append(f"{part} {has} -> {wanted}")
         else:
             found.append(_PHRASES.get(part, f"{part} changed"))
     return tuple(found)
+
+
+def _is_less(wanted: str, has: str) -> bool:
+    return wanted.isdecimal() and has.isdecimal() and int(wanted) < int(has)
 
 
 def _split(

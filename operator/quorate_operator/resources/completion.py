@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
-from quorate_operator.resources.configs import config_revision
+from quorate_operator.resources.configs import config_revision, copies_revision
 from quorate_operator.resources.facts import Context, Facts, digest
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
@@ -49,6 +49,7 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
         "image": str(container["image"]),
         "resources": digest(container["resources"]),
         "pod": digest([rest, template.labels, template.annotations]),
+        **copies_revision(desired, node),
     }
     names, found = secret_names(node), context.facts.secrets
     if are_usable(names, context.facts):

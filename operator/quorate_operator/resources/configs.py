@@ -5,12 +5,14 @@ from collections.abc import Mapping
 
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.rollout import COPIES
 from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     ANY_HOST,
     LOG4J2,
     QuorumFacts,
     Voter,
+    internal_topic_copies,
     internal_topic_properties,
     listener_properties,
     quorum_properties,
@@ -88,11 +90,26 @@ def node_properties(
 def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
     """Returns the properties that need a restart.
 
-    Addresses are planned separately; bootstrap servers of a dynamic quorum may differ from node to node.
+    Addresses are planned separately; bootstrap servers of a dynamic quorum may differ from node to node, and so may
+    what follows from the number of brokers, see `copies_revision`.
     """
     properties = node_properties(context, desired, node, node.advertised)
-    skipped = (ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers")
+    skipped = {ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers", *_counted(node)}
     return {name: value for name, value in properties.items() if name not in skipped}
+
+
+def copies_revision(desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
+    """Returns how often a broker copies the topics that it creates, where the manifest leaves that to their number."""
+    if not _counted(node):
+        return {}
+    return {COPIES: str(internal_topic_copies(len(desired.of_role(Role.BROKER))))}
+
+
+def _counted(node: DesiredNode) -> frozenset[str]:
+    """Returns the properties of a broker that follow from the number of brokers."""
+    if node.role is not Role.BROKER:
+        return frozenset()
+    return frozenset(internal_topic_properties(1)) - node.config.keys()
 
 
 def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 from kit.desired_cluster import FORMATION, Make
-from quorate_operator.planning.cluster import DesiredNode
+from quorate_operator.planning.cluster import DesiredNode, NodeState, ObservedNode, Role
+from quorate_operator.planning.rollout import changes
+from quorate_operator.properties import internal_topic_properties
 from quorate_operator.resources.facts import Images, SecretFacts
 
 TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
@@ -29,7 +31,8 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
         ("nodes: [{nodeId: 0, rack: east}]", {"config"}),
         ("nodes: [{nodeId: 1, rack: east}]", set()),
         ("replicas: 5", set()),
-        ("replicas: 1", {"config"}),
+        ("replicas: 2", {"copies"}),
+        ("replicas: 1", {"copies"}),
         ("decommission: [2]", set()),
         ("storage: {size: 20Gi}", set()),
         ("rollout: {overlap: 1h}", set()),
@@ -40,11 +43,26 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
 def test_a_broker_is_restarted_for_what_it_can_not_change_while_it_runs(
     make: Make, brokers: str, parts: set[str]
 ) -> None:
-    """Goal: each restart has a reason, and nothing else restarts. Method: one change of the manifest at a time.
-
-    One broker alone keeps its own topics once, three do it three times: that is worth a restart.
-    """
+    """Goal: each restart has a reason, and nothing else restarts. Method: one change of the manifest at a time."""
     assert changed(make().node(0), make(brokers=brokers).node(0)) == parts
+
+
+def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_copies(make: Make) -> None:
+    """Goal: scaling out disturbs nobody. Method: two brokers become three, and back; the same where the manifest says
+    how often topics are copied.
+    """
+    names = internal_topic_properties(1)
+    config = f"config: {{{', '.join(f'{name}: 1' for name in names)}}}"
+
+    def differences(before: str, after: str) -> tuple[str, ...]:
+        running = make(brokers=before).node(0)
+        seen = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.READY, revision=running.revision)
+        return changes(make(brokers=after).node(0), seen)
+
+    assert differences("replicas: 2", "replicas: 3") == ()
+    assert differences("replicas: 3", "replicas: 2") == ("copies 3 -> 2",)
+    assert differences("replicas: 4", "replicas: 3") == ()
+    assert differences(f"replicas: 3, {config}", f"replicas: 1, {config}") == ()
 
 
 @pytest.mark.parametrize(
