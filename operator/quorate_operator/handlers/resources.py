@@ -45,7 +45,7 @@ class ClusterResources:
         return frozenset(
             body["metadata"]["name"]
             for body in going
-            if body["spec"].get("storage", {}).get("onDecommission") == "Delete"
+            if body["spec"].get("storage", {}).get("onDeletion") == "Delete"
         )
 
 

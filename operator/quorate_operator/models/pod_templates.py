@@ -20,7 +20,7 @@ from quorate_operator.models.base import (
 
 KUBERNETES_OBJECTS_MAX = 64
 
-OnDecommission = Literal["Retain", "Delete"]
+VolumeFate = Literal["Retain", "Delete"]
 # Kubernetes' own types, which only Kubernetes checks: their schemas would be most of ours.
 AnyObject = Annotated[
     dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
@@ -92,8 +92,12 @@ class Storage(Model):
     class_name: Text | None = Field(
         default=None, description="The storage class. Default: that of Kubernetes. It can't be changed."
     )
-    on_decommission: OnDecommission = Field(
+    on_decommission: VolumeFate = Field(
         default="Retain", description="What happens to the volume of a decommissioned node."
+    )
+    on_deletion: VolumeFate = Field(
+        default="Retain",
+        description="What happens to the volumes when the KafkaController or KafkaBroker is deleted.",
     )
 
 

@@ -99,7 +99,7 @@ def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode
 
 
 def copies_revision(desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns how often a broker copies the topics that it creates, where the manifest leaves that to their number."""
+    """Returns how often a broker copies the topics that it creates, unless the manifest says all of that."""
     if not _counted(node):
         return {}
     return {COPIES: str(internal_topic_copies(len(desired.of_role(Role.BROKER))))}

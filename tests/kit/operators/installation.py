@@ -29,7 +29,7 @@ CONTROLLERS: dict[str, Any] = {
     "nodeIds": {"first": 3000},
     "metadataVersion": "4.3",
     "listeners": [{"name": "CONTROLLER", "port": 9093}],
-    "storage": {"size": "100Mi", "onDecommission": "Delete"},
+    "storage": {"size": "100Mi", "onDecommission": "Delete", "onDeletion": "Delete"},
     "rollout": {"overlap": "5s"},
     "template": {"resources": {"requests": {"cpu": "10m", "memory": "64Mi"}}},
 }

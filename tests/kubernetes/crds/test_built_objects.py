@@ -143,7 +143,7 @@ def test_what_the_api_server_stores_is_what_the_models_read(api: Api, namespace:
     assert read.metadata.uid == stored["metadata"]["uid"]
     assert read.spec.model_dump(by_alias=True, exclude_none=True, mode="json") == {
         **stored["spec"],
-        "storage": {"size": "1000", "onDecommission": "Retain"},
+        "storage": {"size": "1000", "onDecommission": "Retain", "onDeletion": "Retain"},
         "config": {"a.b": "3"},
         "nodes": [{"nodeId": 3000, "implementation": "python", "advertisedHosts": {}}],
     }

@@ -15,10 +15,15 @@ def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> No
     spec = stored.body["spec"]
     assert (spec["replicas"], spec["nodeIds"], spec["quorum"]) == (3, {"first": 3000}, "dynamic")
     assert spec["listeners"] == [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}]
-    assert spec["storage"] == {"size": "10Gi", "onDecommission": "Retain"}
+    assert spec["storage"] == {"size": "10Gi", "onDecommission": "Retain", "onDeletion": "Retain"}
     assert spec["rollout"] == {"overlap": "10m", "maxUnavailable": 1}
     pool = api.create(namespace, resource("KafkaBroker", spec={"storage": {"className": "fast"}}))
-    assert pool.body["spec"]["storage"] == {"size": "10Gi", "className": "fast", "onDecommission": "Retain"}
+    assert pool.body["spec"]["storage"] == {
+        "size": "10Gi",
+        "className": "fast",
+        "onDecommission": "Retain",
+        "onDeletion": "Retain",
+    }
     (listener,) = pool.body["spec"]["listeners"]
     assert listener["exposure"] == {"type": "Internal", "annotations": {}}
 

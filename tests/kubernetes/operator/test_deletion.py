@@ -9,12 +9,12 @@ NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     """Goal: a deleted pool takes nothing along: its volumes as its policy says, the quorum not at all.
 
-    Method: delete a pool that keeps its volumes, bring it back, which is the same broker with the same disk;
-    then one that deletes them, which is unregistered before.
+    Method: delete a pool of which decommissioned brokers alone lose their volumes, bring it back, which is the same
+    broker with the same disk; then one that deletes them, which is unregistered before.
     """
     operated = brokered
     operated.create()
-    operated.create_brokers()
+    operated.create_brokers(storage={"onDecommission": "Delete"})
     operated.start_operator()
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
     operated.wait_settled(*NODES)
@@ -25,7 +25,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     assert f"{BROKERS}-0" not in operated.pods()
     assert [note for note in operated.events("StopNode") if "its volumes stay" in note]
 
-    operated.create_brokers(storage={"onDecommission": "Delete"})
+    operated.create_brokers(storage={"onDeletion": "Delete"})
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be back")
     assert _claim(operated).metadata.uid == disk
 
@@ -86,9 +86,9 @@ def test_a_quorum_goes_and_its_pool_stays(brokered: Operated) -> None:
 def test_volumes_go_with_a_quorum_that_says_so(operated: Operated) -> None:
     """Goal: what is left of a cluster is what its policy says, and pods that have ended don't keep it.
 
-    Method: deletion with `onDecommission: Delete`, while one pod was evicted and another is a task's.
+    Method: deletion with `onDeletion: Delete`, while one pod was evicted and another is a task's.
     """
-    operated.create(storage={"onDecommission": "Delete"})
+    operated.create(storage={"onDeletion": "Delete"})
     operated.start_operator()
     operated.wait_settled(*NODES)
     operated.operators[-1].kill()
