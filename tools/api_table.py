@@ -16,7 +16,15 @@ from typing import Final
 
 from generated import add_check, settle
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
-from quorate_protocol.kafka.apis import CONTROLLER_APIS, SERVED_APIS, AnsweredBy, Api, ApiKey
+from quorate_protocol.kafka.apis import (
+    CONTROLLER_APIS,
+    EXTENSION_APIS,
+    SERVED_APIS,
+    AnsweredBy,
+    Api,
+    ApiKey,
+    ExtensionKey,
+)
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 ROOT = Path(__file__).parents[1]
@@ -225,7 +233,17 @@ def text() -> str:
         f"|---|---|---|---|---|---|---|\n{chr(10).join(rows)}\n\n"
         f"Kafka's controllers list two more, {' and '.join(missing)}, which they cannot answer:\n"
         "[protocol-differences.md](../protocol-differences.md#quotas-scram-credentials-and-delegation-tokens). "
-        "All other APIs are those of brokers.\n"
+        "All other APIs are those of brokers.\n\n"
+        f"{_extension()}\n"
+    )
+
+
+def _extension() -> str:
+    heartbeat = EXTENSION_APIS[ExtensionKey.CONTROLLER_HEARTBEAT]
+    return (
+        f"Between controllers of Quorate there is one that Kafka does not have, {heartbeat.name} of KIP-631 under "
+        f"key {int(heartbeat.key)}. It needs {_needed(heartbeat.key)}: "
+        "[ADR 19](../adr/0019-turns-for-snapshots.md)."
     )
 
 
@@ -241,7 +259,7 @@ def _row(api: Api, captured: Mapping[int, str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _needed(key: ApiKey) -> str:
+def _needed(key: int) -> str:
     if key in OPEN:
         return "none"
     if key in BY_HANDLER:

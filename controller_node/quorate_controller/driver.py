@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+from quorate_protocol.errors import UnsupportedVersion
 
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.host_names import HostNames
-from quorate_controller.node.events import ControlRequest, RegistrationFailed, RegistrationResponse
+from quorate_controller.node.events import ControlRequest, OwnRequestAnswered, OwnRequestFailed
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import finalized_features, node_status
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
-    from quorate_controller.node import ControllerNode, Effects, RegistrationSend
+    from quorate_controller.node import ControllerNode, Effects, OwnRequest
     from quorate_controller.node.events import Caller, NodeEvent, RaftAnswer
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
@@ -181,8 +182,8 @@ class Driver:
             _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
         for answer in effects.control_answers:
             _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
-        if effects.registration is not None:
-            self._register(effects.registration)
+        for own in effects.own_requests:
+            self._ask(own)
         if effects.has_loaded:
             self._on_loaded()
         if self._node.raft.is_shut_down:
@@ -210,18 +211,21 @@ class Driver:
         if self._turn_handle is None and not self._stopped:
             self._turn()
 
-    def _register(self, registration: RegistrationSend) -> None:
+    def _ask(self, own: OwnRequest) -> None:
         assert self._peers is not None
-        future = self._peers.send_registration(registration)
+        future = self._peers.ask(own)
 
         def answered(done: Future[Any]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
-            if error is not None:
-                self._enqueue(RegistrationFailed(reason=str(error)))
-            else:
-                self._enqueue(RegistrationResponse(response=done.result()))
+            if error is None:
+                self._enqueue(OwnRequestAnswered(response=done.result()))
+                return
+            is_unsupported = isinstance(error, UnsupportedVersion)
+            self._enqueue(
+                OwnRequestFailed(request=own.request, reason=str(error), is_unsupported=is_unsupported)
+            )
 
         future.add_done_callback(answered)
 

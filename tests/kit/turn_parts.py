@@ -11,18 +11,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from quorate_controller.config.answers import AnswerPolicy
 from quorate_controller.config.endpoints import ListenerAddress
+from quorate_controller.config.own_keys import AnswerPolicy
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
+from quorate_controller.node.heartbeats import HeartbeatKeeper
 from quorate_controller.node.metadata import MetadataState
+from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Propose, Ready, Role, RoleChange
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 from quorate_protocol.records.batch import scan_batches
 
 NODE_ID = 1
@@ -188,6 +192,7 @@ class ScriptedSnapshots:
         self.is_loading = False
         self.written: deque[object] = deque()
         self.loaded: deque[object] = deque()
+        self.state = SnapshotState.IDLE
 
     def deadline_ms(self) -> None:
         return None
@@ -198,8 +203,8 @@ class ScriptedSnapshots:
     def restart(self, now_ms: int) -> None:
         self._journal.append(("restart snapshots", now_ms))
 
-    def begin_if_due(self, _image: object, _now_ms: int) -> None:
-        return None
+    def is_due(self, _image: object, _now_ms: int) -> bool:
+        return False
 
     def write_slice(self, _now_ms: int) -> object:
         return self.written.popleft() if self.written else None
@@ -235,10 +240,17 @@ class TurnBench:
             metadata=self.metadata,
             snapshotter=cast("Any", self.snapshots),
             loader=cast("Any", self.snapshots),
-            registration=RegistrationKeeper(identity, Random(1)),
+            own_requests=OwnRequests(
+                raft=cast("Any", self.raft),
+                metadata=self.metadata,
+                snapshotter=cast("Any", self.snapshots),
+                registration=RegistrationKeeper(identity, Random(1)),
+                heartbeats=HeartbeatKeeper(cast("Any", self.raft), NODE_ID),
+                listener="CONTROLLER",
+            ),
+            snapshot_turns=SnapshotTurns(cast("Any", self.raft), node_id=NODE_ID, hands_over=False),
             broker_waits=BrokerWaits(AnswerPolicy()),
             first_catch_up=FirstCatchUp(raft=cast("Any", self.raft), metadata=self.metadata, now_ms=NOW_MS),
-            listener="CONTROLLER",
             now_ms=NOW_MS,
         )
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
-from quorate_controller.config.answers import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS
 from quorate_controller.config.endpoints import Problems, parse_host_port
+from quorate_controller.config.own_keys import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_controller.config.providers import PROVIDER_PREFIX
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
@@ -33,6 +33,7 @@ OWN_KEYS: Final[Mapping[str, str]] = {
     HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
     ANSWERS_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
     ANSWERS_WAIT_MAX_MS: "how long an answer waits for that at most",
+    SNAPSHOT_HANDOVER: "whether the active controller hands over before it writes a snapshot",
 }
 _SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)
 """A misspelled key with one of these words may have a secret as its value, which no message shows."""

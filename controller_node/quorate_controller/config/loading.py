@@ -11,7 +11,6 @@ from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
 
-from quorate_controller.config.answers import AnswerPolicy, parse_answer_policy
 from quorate_controller.config.authorizer import AuthorizerConfig, parse_authorizer
 from quorate_controller.config.connection_limits import (
     ConnectionConfig,
@@ -50,6 +49,7 @@ from quorate_controller.config.listener_security import (
     parse_controller_login,
     parse_listener_security,
 )
+from quorate_controller.config.own_keys import AnswerPolicy, parse_answer_policy, parse_snapshot_handover
 from quorate_controller.config.providers import check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
@@ -117,6 +117,8 @@ class ControllerConfig:
     """max.connections and its relatives."""
     answers: AnswerPolicy
     """quorate.answers.wait.for, quorate.answers.wait.max.ms"""
+    snapshot_handover: bool
+    """quorate.snapshot.handover.enable"""
     values: Mapping[str, ConfigValue] = field(repr=False)
     """Every key of Kafka with its value or default, typed (log.dirs -> tuple of str, and so on)."""
     explicit: Mapping[str, str] = field(repr=False)
@@ -198,6 +200,7 @@ def parse_config(
     http_listener = parse_http_listener(properties, problem)
     answers = parse_answer_policy(properties, problem)
     connections = parse_connection_limits(properties, values, names, problem)
+    snapshot_handover = parse_snapshot_handover(properties, problem)
     if problems:
         raise ConfigError(tuple(problems))
     return ControllerConfig(
@@ -231,6 +234,7 @@ def parse_config(
         http_listener=http_listener,
         connections=connections,
         answers=answers,
+        snapshot_handover=snapshot_handover,
         values=values,
         explicit=dict(properties),
         notes=notes_on_ignored(properties, keys_in_use(security) | connection_keys(names)),

@@ -9,10 +9,10 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    OwnRequest,
+    OwnRequestAnswered,
+    OwnRequestFailed,
     RaftReply,
-    RegistrationFailed,
-    RegistrationResponse,
-    RegistrationSend,
 )
 from quorate_controller.node.turn import ControllerNode
 
@@ -21,8 +21,8 @@ __all__ = [
     "ControlRequest",
     "ControllerNode",
     "Effects",
+    "OwnRequest",
+    "OwnRequestAnswered",
+    "OwnRequestFailed",
     "RaftReply",
-    "RegistrationFailed",
-    "RegistrationResponse",
-    "RegistrationSend",
 ]

@@ -15,9 +15,12 @@ from quorate_controller.control.controller import QuorumController
 from quorate_controller.control.policies import NO_POLICIES
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
+from quorate_controller.node.heartbeats import HeartbeatKeeper
 from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.metadata import MetadataState
+from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import SnapshotTurns
 from quorate_controller.node.snapshotter import Snapshotter
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
@@ -116,23 +119,32 @@ def _build(
             metadata.load(storage.snapshots.chunks(log_state.snapshot_id), log_state.snapshot_id)
         except ProtocolError as error:
             raise storage.snapshots.unreadable(log_state.snapshot_id, error) from error
+    snapshotter = Snapshotter(
+        storage=storage,
+        raft=raft,
+        node_id=config.node_id,
+        bytes_max=config.snapshot_bytes_max,
+        interval_ms=config.snapshot_interval_ms,
+        clock=clock,
+    )
+    own_requests = OwnRequests(
+        raft=raft,
+        metadata=metadata,
+        snapshotter=snapshotter,
+        registration=RegistrationKeeper(identity, rng),
+        heartbeats=HeartbeatKeeper(raft, config.node_id),
+        listener=config.controller_listener_names[0],
+    )
     return ControllerNode(
         raft=raft,
         storage=storage,
         metadata=metadata,
-        snapshotter=Snapshotter(
-            storage=storage,
-            raft=raft,
-            node_id=config.node_id,
-            bytes_max=config.snapshot_bytes_max,
-            interval_ms=config.snapshot_interval_ms,
-            clock=clock,
-        ),
+        snapshotter=snapshotter,
+        own_requests=own_requests,
+        snapshot_turns=SnapshotTurns(raft, node_id=config.node_id, hands_over=config.snapshot_handover),
         loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
         broker_waits=BrokerWaits(config.answers),
         first_catch_up=first_catch_up,
-        registration=RegistrationKeeper(identity, rng),
-        listener=config.controller_listener_names[0],
         now_ms=clock(),
         authorizer=authorizer,
         token_secret=_text(config.values["delegation.token.secret.key"]),

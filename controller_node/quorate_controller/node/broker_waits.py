@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quorate_controller.config.answers import AnswersWaitFor
+from quorate_controller.config.own_keys import AnswersWaitFor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from quorate_protocol.image import BrokerRegistration
 
-    from quorate_controller.config.answers import AnswerPolicy
+    from quorate_controller.config.own_keys import AnswerPolicy
     from quorate_controller.node.events import Asker
     from quorate_controller.node.metadata import Waiter
 

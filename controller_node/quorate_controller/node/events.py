@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from quorate_controller.security.access import UNRESTRICTED, Access
 
 if TYPE_CHECKING:
-    from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlError
     from quorate_controller.raft.messages import Destination, Event, Note, RaftResponse, Send
+
+
+OWN_REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,21 +88,23 @@ class ControlRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationResponse:
-    """The active controller's response to our `RegistrationSend`."""
+class OwnRequestAnswered:
+    """The active controller's response to a request of this controller itself."""
 
-    response: ControllerRegistrationResponse
+    response: Payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationFailed:
-    """Our `RegistrationSend` got no response."""
+class OwnRequestFailed:
+    """A request of this controller itself got no response. `is_unsupported`: the other side does not have the API."""
 
+    request: Payload
     reason: str
+    is_unsupported: bool = False
 
 
 if TYPE_CHECKING:
-    NodeEvent: TypeAlias = Event | ControlRequest | RegistrationResponse | RegistrationFailed
+    NodeEvent: TypeAlias = Event | ControlRequest | OwnRequestAnswered | OwnRequestFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +124,14 @@ class RaftReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationSend:
-    """Register this controller with the active one (KIP-919). One is in flight at a time."""
+class OwnRequest:
+    """A request of this controller itself to the active one: its registration (KIP-919), its heartbeat (KIP-631).
+
+    One of each API is in flight at a time.
+    """
 
     destination: Destination
-    request: ControllerRegistrationRequest
+    request: Payload
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +141,7 @@ class Effects:
     sends: list[Send] = field(default_factory=list)
     raft_replies: list[RaftReply] = field(default_factory=list)
     control_answers: list[ControlAnswer] = field(default_factory=list)
-    registration: RegistrationSend | None = None
+    own_requests: list[OwnRequest] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     has_loaded: bool = False
     """Whether a part of a snapshot was loaded: nearly all objects of this turn stay."""

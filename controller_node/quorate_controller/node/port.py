@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Mapping
 
-    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
     from kio.static.protocol import Payload
 
-    from quorate_controller.node.events import Caller, RaftAnswer, RegistrationSend
+    from quorate_controller.node.events import Caller, OwnRequest, RaftAnswer
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
     from quorate_controller.security.authorizer import Authorizer
@@ -104,8 +103,11 @@ class PeerTransport(Protocol):
     def send(self, send: messages.Send) -> None:
         """Queue a request. Exactly one `ResponseReceived` or `RequestFailed` with its id follows."""
 
-    def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
-        """Register with the active controller. The future raises OSError or ProtocolError."""
+    def ask(self, own: OwnRequest) -> Future[Payload]:
+        """Send a request of this controller itself.
+
+        The future raises OSError, or UnsupportedVersion if the other side does not have the API.
+        """
 
     async def close(self) -> None:
         """Close all connections; requests in flight end without an event."""

@@ -9,7 +9,7 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
 
-from quorate_controller.raft.model import find_endpoint
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.enums import SecurityProtocol
 
     from quorate_controller.config.endpoints import ListenerAddress
-    from quorate_controller.raft.model import Endpoint
-    from quorate_controller.raft.node import RaftNode
 
 BACKOFF_INITIAL_MS: Final = 50
 BACKOFF_MAX_MS: Final = 5_000
-REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +76,6 @@ class ControllerIdentity:
         return None
 
 
-def endpoint_to_register_at(raft: RaftNode, listener: str, *, is_active: bool) -> Endpoint | None:
-    """Returns the active controller's endpoint of that listener.
-
-    None while it, or what is committed, is unknown, and while this node leads and is not active yet.
-    """
-    if (
-        raft.high_watermark < 0
-        or raft.leader_id < 0
-        or (raft.epoch_start_offset is not None and not is_active)
-    ):
-        return None
-    return find_endpoint(raft.leader_endpoints, listener)
-
-
 class RegistrationKeeper:
     """Decides when to send a registration: one in flight, with backoff between refusals."""
 
@@ -111,11 +94,6 @@ class RegistrationKeeper:
             self._judged, self._difference = registration, self.identity.difference(registration)
         return self._difference
 
-    def due(self, *, metadata_version: int, now_ms: int) -> bool:
-        """Whether to send a request now, given that there is a difference."""
-        deadline_ms = self.deadline_ms(metadata_version=metadata_version)
-        return deadline_ms is not None and now_ms >= deadline_ms
-
     def deadline_ms(self, *, metadata_version: int) -> int | None:
         """When to send, given that there is a difference; None below the metadata.version that has registrations."""
         if metadata_version < CONTROLLER_REGISTRATION_SINCE:
@@ -124,7 +102,7 @@ class RegistrationKeeper:
 
     def sent(self, now_ms: int) -> None:
         """Notes that a request was sent. It counts as lost after twice its timeout without a response."""
-        self._in_flight_until_ms = now_ms + 2 * REQUEST_TIMEOUT_MS
+        self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
 
     def answered(self, error_code: ErrorCode | None, now_ms: int) -> None:
         """A response came, or (None) none will. After success the record that we await is on its way.

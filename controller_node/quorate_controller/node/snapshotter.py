@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 
 from quorate_controller.node.slices import run_slice
 from quorate_controller.raft.messages import Note
@@ -31,6 +32,12 @@ PAUSE_FACTOR: Final = 2
 
 RETRY_MS: Final = 1_000
 """The pause after a checkpoint was due, but had nothing new to contain."""
+
+WAIT_MS: Final = 500
+"""How long to wait before a checkpoint that may not be begun is looked at again without another event."""
+
+OVERDUE_FACTOR: Final = 2
+"""At this many times its limits a checkpoint waits for nobody any more."""
 
 SPREAD_SHARES: Final = 5
 """Controllers with consecutive ids use this many different limits, from 100 % down to 80 % of the configured one."""
@@ -68,6 +75,8 @@ class Snapshotter:
         self._since_ms = self._not_before_ms = self._slice_due_ms = clock()
         self.latest_timestamp_ms = 0
         """When the newest checkpoint was begun or fetched by this process."""
+        self._due_since_ms: int | None = None
+        self._wait_ends_ms = 0
         self._writer: SnapshotWriter | None = None
         self._steps: Generator[None, None, SnapshotId] | None = None
 
@@ -75,6 +84,19 @@ class Snapshotter:
     def is_writing(self) -> bool:
         """Whether a checkpoint is being written."""
         return self._writer is not None
+
+    @property
+    def state(self) -> SnapshotState:
+        """What other controllers are told."""
+        if self.is_writing:
+            return SnapshotState.WRITING
+        return SnapshotState.IDLE if self._due_since_ms is None else SnapshotState.DUE
+
+    @property
+    def due_since_ms(self) -> int:
+        """Since when a checkpoint is due; only while one is."""
+        assert self._due_since_ms is not None
+        return self._due_since_ms
 
     @property
     def latest_id(self) -> SnapshotId | None:
@@ -90,7 +112,7 @@ class Snapshotter:
         """A checkpoint was fetched from the leader: reset the counters and drop an unfinished checkpoint."""
         if self._writer is not None:
             self._writer.abort()
-        self._writer = self._steps = None
+        self._writer = self._steps = self._due_since_ms = None
         self._bytes_since = 0
         self._since_ms = self.latest_timestamp_ms = now_ms
 
@@ -98,23 +120,42 @@ class Snapshotter:
         """When a slice or, by time, a checkpoint is due; None when only bytes count or nothing was written since."""
         if self.is_writing:
             return self._slice_due_ms
-        return self._interval_deadline_ms()
+        return self._interval_deadline_ms() if self._due_since_ms is None else self._wait_ends_ms
 
     def _interval_deadline_ms(self) -> int | None:
         if not self._interval_ms or not self._bytes_since:
             return None
         return max(self._since_ms + self._interval_ms, self._not_before_ms)
 
-    def begin_if_due(self, image: MetadataImage, now_ms: int) -> Note | None:
+    def is_due(self, image: MetadataImage, now_ms: int) -> bool:
+        """Whether to begin a checkpoint. One that is due stays due until it is begun or fetched."""
+        if self.is_writing:
+            return False
+        if self._due_since_ms is None:
+            deadline_ms = self._interval_deadline_ms()
+            has_time_passed = deadline_ms is not None and now_ms >= deadline_ms
+            if now_ms < self._not_before_ms or not (self._bytes_since >= self._bytes_max or has_time_passed):
+                return False
+            self._not_before_ms = now_ms + RETRY_MS
+            if image.stable.end_offset <= self._latest_end_offset():
+                return False
+            self._due_since_ms = now_ms
+        return True
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether so much was written, or so much time has passed, that a checkpoint cannot wait any longer."""
+        if self._bytes_since >= OVERDUE_FACTOR * self._bytes_max:
+            return True
+        return bool(self._interval_ms) and now_ms >= self._since_ms + OVERDUE_FACTOR * self._interval_ms
+
+    def wait(self, now_ms: int) -> None:
+        """A checkpoint that is due may not be begun yet."""
+        self._wait_ends_ms = now_ms + WAIT_MS
+
+    def begin(self, image: MetadataImage, now_ms: int) -> Note | None:
         """Begins a checkpoint of the committed metadata, up to an open metadata transaction."""
+        self._due_since_ms = None
         stable = image.stable
-        deadline_ms = self._interval_deadline_ms()
-        due = self._bytes_since >= self._bytes_max or (deadline_ms is not None and now_ms >= deadline_ms)
-        if not due or self.is_writing or now_ms < self._not_before_ms:
-            return None
-        self._not_before_ms = now_ms + RETRY_MS
-        if stable.end_offset <= self._latest_end_offset():
-            return None
         begun_ms = self._clock()
         committed = image.committed_copy()
         if not committed.metadata_version:

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
 from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.node.credentials import ImageCredentials
@@ -20,17 +21,14 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    OwnRequestAnswered,
+    OwnRequestFailed,
     RaftReply,
-    RegistrationFailed,
-    RegistrationResponse,
-    RegistrationSend,
 )
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.metadata import Waiter
-from quorate_controller.node.registration import endpoint_to_register_at
 from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
-    Destination,
     LogStartMoved,
     Note,
     Persisted,
@@ -54,10 +52,10 @@ if TYPE_CHECKING:
     from quorate_controller.node.first_catch_up import FirstCatchUp
     from quorate_controller.node.loader import SnapshotLoader
     from quorate_controller.node.metadata import MetadataState
-    from quorate_controller.node.registration import RegistrationKeeper
+    from quorate_controller.node.own_requests import OwnRequests
+    from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
-    from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -87,10 +85,10 @@ class ControllerNode:
         metadata: MetadataState,
         snapshotter: Snapshotter,
         loader: SnapshotLoader,
-        registration: RegistrationKeeper,
+        own_requests: OwnRequests,
+        snapshot_turns: SnapshotTurns,
         broker_waits: BrokerWaits,
         first_catch_up: FirstCatchUp,
-        listener: str,
         now_ms: int,
         authorizer: Authorizer | None = None,
         token_secret: str | None = None,
@@ -107,8 +105,8 @@ class ControllerNode:
         self.election_counts = ElectionCounts()
         self.commit_latency = LatencyHistogram()
         self._proposals: deque[tuple[int, int]] = deque()
-        self._registration = registration
-        self._listener = listener
+        self._own_requests = own_requests
+        self._snapshot_turns = snapshot_turns
         self.now_ms = now_ms
         self._needs_flush = False
         self._is_behind = False
@@ -121,7 +119,7 @@ class ControllerNode:
     @property
     def node_id(self) -> int:
         """This controller's id."""
-        return self._registration.identity.node_id
+        return self._own_requests.node_id
 
     @property
     def is_active(self) -> bool:
@@ -131,7 +129,7 @@ class ControllerNode:
     @property
     def is_registered(self) -> bool:
         """Whether the image has the registration of this process; never below metadata.version 15."""
-        return self._registration_reason() is None
+        return self._own_requests.registration_reason is None
 
     @property
     def deadline_ms(self) -> int:
@@ -142,7 +140,7 @@ class ControllerNode:
             self.raft.deadline_ms,
             self.metadata.control.deadline_ms,
             self.snapshotter.deadline_ms(),
-            self._registration_deadline_ms(),
+            self._own_requests.deadline_ms,
             self.broker_waits.deadline_ms,
             self._first_catch_up.deadline_ms,
             self._activation_due_ms if self._activation_due_ms > self.now_ms else None,
@@ -170,10 +168,10 @@ class ControllerNode:
                 case ControlRequest():
                     if not self._first_catch_up.hold(event, now_ms):
                         self._decide(event)
-                case RegistrationResponse():
-                    self._registration_answered(event.response.error_code, event.response.error_message)
-                case RegistrationFailed():
-                    self._registration_answered(None, event.reason)
+                case OwnRequestAnswered() | OwnRequestFailed():
+                    note = self._own_requests.take(event, now_ms)
+                    if note is not None:
+                        self._effects.notes.append(note)
                 case _:
                     # Raft may append records of its own: what was decided before comes first in the log.
                     self._propose_pending()
@@ -187,7 +185,7 @@ class ControllerNode:
         self._settle()
         for event in self._first_catch_up.take_due(self.now_ms):
             self._decide(event)
-        self._register_if_due()
+        self._send_own_requests()
         self._settle()
         self._write_snapshot()
         self._release(self.broker_waits.take_due(self.raft.high_watermark_of, self.now_ms), None)
@@ -310,6 +308,9 @@ class ControllerNode:
         return self.raft.log_end_offset + self.metadata.pending_count
 
     def _decide(self, event: ControlRequest) -> None:
+        if isinstance(event.request, ControllerHeartbeatRequest):
+            self._hear(event.token, event.request)
+            return
         if self.now_ms > event.deadline_ms:
             error = ControlError(ErrorCode.request_timed_out, TIMED_OUT_MESSAGE)
             self._effects.control_answers.append(ControlAnswer(token=event.token, outcome=error))
@@ -432,7 +433,7 @@ class ControllerNode:
 
     def _deliver(self, token: int, outcome: Payload | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
-            self._registration_answered(*_error_of(outcome))
+            self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
             self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
 
@@ -445,51 +446,57 @@ class ControllerNode:
         if self.is_active:  # raft may have deposed this node in the very step
             self._proposals.append((self.raft.log_end_offset, self.now_ms))
 
-    # ------------------------------------------------------------------------- registration, snapshots
+    # ------------------------------------------------------------------------- own requests, snapshots
 
-    def _register_if_due(self) -> None:
-        reason = self._registration_reason()
-        endpoint = self._registration_endpoint() if reason is not None else None
-        if endpoint is None or self._is_behind:
+    def _send_own_requests(self) -> None:
+        if self._is_behind:
             return
-        leader_id, now_ms = self.raft.leader_id, self.now_ms
-        if not self._registration.due(metadata_version=self.metadata.image.metadata_version, now_ms=now_ms):
-            return
-        self._note("registering", reason=reason, leader_id=leader_id)
-        self._registration.sent(now_ms)
-        request = self._registration.identity.request()
-        if leader_id != self.node_id:
-            destination = Destination(node_id=leader_id, host=endpoint.host, port=endpoint.port)
-            self._effects.registration = RegistrationSend(destination=destination, request=request)
-            return
-        context = RequestContext(now_ms=now_ms, next_offset=self._next_offset, api_version=0)
-        self._decide_request(request, context, REGISTRATION_TOKEN)
+        for due in self._own_requests.take_due(self.now_ms):
+            if due.note is not None:
+                self._effects.notes.append(due.note)
+            if due.own.destination.node_id != self.node_id:
+                self._effects.own_requests.append(due.own)
+                continue
+            context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
+            self._decide_request(due.own.request, context, REGISTRATION_TOKEN)
 
-    def _registration_reason(self) -> str | None:
-        """Returns how the image's registration of this controller differs; None nearly always."""
-        return self._registration.difference(self.metadata.image.cluster.controllers.get(self.node_id))
+    def _hear(self, token: int, request: ControllerHeartbeatRequest) -> None:
+        """Answers another controller's heartbeat."""
+        if not self.is_active:
+            outcome: Payload | ControlError = _not_controller()
+        else:
+            turns, own_state = self._snapshot_turns, self.snapshotter.state
+            turns.own(own_state, self.now_ms)
+            outcome = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
+        self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
 
-    def _registration_endpoint(self) -> Endpoint | None:
-        return endpoint_to_register_at(self.raft, self._listener, is_active=self.is_active)
-
-    def _registration_answered(self, error_code: ErrorCode | None, message: str | None) -> None:
-        """Notes the active controller's response; None when there will be none."""
-        self._registration.answered(error_code, self.now_ms)
-        if error_code is ErrorCode.none:
-            self._note("registered")
-            return
-        facts = {"error": "no answer" if error_code is None else error_code.name, "message": message}
-        self._effects.notes.append(Note(event="registration_failed", facts=facts, is_warning=True))
-
-    def _registration_deadline_ms(self) -> int | None:
-        if self._registration_reason() is None or self._registration_endpoint() is None:
-            return None
-        return self._registration.deadline_ms(metadata_version=self.metadata.image.metadata_version)
+    def _may_begin_snapshot(self) -> bool:
+        """Whether a checkpoint is due and, so that controllers do not write at the same time, its turn has come."""
+        snapshotter, now_ms = self.snapshotter, self.now_ms
+        if not snapshotter.is_due(self.metadata.image, now_ms):
+            return False
+        if snapshotter.is_overdue(now_ms):
+            return True
+        if not self.is_active:
+            may_begin = self._own_requests.may_snapshot(now_ms)
+        elif not self._snapshot_turns.own(snapshotter.state, now_ms):
+            may_begin = False
+        elif self._snapshot_turns.has_successor(now_ms):
+            self._snapshot_turns.handed_over(now_ms)
+            self._note("leadership_handed_over", reason="a snapshot is due", epoch=self.raft.epoch)
+            self._perform(self.raft.step(Resign(epoch=self.raft.epoch), now_ms))
+            may_begin = False
+        else:
+            may_begin = True
+        if not may_begin:
+            snapshotter.wait(now_ms)
+        return may_begin
 
     def _write_snapshot(self) -> None:
-        started = self.snapshotter.begin_if_due(self.metadata.image, self.now_ms)
-        if started is not None:
-            self._effects.notes.append(started)
+        if self._may_begin_snapshot():
+            started = self.snapshotter.begin(self.metadata.image, self.now_ms)
+            if started is not None:
+                self._effects.notes.append(started)
         snapshot_id = self.snapshotter.write_slice(self.now_ms)
         if snapshot_id is None:
             return

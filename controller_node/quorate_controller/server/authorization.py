@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.apis import ApiKey, ExtensionKey
 from quorate_protocol.kafka.enums import AclOperation
 
 from quorate_controller.control.api import ControlError
@@ -59,6 +59,7 @@ ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.REMOVE_RAFT_VOTER: AclOperation.ALTER,
     ApiKey.UPDATE_RAFT_VOTER: AclOperation.CLUSTER_ACTION,
     ApiKey.UNREGISTER_CONTROLLER: AclOperation.ALTER,
+    ExtensionKey.CONTROLLER_HEARTBEAT: AclOperation.CLUSTER_ACTION,
 }
 """The operation on the cluster that the sender of a request must be allowed; without it the request is refused."""
 

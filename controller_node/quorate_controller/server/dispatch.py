@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.kafka.apis import APIS, SERVED_APIS, AnsweredBy, ApiKey
+from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey, find_api
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
 from quorate_protocol.wire.server import parse_request
@@ -78,7 +78,7 @@ def encode_answer(api: Api, version: int, correlation_id: int, response: object)
 @cache
 def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
     """Header version and class of a response."""
-    api = APIS[api_key]
+    api = find_api(api_key)
     return api.response_header_version(version), api.response_class(version)
 
 
@@ -310,18 +310,24 @@ class Dispatcher:
     def __init__(
         self, node: NodePort, counters: RequestCounters, apis: Mapping[int, Api] = SERVED_APIS
     ) -> None:
+        """`apis`: those that anybody is offered. The extensions are served, too."""
         self._node = node
         self._counters = counters
         authorizer = node.authorizer
         self._authorization = None if authorizer is None else Authorization(authorizer, counters)
-        self._apis = apis
+        self._offered = apis
+        self._apis = {**apis, **EXTENSION_APIS}
         parts = {
             AnsweredBy.RAFT: self._raft,
             AnsweredBy.ACTIVE_CONTROLLER: self._active,
             AnsweredBy.ANY_CONTROLLER: self._control,
         }
         self._handlers: dict[int, Callable[[Call], None]] = {
-            **{key: parts[api.answered_by] for key, api in SERVED_APIS.items() if api.answered_by in parts},
+            **{
+                key: parts[api.answered_by]
+                for key, api in {**SERVED_APIS, **EXTENSION_APIS}.items()
+                if api.answered_by in parts
+            },
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.SASL_HANDSHAKE: self._sasl,
             ApiKey.SASL_AUTHENTICATE: self._sasl,
@@ -406,7 +412,7 @@ class Dispatcher:
             self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:
-        response = answer_api_versions(call.request, self._node, self._apis.values())
+        response = answer_api_versions(call.request, self._node, self._offered.values())
         if response.error_code is not ErrorCode.none:
             self._counters.errors[ApiKey.API_VERSIONS, response.error_code] += 1
         if response.error_code is ErrorCode.rebootstrap_required:

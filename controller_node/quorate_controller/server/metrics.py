@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from quorate_protocol.kafka.apis import APIS, ApiKey
+from quorate_protocol.kafka.apis import ApiKey, find_api
 
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import Misrouting
@@ -274,13 +274,13 @@ class MetricsPage(Collector):
         counters = self._counters
         requests = CounterMetricFamily("quorate_requests", "Requests received", labels=["api"])
         for api_key, count in counters.requests.items():
-            requests.add_metric([APIS[api_key].name], count)
+            requests.add_metric([find_api(api_key).name], count)
         yield requests
         errors = CounterMetricFamily(
             "quorate_request_errors", "Requests refused as a whole", labels=["api", "error"]
         )
         for (api_key, error_code), count in counters.errors.items():
-            errors.add_metric([APIS[api_key].name, error_code.name], count)
+            errors.add_metric([find_api(api_key).name, error_code.name], count)
         yield errors
         seconds = HistogramMetricFamily(
             "quorate_request_duration_seconds",
@@ -288,7 +288,7 @@ class MetricsPage(Collector):
             labels=["api"],
         )
         for api_key, histogram in counters.seconds.items():
-            seconds.add_metric([APIS[api_key].name], histogram.cumulative(), histogram.sum_ms / 1000)
+            seconds.add_metric([find_api(api_key).name], histogram.cumulative(), histogram.sum_ms / 1000)
         yield seconds
         denied = CounterMetricFamily(
             "quorate_denied_authorizations", "Actions that the authorizer denied", labels=["api"]

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.wire.client import ClientConnection
-from quorate_protocol.wire.versions import Negotiation, PeerVersions
+from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
 from quorate_controller.server.connection import set_no_delay
@@ -185,7 +185,10 @@ class PeerLane:
         self._advance()
 
     def ask(self, request: Payload, timeout_s: float) -> asyncio.Future[Any]:
-        """Send, and have the response as a future, which raises OSError; after `close` it stays pending."""
+        """Send, and have the response as a future; after `close` it stays pending.
+
+        The future raises OSError, or UnsupportedVersion if the peer does not have the API.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         outbound = Outbound(
             request=request, on_response=partial(_resolve, future), on_failure=partial(_reject, future)
@@ -254,7 +257,8 @@ class PeerLane:
         self._state = _State.NEGOTIATING
         # Versions of ApiVersions below 5 have no place for the node that we mean, and leave it out.
         is_known = self.address.node_id >= 0
-        self._negotiation = Negotiation(self._cluster_id, self.address.node_id) if is_known else Negotiation()
+        meant = (self._cluster_id, self.address.node_id) if is_known else ()
+        self._negotiation = Negotiation(*meant, software_name=CONTROLLER_SOFTWARE_NAME)
         self._ask_versions()
 
     def _disconnect(self) -> None:
@@ -341,12 +345,12 @@ class PeerLane:
         assert self._transport is not None
         while self._waiting and self._codec.can_send:
             outbound = self._waiting.popleft()
+            api = api_of(outbound.request)
             try:
-                frame = self._codec.send(
-                    outbound.request, self._versions.version_for(api_of(outbound.request))
-                )
+                frame = self._codec.send(outbound.request, self._versions.version_for(api))
             except UnsupportedVersion as error:
-                self._log(logging.WARNING, "peer_too_old", error.message)
+                if not api.is_extension:
+                    self._log(logging.WARNING, "peer_too_old", error.message)
                 outbound.fail(FailureReason.UNSUPPORTED_VERSION)
                 continue
             self._in_flight.append(outbound)
@@ -449,6 +453,10 @@ def _resolve(future: asyncio.Future[Any], response: Payload) -> None:
 
 
 def _reject(future: asyncio.Future[Any], reason: FailureReason) -> None:
-    if not future.done():
-        error = TimeoutError if reason is FailureReason.TIMED_OUT else ConnectionError
-        future.set_exception(error(reason.value))
+    if future.done():
+        return
+    if reason is FailureReason.UNSUPPORTED_VERSION:
+        future.set_exception(UnsupportedVersion(reason.value))
+        return
+    error = TimeoutError if reason is FailureReason.TIMED_OUT else ConnectionError
+    future.set_exception(error(reason.value))

@@ -1,4 +1,4 @@
-"""Outbound connections of this controller: raft's requests to other controllers, and its own registration.
+"""Outbound connections of this controller: raft's requests to other controllers, its registration and its heartbeats.
 
 Each peer has up to three lanes, connected on first use, because Kafka answers the requests of one connection
 in order: a Fetch that waits at the leader, or a request that waits for a commit, must not hold back a vote.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 
-from quorate_controller.node.registration import REQUEST_TIMEOUT_MS as REGISTRATION_TIMEOUT_MS
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.raft import messages
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.server import misrouting
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
     from kio.static.protocol import Payload
 
     from quorate_controller.config.listener_sasl import Login
-    from quorate_controller.node.events import RegistrationSend
+    from quorate_controller.node.events import OwnRequest
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.tls import TlsOfListener
 
@@ -118,12 +117,15 @@ class PeerConnections:
         )
         self._lane(send.destination, _lane_of(send)).submit(outbound, send.timeout_ms / 1000)
 
-    def send_registration(self, registration: RegistrationSend) -> Future[ControllerRegistrationResponse]:
-        """Register with the active controller. The future raises OSError."""
+    def ask(self, own: OwnRequest) -> Future[Payload]:
+        """Send a request of this controller itself.
+
+        The future raises OSError, or UnsupportedVersion if the other side does not have the API.
+        """
         if self._is_closed:
             return self._loop.create_future()
-        lane = self._lane(registration.destination, _Lane.MEMBERSHIP)
-        return lane.ask(registration.request, REGISTRATION_TIMEOUT_MS / 1000)
+        lane = self._lane(own.destination, _Lane.MEMBERSHIP)
+        return lane.ask(own.request, OWN_REQUEST_TIMEOUT_MS / 1000)
 
     async def close(self) -> None:
         """Close all connections; requests in flight end without an event."""

@@ -2,7 +2,7 @@
 
 Keys, names, versions and listeners are generated from Kafka's message schemas (:mod:`.generated.api_keys`). What
 the schemas do not say is in ``_FACTS``: which part of our controller answers, whether brokers forward the request,
-and the shape of an error response.
+and the shape of an error response. APIs that Kafka does not have are in ``EXTENSION_APIS``.
 
 Message classes are imported when they are first used: importing all of them takes seconds.
 """
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, Final
 
@@ -27,17 +27,26 @@ from quorate_protocol.kafka.generated.api_keys import (
 __all__ = (
     "APIS",
     "CONTROLLER_APIS",
+    "EXTENSION_APIS",
     "SERVED_APIS",
     "AnsweredBy",
     "Api",
     "ApiKey",
     "ErrorShape",
+    "ExtensionKey",
     "ListenerType",
     "api_of",
     "find_api",
 )
 
 EntityClass = type[Any]
+
+
+class ExtensionKey(IntEnum):
+    """The key of an API that only controllers of Quorate have; far above those that Kafka gives away in order."""
+
+    CONTROLLER_HEARTBEAT = 20_051
+    """KIP-631's, which has key 51 there; Kafka gave that to another API."""
 
 
 class ListenerType(Enum):
@@ -90,7 +99,7 @@ TOP_LEVEL_ERROR: Final = ErrorShape()
 class Api:
     """One API, and its versions that we support: those of the newest release of Kafka."""
 
-    key: ApiKey
+    key: ApiKey | ExtensionKey
     name: str
     version_min: int
     version_max: int
@@ -130,8 +139,15 @@ class Api:
         """The class in which all our code handles the response: that of the highest version."""
         return self.response_class(self.version_max)
 
+    @property
+    def is_extension(self) -> bool:
+        """Whether Kafka does not have it."""
+        return isinstance(self.key, ExtensionKey)
+
     def version_max_in(self, release: str) -> int | None:
         """Return the highest version that a release of Kafka has; None if it does not have the API."""
+        if isinstance(self.key, ExtensionKey):
+            return None
         return VERSIONS_LACKED.get(release, {}).get(self.key, self.version_max)
 
     def is_supported(self, version: int) -> bool:
@@ -160,14 +176,16 @@ class Api:
 
 
 @cache
-def _load(key: ApiKey, version: int, kind: str) -> EntityClass:
-    api = APIS[key]
+def _load(key: ApiKey | ExtensionKey, version: int, kind: str) -> EntityClass:
+    api = find_api(key)
     if not api.is_supported(version):
         raise UnsupportedVersion(
             f"{api.name} version {version}: versions {api.version_min} to {api.version_max} are known"
         )
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
-    if (key, version) in GENERATED_VERSIONS:
+    if api.is_extension:
+        module = f"quorate_protocol.kafka.extensions.{snake}_{kind}"
+    elif (key, version) in GENERATED_VERSIONS:
         module = f"quorate_protocol.kafka.generated.{snake}_{kind}"
     else:
         module = f"kio.schema.{snake}.v{version}.{kind}"
@@ -343,13 +361,27 @@ A broker offers its clients only those forwardable APIs that are among these.
 """
 
 
+EXTENSION_APIS: Final[Mapping[int, Api]] = {
+    ExtensionKey.CONTROLLER_HEARTBEAT: Api(
+        key=ExtensionKey.CONTROLLER_HEARTBEAT,
+        name="ControllerHeartbeat",
+        version_min=0,
+        version_max=0,
+        flexible_since=0,
+        listeners=frozenset({ListenerType.CONTROLLER}),
+        answered_by=AnsweredBy.ACTIVE_CONTROLLER,
+    )
+}
+"""The APIs that our controllers have and Kafka's do not. They are offered to our controllers alone."""
+
+
 def find_api(key: int) -> Api:
     """Return the API with this key.
 
     Raises:
         UnknownApi: there is no such API.
     """
-    api = APIS.get(key)
+    api = APIS.get(key) or EXTENSION_APIS.get(key)
     if api is None:
         raise UnknownApi(f"API key {key} is not known")
     return api
@@ -358,4 +390,4 @@ def find_api(key: int) -> Api:
 def api_of(message: object) -> Api:
     """Return the API of a request or response."""
     key: int = type(message).__api_key__  # type: ignore[attr-defined]
-    return APIS[key]
+    return find_api(key)

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
-from quorate_protocol.kafka.apis import APIS, Api, ApiKey
+from quorate_protocol.kafka.apis import APIS, Api, ApiKey, ExtensionKey
 
 __all__ = ("IDENTITY_SINCE", "Negotiation", "PeerVersions", "api_versions_request")
 
 SOFTWARE_NAME: Final = "quorate"
+CONTROLLER_SOFTWARE_NAME: Final = "quorate-controller"
+"""What our controllers call themselves: they are offered the APIs that Kafka does not have."""
 SOFTWARE_VERSION: Final = "0.1.0"
 
 IDENTITY_SINCE: Final = 5
@@ -24,10 +26,12 @@ _NO_NODE_ID: Final = -1
 _API: Final = APIS[ApiKey.API_VERSIONS]
 
 
-def api_versions_request(cluster_id: str | None = None, node_id: int = _NO_NODE_ID) -> Any:
+def api_versions_request(
+    cluster_id: str | None = None, node_id: int = _NO_NODE_ID, *, software_name: str = SOFTWARE_NAME
+) -> Any:
     """Return a canonical request; it names the node that is meant, completely or not at all."""
     return _API.canonical_request(
-        client_software_name=SOFTWARE_NAME,
+        client_software_name=software_name,
         client_software_version=SOFTWARE_VERSION,
         cluster_id=cluster_id,
         node_id=node_id,
@@ -45,10 +49,10 @@ class PeerVersions:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
-    def __contains__(self, key: ApiKey) -> bool:
+    def __contains__(self, key: ApiKey | ExtensionKey) -> bool:
         return key in self._ranges
 
-    def range_of(self, key: ApiKey) -> tuple[int, int]:
+    def range_of(self, key: ApiKey | ExtensionKey) -> tuple[int, int]:
         """Return the lowest and highest version of an API; (0, -1) when the peer does not support it."""
         return self._ranges.get(key, (0, -1))
 
@@ -75,9 +79,11 @@ class Negotiation:
         cluster_id: str | None = None,
         node_id: int = _NO_NODE_ID,
         known: PeerVersions | None = None,
+        *,
+        software_name: str = SOFTWARE_NAME,
     ) -> None:
         """``known`` are the versions of an earlier negotiation with this peer."""
-        self.request = api_versions_request(cluster_id, node_id)
+        self.request = api_versions_request(cluster_id, node_id, software_name=software_name)
         self.version = _API.version_max
         if known:
             self.version = max(0, min(self.version, known.range_of(ApiKey.API_VERSIONS)[1]))

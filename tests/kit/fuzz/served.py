@@ -86,8 +86,8 @@ class _NoPeers:
     def send(self, send: object) -> None:
         """Nobody is there."""
 
-    def send_registration(self, _registration: object) -> "asyncio.Future[Any]":
-        """The registration stays unanswered."""
+    def ask(self, _own: object) -> "asyncio.Future[Any]":
+        """The request stays unanswered."""
         return asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:

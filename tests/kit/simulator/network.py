@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kit.simulator.coverage import Happening
 from kit.simulator.java_like import LINGER_MS
 from kit.simulator.wire import Exchange
-from quorate_controller.node import ControlRequest, RegistrationFailed, RegistrationResponse
-from quorate_controller.node.events import Caller, Principal, RaftAnswer
+from quorate_controller.control.api import ControlError
+from quorate_controller.node import ControlRequest, OwnRequestAnswered, OwnRequestFailed
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, RaftAnswer
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
@@ -25,19 +26,18 @@ from quorate_controller.raft.messages import (
     ResponseReceived,
 )
 from quorate_controller.raft.model import VersionRange
+from quorate_controller.server.error_responses import error_response
 from quorate_protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kit.simulator.world import Machine, World
-    from quorate_controller.control.api import ControlError
-    from quorate_controller.node import RegistrationSend
+    from quorate_controller.node import OwnRequest
     from quorate_controller.raft.messages import RaftRequest, RaftResponse, Send
 
 LISTENER: Final = "CONTROLLER"
 KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)
-REGISTRATION_TIMEOUT_MS: Final = 2000
 BROKEN_CONNECTION_NOTICED: Final = 0.7
 """How often a peer hears at once that a process is gone. Else, as after a power failure, its requests time out."""
 
@@ -297,8 +297,8 @@ class Network:
         event = RequestReceived(token=token, request=request, listener=LISTENER)
         self._deliver_later(self._world.machines[node_id], event)
 
-    def register(self, sender: Machine, registration: RegistrationSend) -> None:
-        """A controller registers with the active one."""
+    def ask_active(self, sender: Machine, own: OwnRequest) -> None:
+        """A controller registers with the active one, or sends it a heartbeat."""
         incarnation = sender.incarnation
         is_concluded = False
 
@@ -308,15 +308,19 @@ class Network:
                 is_concluded = True
                 self._world.deliver(sender, event)
 
-        def answered(outcome: Any) -> None:
-            if isinstance(outcome, Exception):
-                conclude(RegistrationFailed(reason=str(outcome)))
-            else:
-                conclude(RegistrationResponse(response=outcome))
+        def failed(reason: str) -> None:
+            conclude(OwnRequestFailed(request=own.request, reason=reason))
 
-        self._world.schedule(
-            REGISTRATION_TIMEOUT_MS, partial(conclude, RegistrationFailed(reason="timed out"))
-        )
-        target = self._machine_at(registration.destination)
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, ControlError):
+                response = error_response(own.request, outcome.error_code, outcome.message)
+                conclude(OwnRequestAnswered(response=response))
+            elif isinstance(outcome, Exception):
+                failed(str(outcome))
+            else:
+                conclude(OwnRequestAnswered(response=outcome))
+
+        self._world.schedule(OWN_REQUEST_TIMEOUT_MS, partial(failed, "timed out"))
+        target = self._machine_at(own.destination)
         if target is not None and not self._is_lost(sender.node_id, target.node_id):
-            self.ask(target.node_id, registration.request, answered)
+            self.ask(target.node_id, own.request, answered)

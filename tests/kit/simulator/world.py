@@ -335,8 +335,8 @@ class World:
             self.network.raft_answered(reply.token, reply.answer)
         for answer in effects.control_answers:
             self.network.control_answered(answer.token, answer.outcome)
-        if effects.registration is not None:
-            self.network.register(machine, effects.registration)
+        for own in effects.own_requests:
+            self.network.ask_active(machine, own)
         if node.raft.is_shut_down:
             self._close(machine, node)
         else:

@@ -12,10 +12,10 @@ from quorate_controller.config import (
     parse_config,
     parse_format_target,
 )
-from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
 from quorate_controller.config.authorizer import AuthorizerConfig
 from quorate_controller.config.connection_limits import ConnectionConfig
 from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
+from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
 
 MINIMAL = {
     "process.roles": "controller",
@@ -120,6 +120,7 @@ def test_values_are_typed():
             "quorate.http.listener": "127.0.0.1:8080",
             "quorate.answers.wait.for": "brokers",
             "quorate.answers.wait.max.ms": "100",
+            "quorate.snapshot.handover.enable": "true",
         }
     )
     assert (config.quorum.election_timeout_ms, config.quorum.fetch_timeout_ms) == (250, 500)
@@ -130,6 +131,7 @@ def test_values_are_typed():
     assert config.storage.retention_bytes == -1
     assert config.http_listener == ("127.0.0.1", 8080)
     assert config.answers == AnswerPolicy(wait_for=AnswersWaitFor.BROKERS, max_ms=100)
+    assert config.snapshot_handover
 
 
 def test_static_voters_are_sorted():
@@ -221,6 +223,10 @@ def test_several_listeners_follow_the_names():
         (
             {"quorate.answers.wait.max.ms": "-1"},
             "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
+        ),
+        (
+            {"quorate.snapshot.handover.enable": "yes"},
+            "quorate.snapshot.handover.enable=yes: must be true or false",
         ),
         ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
         (

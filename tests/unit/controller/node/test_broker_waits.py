@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from kit.controller_parts import caller
 from kit.turn_parts import NOW_MS, TurnBench
-from quorate_controller.config.answers import AnswerPolicy, AnswersWaitFor
+from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.events import Asker, ControlRequest

@@ -8,12 +8,14 @@ from quorate_controller.node.snapshotter import (
     PAUSE_FACTOR,
     RETRY_MS,
     SLICE_MS,
+    WAIT_MS,
     Snapshotter,
     spread,
 )
 from quorate_controller.raft.model import SnapshotId
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.snapshot import RECORDS_PER_STEP, read_checkpoint
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, MetadataRecord
 
 NOW_MS = 1_000_000
@@ -91,7 +93,8 @@ def image_of(configs: int) -> MetadataImage:
 def begun(snapshotter: Snapshotter, image: MetadataImage) -> None:
     """Begin a checkpoint of the image."""
     snapshotter.applied(BYTES_MAX)
-    note = snapshotter.begin_if_due(image, NOW_MS)
+    assert snapshotter.is_due(image, NOW_MS)
+    note = snapshotter.begin(image, NOW_MS)
     assert note is not None
     assert note.facts == {"offset": image.end_offset, "epoch": 1}
 
@@ -149,7 +152,7 @@ def test_controllers_begin_at_different_sizes() -> None:
     for node_id in (3000, 3001, 3002):
         snapshotter = new_snapshotter(FakeDisk(0), node_id=node_id)
         size_bytes = 0
-        while snapshotter.begin_if_due(image, NOW_MS) is None:
+        while not snapshotter.is_due(image, NOW_MS):
             snapshotter.applied(1)
             size_bytes += 1
         sizes.append(size_bytes)
@@ -170,8 +173,8 @@ def test_a_checkpoint_is_due_by_time_when_something_was_written() -> None:
     assert snapshotter.deadline_ms() is None
     snapshotter.applied(1)
     assert snapshotter.deadline_ms() == NOW_MS + 60_000
-    assert snapshotter.begin_if_due(image_of(1), NOW_MS + 59_999) is None
-    assert snapshotter.begin_if_due(image_of(1), NOW_MS + 60_000) is not None
+    assert not snapshotter.is_due(image_of(1), NOW_MS + 59_999)
+    assert snapshotter.is_due(image_of(1), NOW_MS + 60_000)
 
 
 def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
@@ -180,7 +183,7 @@ def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
     disk.latest = SnapshotId(offset=image.end_offset, epoch=1)
     snapshotter = new_snapshotter(disk, interval_ms=1)
     snapshotter.applied(BYTES_MAX)
-    assert snapshotter.begin_if_due(image, NOW_MS + 1) is None
+    assert not snapshotter.is_due(image, NOW_MS + 1)
     assert snapshotter.deadline_ms() == NOW_MS + 1 + RETRY_MS
 
 
@@ -194,3 +197,27 @@ def test_a_fetched_checkpoint_replaces_one_that_is_being_written() -> None:
     assert disk.writers[0].is_aborted
     assert (snapshotter.is_writing, snapshotter.deadline_ms()) == (False, None)
     assert snapshotter.latest_timestamp_ms == disk.now_ms
+
+
+def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> None:
+    """Goal: a controller whose turn has not come does nothing but wait, and at twice its limits waits for nobody.
+
+    Method: one that is due and may not begin: its deadlines, its state, and when it is overdue by bytes and by time.
+    """
+    image = image_of(1)
+    snapshotter = new_snapshotter(FakeDisk(0), node_id=0, interval_ms=60_000)
+    snapshotter.applied(BYTES_MAX)
+    assert snapshotter.state is SnapshotState.IDLE
+    assert snapshotter.is_due(image, NOW_MS)
+    assert (snapshotter.state, snapshotter.due_since_ms) == (SnapshotState.DUE, NOW_MS)
+    snapshotter.wait(NOW_MS + 10)
+    assert snapshotter.deadline_ms() == NOW_MS + 10 + WAIT_MS
+    assert not snapshotter.is_overdue(NOW_MS + 2 * 60_000 - 1)
+    assert snapshotter.is_overdue(NOW_MS + 2 * 60_000)
+    snapshotter.applied(BYTES_MAX - 1)
+    assert not snapshotter.is_overdue(NOW_MS)
+    snapshotter.applied(1)
+    assert snapshotter.is_overdue(NOW_MS)
+    assert snapshotter.begin(image, NOW_MS) is not None
+    assert snapshotter.state is SnapshotState.WRITING
+    assert not snapshotter.is_due(image, NOW_MS)

@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
-from quorate_controller.node.events import ControlRequest, RegistrationFailed
+from quorate_controller.node.events import ControlRequest, OwnRequestFailed
 from quorate_controller.raft.messages import (
     ConnectionLost,
     FetchResponse,
@@ -422,7 +423,10 @@ def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: T
 
 def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
     """Goal: the log says why a controller is not registered. Method: the connection fails; nothing else happens."""
-    effects = bench.node.turn([RegistrationFailed(reason="no route")], NOW_MS)
+    request = ControllerRegistrationRequest(
+        controller_id=1, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
+    )
+    effects = bench.node.turn([OwnRequestFailed(request=request, reason="no route")], NOW_MS)
     (note,) = effects.notes
     assert (note.event, note.is_warning) == ("registration_failed", True)
     assert note.facts == {"error": "no answer", "message": "no route"}

@@ -22,8 +22,16 @@ from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
 from quorate_controller.server.sasl import SaslGate
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
-from quorate_protocol.kafka.apis import APIS, SERVED_APIS, ApiKey
+from quorate_protocol.kafka.apis import (
+    APIS,
+    EXTENSION_APIS,
+    SERVED_APIS,
+    ApiKey,
+    ExtensionKey,
+    find_api,
+)
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.convert import convert
@@ -41,7 +49,11 @@ DENY = AclPermissionType.DENY
 def samples() -> dict[int, tuple[int, Any]]:
     """A request of each API in the newest captured version, by key."""
     found: dict[int, tuple[int, Any]] = {
-        ApiKey.UNREGISTER_CONTROLLER: (0, UnregisterControllerRequest(controller_id=1))
+        ApiKey.UNREGISTER_CONTROLLER: (0, UnregisterControllerRequest(controller_id=1)),
+        ExtensionKey.CONTROLLER_HEARTBEAT: (
+            0,
+            ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=0),
+        ),
     }
     for line in GOLDEN.read_text().splitlines():
         key, version, body = line.split()[:3]
@@ -104,7 +116,7 @@ async def answer_or_arrival(rig: Any, client: Any) -> Any:
 
 def test_each_served_api_has_its_rule() -> None:
     """Goal: no API is forgotten. Method: each is in one of the three tables, and in no other."""
-    assert set(SERVED_APIS) <= ON_CLUSTER.keys() | BY_HANDLER | OPEN
+    assert {*SERVED_APIS, *EXTENSION_APIS} <= ON_CLUSTER.keys() | BY_HANDLER | OPEN
     assert not ON_CLUSTER.keys() & BY_HANDLER
     assert not OPEN & (ON_CLUSTER.keys() | BY_HANDLER)
 
@@ -141,8 +153,8 @@ def authorizer_of(case: str, needed: AclOperation) -> Authorizer | None:
 @pytest.mark.parametrize(("case", "served"), CASES, ids=[case for case, _ in CASES])
 @pytest.mark.parametrize(
     "key",
-    [key for key in SERVED_APIS if key in ON_CLUSTER and key != ApiKey.ENVELOPE],
-    ids=lambda key: SERVED_APIS[key].name,
+    [key for key in ON_CLUSTER if key != ApiKey.ENVELOPE],
+    ids=lambda key: find_api(key).name,
 )
 async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served: bool) -> None:
     """Goal: whoever lacks the operation gets CLUSTER_AUTHORIZATION_FAILED where the API's clients look, and nothing
@@ -160,7 +172,7 @@ async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served:
     assert (ErrorCode.cluster_authorization_failed in error_codes(response)) is not served
     assert not rig.node.controls
     assert not rig.node.rafts
-    assert rig.counters.denied == ({} if served else {APIS[key].name: 1})
+    assert rig.counters.denied == ({} if served else {find_api(key).name: 1})
 
 
 @pytest.mark.parametrize("key", sorted(BY_HANDLER), ids=lambda key: APIS[key].name)
@@ -319,9 +331,7 @@ LOGINS = {"no ACL": "bob", "denied": "carol", "allowed": "alice"}
 
 
 @pytest.mark.parametrize("case", ["anonymous", "wrong password", *LOGINS])
-@pytest.mark.parametrize(
-    "key", [key for key in SERVED_APIS if key in ON_CLUSTER], ids=lambda key: SERVED_APIS[key].name
-)
+@pytest.mark.parametrize("key", ON_CLUSTER, ids=lambda key: find_api(key).name)
 async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, key: int, case: str) -> None:
     """Goal: no request without authentication, and none without the principal's own right; Envelope, too.
 

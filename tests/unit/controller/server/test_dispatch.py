@@ -27,10 +27,13 @@ from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
 from quorate_controller.server.dispatch import encode_answer
-from quorate_protocol.kafka.apis import APIS, SERVED_APIS
+from quorate_protocol.kafka.apis import APIS, SERVED_APIS, ExtensionKey
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
+from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
+from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, api_versions_request
 
 
 def create_topics(*names: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
@@ -297,6 +300,21 @@ async def test_api_versions_lists_what_is_served(rig: Any, version: int) -> None
             29,
         )
         assert response.finalized_features_epoch == 77
+
+
+async def test_only_our_controllers_hear_of_what_kafka_does_not_have(rig: Any) -> None:
+    """Goal: Java peers, brokers and tools see Kafka's APIs. Method: the same question as a controller of ours, which
+    then gets an answer to its heartbeat.
+    """
+    await rig.listen()
+    client = await rig.connect()
+    asked = api_versions_request(software_name=CONTROLLER_SOFTWARE_NAME)
+    ranges = {api.api_key: api.max_version for api in (await client.ask(asked, 4)).api_keys}
+    assert ranges.keys() - SERVED_APIS.keys() == {ExtensionKey.CONTROLLER_HEARTBEAT}
+    turn = ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=True)
+    rig.node.decide = lambda _request, _caller: turn
+    heartbeat = ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=1)
+    assert await client.ask(heartbeat, 0) == turn
 
 
 async def test_unknown_features_have_no_epoch(rig: Any) -> None:

@@ -14,7 +14,7 @@ from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, Descr
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.errors import ErrorCode
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.node.events import RegistrationSend
+from quorate_controller.node.events import OwnRequest
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import ReplicaKey, VersionRange
@@ -23,7 +23,9 @@ from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.raft_wire import response_to_wire
+from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.apis import CONTROLLER_APIS
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
@@ -197,7 +199,7 @@ class Bench:
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """Peer connections and a fake peer."""
-    monkeypatch.setattr(peers, "REGISTRATION_TIMEOUT_MS", HANG_S * 1000)
+    monkeypatch.setattr(peers, "OWN_REQUEST_TIMEOUT_MS", HANG_S * 1000)
     built = Bench()
     yield built
     await built.connections.close()
@@ -607,8 +609,8 @@ async def test_a_probe_finds_out_whose_the_address_of_a_new_voter_is(
     assert bench.counters.misrouted_peer_connections == is_refused
 
 
-def registration(port: int) -> RegistrationSend:
-    return RegistrationSend(
+def registration(port: int) -> OwnRequest:
+    return OwnRequest(
         destination=m.Destination(node_id=2, host="127.0.0.1", port=port),
         request=ControllerRegistrationRequest(
             controller_id=1, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
@@ -623,17 +625,32 @@ async def test_a_registration_is_answered_by_its_future(bench: Bench) -> None:
     )
     bench.peer.answers[70] = lambda _body: answer
     await bench.start()
-    assert await bench.connections.send_registration(registration(bench.port)) == answer
+    assert await bench.connections.ask(registration(bench.port)) == answer
 
 
 async def test_a_registration_fails_with_its_connection(bench: Bench) -> None:
     """Goal: the node tries again. Method: the peer dies with the registration in flight."""
     await bench.start()
-    future = bench.connections.send_registration(registration(bench.port))
+    future = bench.connections.ask(registration(bench.port))
     await bench.wait_request(70)
     bench.peer.stop()
     with pytest.raises(ConnectionError):
         await future
+
+
+async def test_a_peer_without_an_api_of_ours_is_told_from_a_broken_connection(bench: Bench) -> None:
+    """Goal: controllers of Java are not asked again and again for what they do not have. Method: a heartbeat to a
+    peer with Kafka's APIs; a registration passes on the same connection.
+    """
+    bench.peer.answers[70] = lambda _body: ControllerRegistrationResponse(
+        throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
+    )
+    await bench.start()
+    heartbeat = ControllerHeartbeatRequest(controller_id=1, last_snapshot_offset=-1, snapshot_state=0)
+    own = registration(bench.port)
+    with pytest.raises(UnsupportedVersion):
+        await bench.connections.ask(OwnRequest(destination=own.destination, request=heartbeat))
+    await bench.connections.ask(own)
 
 
 async def test_a_name_that_cannot_be_resolved_is_a_failed_connection(bench: Bench) -> None:

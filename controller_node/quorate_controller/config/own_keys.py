@@ -1,4 +1,4 @@
-"""The keys that say which brokers have to know a change before it is answered."""
+"""Keys that Kafka does not have: which brokers have to know a change before it is answered; who writes snapshots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from quorate_controller.config.endpoints import Problems
 
 ANSWERS_WAIT_FOR: Final = "quorate.answers.wait.for"
 ANSWERS_WAIT_MAX_MS: Final = "quorate.answers.wait.max.ms"
+SNAPSHOT_HANDOVER: Final = "quorate.snapshot.handover.enable"
 _LIMIT_MS: Final = 60_000
 
 
@@ -43,3 +44,11 @@ def parse_answer_policy(properties: Mapping[str, str], problem: Problems) -> Ans
         problem(f"{ANSWERS_WAIT_MAX_MS}={max_ms}: must be a number from 0 to {_LIMIT_MS}")
         return default
     return AnswerPolicy(wait_for=AnswersWaitFor(wait_for), max_ms=int(max_ms))
+
+
+def parse_snapshot_handover(properties: Mapping[str, str], problem: Problems) -> bool:
+    """Returns whether the active controller hands over before it writes a snapshot; False after a problem."""
+    value = properties.get(SNAPSHOT_HANDOVER, "false").strip()
+    if value not in ("true", "false"):
+        problem(f"{SNAPSHOT_HANDOVER}={value}: must be true or false")
+    return value == "true"

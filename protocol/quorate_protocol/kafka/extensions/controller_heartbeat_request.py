@@ -1,0 +1,36 @@
+"""ControllerHeartbeatRequest, key 20051 (KIP-631)."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar
+
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.static.constants import EntityType
+
+
+class SnapshotState(IntEnum):
+    """What a controller says of its next snapshot."""
+
+    IDLE = 0
+    """None is due."""
+    DUE = 1
+    """One is due, and waits for permission."""
+    WRITING = 2
+    """One is being written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerHeartbeatRequest:
+    """What a standby tells the active controller every few seconds."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 20051
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: int = field(metadata={"kafka_type": "int32"})
+    """The controller ID."""
+    last_snapshot_offset: int = field(metadata={"kafka_type": "int64"})
+    """The end offset of the last snapshot on this controller node, -1 without one."""
+    snapshot_state: int = field(metadata={"kafka_type": "int8"})
+    """A `SnapshotState`. The proposal does not have this field."""

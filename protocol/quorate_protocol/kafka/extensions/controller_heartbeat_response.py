@@ -1,0 +1,23 @@
+"""ControllerHeartbeatResponse, key 20051 (KIP-631)."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.response_header.v1.header import ResponseHeader
+from kio.static.constants import EntityType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerHeartbeatResponse:
+    """What the active controller answers."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 20051
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    """The error code, or 0 if there was no error."""
+    start_snapshot: bool = field(metadata={"kafka_type": "bool"}, default=False)
+    """True if the sender should start creating a snapshot."""

@@ -1,0 +1,263 @@
+"""Which controller may write a checkpoint when: the active controller's side and that of a standby (KIP-631)."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlError
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
+from quorate_controller.node.heartbeats import (
+    INTERVAL_MS,
+    INTERVAL_WAITING_MS,
+    PATIENCE_MS,
+    HeartbeatKeeper,
+)
+from quorate_controller.node.snapshot_turns import (
+    BEHIND_MS_MAX,
+    HANDOVER_PAUSE_MS,
+    SILENCE_MS_MAX,
+    SnapshotTurns,
+)
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
+    ControllerHeartbeatRequest,
+    SnapshotState,
+)
+from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+
+NOW_MS = 1_000_000
+OWN_ID = 1
+IDLE, DUE, WRITING = SnapshotState.IDLE, SnapshotState.DUE, SnapshotState.WRITING
+
+
+class Quorum:
+    """Raft as far as turns need it. `behind` are voters that have not been caught up for too long."""
+
+    def __init__(self, *voters: int) -> None:
+        self.epoch = 7
+        self.leader_id = OWN_ID
+        self.voters = SimpleNamespace(voters=tuple(SimpleNamespace(node_id=one) for one in voters))
+        self.behind: set[int] = set()
+
+    def describe_quorum(self, now_ms: int) -> Any:
+        return SimpleNamespace(
+            voters=tuple(
+                SimpleNamespace(
+                    key=SimpleNamespace(node_id=one.node_id),
+                    last_caught_up_timestamp_ms=now_ms - (one.node_id in self.behind) * (BEHIND_MS_MAX + 1),
+                )
+                for one in self.voters.voters
+            )
+        )
+
+
+class Active:
+    """The active controller of three, and what it is told."""
+
+    def __init__(self, *, hands_over: bool = False) -> None:
+        self.quorum: Any = Quorum(1, 2, 3)
+        self.turns = SnapshotTurns(self.quorum, node_id=OWN_ID, hands_over=hands_over)
+
+    def hear(self, node_id: int, state: int, at_ms: int = NOW_MS) -> bool:
+        """A heartbeat of a registered controller. Returns whether it has the turn."""
+        answer = self.answer(node_id, state, at_ms)
+        assert isinstance(answer, ControllerHeartbeatResponse)
+        return answer.start_snapshot
+
+    def answer(self, node_id: int, state: int, at_ms: int = NOW_MS) -> Any:
+        request = ControllerHeartbeatRequest(
+            controller_id=node_id, last_snapshot_offset=100 * node_id, snapshot_state=state
+        )
+        return self.turns.heartbeat(request, {1, 2, 3, 4}, at_ms)
+
+
+def test_one_controller_has_the_turn_until_it_has_written() -> None:
+    """Goal: one checkpoint at a time, the active controller's among them. Method: all three are due; what each is
+    told before, while and after the first writes.
+    """
+    active = Active()
+    assert active.hear(2, DUE)
+    assert not active.hear(3, DUE)
+    assert not active.turns.own(DUE, NOW_MS)
+    assert active.hear(2, DUE), "the answer was lost: it asks again"
+    assert not active.hear(2, WRITING)
+    assert not active.turns.own(DUE, NOW_MS)
+    assert not active.hear(2, IDLE)
+    assert active.turns.own(DUE, NOW_MS)
+    assert not active.turns.own(WRITING, NOW_MS)
+    assert not active.hear(3, DUE)
+    assert not active.turns.own(IDLE, NOW_MS)
+    assert active.hear(3, DUE)
+    assert active.turns.snapshot_offsets(NOW_MS) == {2: 200, 3: 300}
+
+
+def test_who_writes_without_a_turn_is_waited_for() -> None:
+    """Goal: the first turn after an election does not come on top of a checkpoint that is being written. Method: a
+    controller that writes already, then one that is due.
+    """
+    active = Active()
+    assert not active.hear(2, WRITING)
+    assert not active.hear(3, DUE)
+    assert not active.hear(2, IDLE)
+    assert active.hear(3, DUE)
+
+
+def test_a_controller_that_died_in_its_turn_loses_it() -> None:
+    """Goal: a dead controller blocks nobody. Method: one with the turn falls silent; the other asks on."""
+    active = Active()
+    assert active.hear(2, DUE)
+    assert not active.hear(3, DUE, NOW_MS + SILENCE_MS_MAX)
+    assert active.hear(3, DUE, NOW_MS + SILENCE_MS_MAX + 1)
+
+
+def test_a_turn_ends_with_the_epoch() -> None:
+    """Goal: soft state of one leadership does not reach into the next. Method: a turn is given; the epoch changes."""
+    active = Active()
+    assert active.hear(2, DUE)
+    active.quorum.epoch += 1
+    assert active.turns.snapshot_offsets(NOW_MS) == {}
+    assert active.hear(3, DUE)
+
+
+@pytest.mark.parametrize(
+    ("voters", "behind", "has_turn"),
+    [
+        ((1, 2, 3), {3}, False),
+        ((1, 2, 3, 4, 5), {5}, True),
+        ((1, 2, 3, 4, 5), {4, 5}, False),
+        ((1, 2), set(), True),
+        ((1,), set(), True),
+        ((2, 3), {3}, False),
+    ],
+)
+def test_nobody_writes_while_the_loss_of_one_would_cost_the_majority(
+    voters: tuple[int, ...], behind: set[int], has_turn: bool
+) -> None:
+    """Goal: fewer checkpoints when too many voters have fallen behind (KIP-631). Method: quorums of several sizes
+    with voters behind, one of them led by a controller that is being removed; a controller that is due.
+    """
+    quorum: Any = Quorum(*voters)
+    quorum.behind = behind
+    turns = SnapshotTurns(quorum, node_id=OWN_ID, hands_over=False)
+    assert turns.own(DUE, NOW_MS) is has_turn
+
+
+def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:
+    """Goal: the active controller hands over before its own checkpoint, but never in vain. Method: no heartbeats,
+    then those of controllers that are due, behind, no voters, and last one that could lead; again within a minute;
+    without the setting.
+    """
+    active = Active(hands_over=True)
+    assert not active.turns.has_successor(NOW_MS)
+    active.hear(2, DUE)
+    active.quorum.behind = {3}
+    active.hear(3, IDLE)
+    active.hear(4, IDLE)
+    assert not active.turns.has_successor(NOW_MS)
+    active.quorum.behind = set()
+    assert active.turns.has_successor(NOW_MS)
+    active.turns.handed_over(NOW_MS)
+    assert not active.turns.has_successor(NOW_MS + HANDOVER_PAUSE_MS - 1)
+    active.hear(3, IDLE, NOW_MS + HANDOVER_PAUSE_MS)
+    assert active.turns.has_successor(NOW_MS + HANDOVER_PAUSE_MS)
+    default = Active()
+    default.hear(2, IDLE)
+    assert not default.turns.has_successor(NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("node_id", "state", "error_code"),
+    [
+        (9, IDLE, ErrorCode.unknown_controller_id),
+        (OWN_ID, IDLE, ErrorCode.unknown_controller_id),
+        (2, 3, ErrorCode.invalid_request),
+        (2, -1, ErrorCode.invalid_request),
+    ],
+)
+def test_strangers_and_unknown_states_are_refused(node_id: int, state: int, error_code: ErrorCode) -> None:
+    """Goal: what is kept of others is bounded by those that are registered. Method: heartbeats that no controller of
+    the cluster sends.
+    """
+    active = Active()
+    answer = active.answer(node_id, state)
+    assert isinstance(answer, ControlError)
+    assert answer.error_code is error_code
+    assert active.turns.snapshot_offsets(NOW_MS) == {}
+
+
+# ---------------------------------------------------------------------------------------------- a standby
+
+
+def new_keeper() -> tuple[Any, HeartbeatKeeper]:
+    """A standby with id 2, led by 1."""
+    quorum: Any = Quorum(1, 2, 3)
+    return quorum, HeartbeatKeeper(quorum, 2)
+
+
+def answered(keeper: HeartbeatKeeper, state: SnapshotState, now_ms: int, *, start: bool = False) -> None:
+    """A heartbeat and its answer."""
+    keeper.request(state, -1, now_ms)
+    response = ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=start)
+    keeper.answered(response, now_ms)
+
+
+def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
+    """Goal: an idle standby costs next to nothing, one that waits hears of its turn soon. Method: the times of the
+    next heartbeat in each state, with one in flight, and without an answer.
+    """
+    _quorum, keeper = new_keeper()
+    assert keeper.deadline_ms(IDLE) == 0
+    keeper.request(IDLE, -1, NOW_MS)
+    assert keeper.deadline_ms(DUE) == NOW_MS + 2 * OWN_REQUEST_TIMEOUT_MS
+    keeper.failed(is_unsupported=False)
+    assert keeper.deadline_ms(IDLE) == NOW_MS + INTERVAL_MS
+    assert keeper.deadline_ms(DUE) == 0
+    answered(keeper, DUE, NOW_MS)
+    assert keeper.deadline_ms(DUE) == NOW_MS + INTERVAL_WAITING_MS
+    assert keeper.deadline_ms(WRITING) == 0
+
+
+def test_a_leader_without_the_api_is_asked_once_in_its_epoch() -> None:
+    """Goal: beside an active controller of Java each controller decides for itself. Method: the heartbeat is
+    unsupported; then the next epoch, and this node's own leadership.
+    """
+    quorum, keeper = new_keeper()
+    keeper.request(IDLE, -1, NOW_MS)
+    keeper.failed(is_unsupported=True)
+    assert keeper.deadline_ms(DUE) is None
+    assert keeper.may_begin(NOW_MS, NOW_MS)
+    quorum.epoch += 1
+    assert keeper.deadline_ms(DUE) == 0
+    assert not keeper.may_begin(NOW_MS, NOW_MS)
+    quorum.leader_id = 2
+    assert keeper.deadline_ms(DUE) is None
+
+
+def test_a_standby_waits_for_its_turn_and_not_for_a_silent_leader() -> None:
+    """Goal: a checkpoint waits as long as somebody answers. Method: refusals, silence, a turn that counts once."""
+    _quorum, keeper = new_keeper()
+    answered(keeper, DUE, NOW_MS)
+    assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
+    assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
+    answered(keeper, DUE, NOW_MS + PATIENCE_MS, start=True)
+    assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
+    assert not keeper.may_begin(NOW_MS + PATIENCE_MS, NOW_MS + PATIENCE_MS)
+
+
+def test_a_turn_that_is_not_needed_any_more_is_not_kept() -> None:
+    """Goal: a turn of long ago starts nothing. Method: the snapshot is fetched before it can be begun, and the next
+    one is due.
+    """
+    _quorum, keeper = new_keeper()
+    answered(keeper, DUE, NOW_MS, start=True)
+    answered(keeper, IDLE, NOW_MS + 1)
+    assert not keeper.may_begin(NOW_MS + 2, NOW_MS + 2)
+
+
+def test_an_error_is_no_answer() -> None:
+    """Goal: a leader that knows this controller not yet does not hold it up. Method: errors until patience ends."""
+    _quorum, keeper = new_keeper()
+    keeper.request(DUE, -1, NOW_MS)
+    keeper.answered(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)
+    assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
+    assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
