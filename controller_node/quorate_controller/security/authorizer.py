@@ -39,6 +39,8 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
 
 KNOWN_MAX: Final = 4096
 """Decisions that are kept until an ACL changes: brokers and controllers ask for the same ones all the time."""
+KNOWN_NAMES_LENGTH_MAX: Final = 512
+"""Decisions on longer names are not kept. Requests may have names of 32 KiB, which nobody checks before this."""
 
 
 class Action(NamedTuple):
@@ -123,7 +125,9 @@ class Authorizer:
         question = principal, host, action
         decision = self._known.get(question)
         if decision is None:
-            decision = self._known[question] = self._decided(principal, host, action)
+            decision = self._decided(principal, host, action)
+            if len(principal) + len(action.resource_name) <= KNOWN_NAMES_LENGTH_MAX:
+                self._known[question] = decision
         return decision
 
     def _decided(self, principal: str, host: str, action: Action) -> Decision:

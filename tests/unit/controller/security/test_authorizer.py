@@ -235,6 +235,15 @@ def test_decisions_are_remembered_until_an_acl_changes() -> None:
         assert len(authorizer._known) <= KNOWN_MAX
 
 
+def test_long_names_are_not_remembered() -> None:
+    """Goal: what is remembered takes a few megabytes at most. Method: names of 32 KiB, which only refusals have."""
+    authorizer = Authorizer(image_of(acl()))
+    assert not is_allowed(authorizer, name="n" * 32_767)
+    assert not authorizer._known
+    assert not is_allowed(authorizer, name="n")
+    assert len(authorizer._known) == 1
+
+
 def test_a_rule_is_named_as_in_kafkas_audit_log() -> None:
     """Goal: the audit says why. Method: the rule of each kind of decision."""
     action = Action(operation=READ, resource_type=ResourceType.TOPIC, resource_name="orders")
