@@ -2,18 +2,30 @@
 defaults.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 
-from quorate_controller.control.config_schema import Definition, broker_definitions, topic_definitions
+from quorate_controller.control.config_schema import (
+    Definition,
+    broker_definitions,
+    client_metrics_definitions,
+    group_definitions,
+    topic_definitions,
+)
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NOTHING: Final[Mapping[str, str]] = {}
+_CHECKED: Final[Mapping[int, Callable[[], Mapping[str, Definition]]]] = {
+    ConfigResourceType.TOPIC: topic_definitions,
+    ConfigResourceType.CLIENT_METRICS: client_metrics_definitions,
+    ConfigResourceType.GROUP: group_definitions,
+}
+"""Resources whose configs have to be known; brokers may have configs of plugins."""
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -41,8 +53,15 @@ class EffectiveConfigs:
                 self.static_configs.setdefault(synonym, static_configs[name])
 
     def dynamic(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What the metadata log says about one resource."""
-        return self._image.configs.get((resource_type, name), NOTHING)
+        """What the metadata log says about one resource, without configs that only another release has.
+
+        Kafka 4.4 does not load those (SupportedConfigChecker): they would make each later change invalid.
+        """
+        configs = self._image.configs.get((resource_type, name), NOTHING)
+        definitions = _CHECKED.get(resource_type)
+        if definitions is None or configs.keys() <= (known := definitions().keys()):
+            return configs
+        return {key: value for key, value in configs.items() if key in known}
 
     @property
     def cluster_configs(self) -> Mapping[str, str]:

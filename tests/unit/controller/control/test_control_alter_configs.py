@@ -123,6 +123,33 @@ def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
     assert harness.records == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "unknown", "change"),
+    [
+        ((TOPIC, "t"), "message.format.version", ("retention.ms", "7")),
+        ((GROUP, "g"), "of.another.release", ("consumer.session.timeout.ms", "50000")),
+        ((CLIENT_METRICS, "m"), "of.another.release", ("interval.ms", "1000")),
+    ],
+)
+def test_configs_of_other_releases_are_in_nobodys_way(harness, outcome, changed, unknown, change):
+    """Goal: a topic of Kafka 3 can be altered, as with 4.4.0. Method: a log with a config that this release does not
+    have; then set another one, and replace all.
+    """
+    resource_type, name = changed
+    harness.replay(record(resource_type, name, unknown, "2.8"))
+    key, value = change
+    assert outcome(resource_type, name, (key, SET, value)) == (ErrorCode.none, None)
+    assert harness.records == [record(resource_type, name, key, value)]
+    given = legacy.AlterableConfig(name=key, value=value)
+    resources = (
+        legacy.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=(given,)),
+    )
+    (response,) = harness.apply(
+        legacy.AlterConfigsRequest(resources=resources, validate_only=False)
+    ).responses
+    assert (response.error_code, harness.records) == (ErrorCode.none, [])
+
+
 @pytest.mark.usefixtures("outcome")
 def test_validation_alone_writes_nothing(harness):
     """Goal: a dry run. Method: a valid change with validate_only."""
