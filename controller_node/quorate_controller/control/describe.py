@@ -45,7 +45,7 @@ from quorate_controller.control.config_schema import (
 )
 from quorate_controller.control.config_validation import LISTENER_CONFIG
 from quorate_controller.control.effective_configs import EffectiveConfigs, SourcedValue
-from quorate_controller.control.resource_access import check_describing_configs, not_authorized
+from quorate_controller.control.resource_access import check_describing_configs, check_on_cluster
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import Access, allows_on_cluster
 from quorate_controller.security.authorizer import CLUSTER_NAME
@@ -75,8 +75,7 @@ class ClusterDescriber:
                 ErrorCode.unsupported_version,
                 "Direct-to-controller communication is not supported with the current MetadataVersion.",
             )
-        if not allows_on_cluster(context.access, AclOperation.ALTER):
-            raise not_authorized(ResourceType.CLUSTER)
+        check_on_cluster(context.access, AclOperation.ALTER, "DescribeCluster")
         error = _endpoint_type_error(request.endpoint_type, context.api_version)
         if error is not None:
             return ControlResult(response=_refused(error))

@@ -63,6 +63,18 @@ def _check(access: Access, operation: AclOperation, config_type: ConfigResourceT
         raise not_authorized(resource_type)
 
 
+def check_on_cluster(access: Access, operation: AclOperation, request: str) -> None:
+    """Check that a request may be made that needs an operation on the cluster; `request` is the name of its API.
+
+    Raises:
+        ControlError: CLUSTER_AUTHORIZATION_FAILED.
+    """
+    if not allows_on_cluster(access, operation):
+        raise ControlError(
+            ErrorCode.cluster_authorization_failed, f"Request {request} needs {operation.name} permission."
+        )
+
+
 def not_authorized(resource_type: ResourceType) -> ControlError:
     """Return the error of a request, or of one of its items, that lacks an ACL."""
     return ControlError(*FAILED[resource_type])

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey, ExtensionKey
 from quorate_protocol.kafka.enums import AclOperation
 
-from quorate_controller.control.api import ControlError
-from quorate_controller.security.access import RestrictedAccess, allows_on_cluster
+from quorate_controller.control.resource_access import check_on_cluster
+from quorate_controller.security.access import RestrictedAccess
 from quorate_controller.security.hosts import java_address
 
 if TYPE_CHECKING:
@@ -127,11 +126,7 @@ class Authorization:
         if api.key in BY_HANDLER:
             self._authorizer.check_ready(principal)
             return
-        operation = ON_CLUSTER.get(api.key)
-        if operation is None or not allows_on_cluster(access, operation):
-            raise ControlError(
-                ErrorCode.cluster_authorization_failed, f"Request {api.name} is not authorized."
-            )
+        check_on_cluster(access, ON_CLUSTER[api.key], api.name)
 
     def _write(self, audited: Audited) -> None:
         """Write a decision as Kafka's audit log does: denials at INFO, others at DEBUG. The log bounds how often."""

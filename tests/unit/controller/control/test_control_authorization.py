@@ -268,6 +268,7 @@ def test_the_cluster_is_described_with_what_one_may_do(alice: Alice) -> None:
     with pytest.raises(ControlError) as refusal:
         alice.asks(request)
     assert refusal.value.error_code is CLUSTER_FAILED
+    assert str(refusal.value) == "Request DescribeCluster needs ALTER permission."
     alice.may_cluster(AclOperation.ALTER)
     alice.may_cluster(AclOperation.CREATE)
     operations = operations_of_bits(alice.asks(request).cluster_authorized_operations)

@@ -276,7 +276,7 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
     _, offset = read_response_header(response.response_data, api.response_header_version(3))
     (result,) = decode(api.response_class(3), response.response_data, offset).results
     assert result.error_code is ErrorCode.cluster_authorization_failed
-    assert result.error_message == "Request CreateAcls is not authorized."
+    assert result.error_message == "Request CreateAcls needs ALTER permission."
     (record,) = [one for one in caplog.records if one.message == "authorization_denied"]
     assert record.__dict__["facts"] == {
         "principal": "User:bob",
