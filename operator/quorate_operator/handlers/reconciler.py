@@ -260,15 +260,11 @@ class ClusterReconciler:
             self._shared.identity,
             duration_s=self._shared.lease_duration_s,
         )
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(lease.held(LEASE_TIMEOUT_S))
-            except LeaseLostError as error:
-                raise steps.StepError(str(error)) from error
-            try:
+        try:
+            async with lease.held(LEASE_TIMEOUT_S):
                 yield lambda: lease.is_held
-            except (ApiError, AdminError) as error:
-                raise steps.StepError(str(error)) from error
+        except (LeaseLostError, ApiError, AdminError) as error:
+            raise steps.StepError(str(error)) from error
 
     async def applying(self, look: Look, action: steps.Action) -> None:
         name, note = type(action).__name__, f"{_label(look.desired, action)}: {action.reason}"

@@ -71,11 +71,12 @@ class Lease:
         self._held_until = -1.0
         self._mine = None
         try:
-            current = await self._api.get(LEASE, self._namespace, self._name)
-            if current is not None and current["spec"].get("holderIdentity") == self._holder:
-                current["spec"]["holderIdentity"] = ""
-                await self._api.replace(LEASE, self._namespace, current)
-        except ApiError:
+            async with asyncio.timeout(self._duration_s / 2):
+                current = await self._api.get(LEASE, self._namespace, self._name)
+                if current is not None and current["spec"].get("holderIdentity") == self._holder:
+                    current["spec"]["holderIdentity"] = ""
+                    await self._api.replace(LEASE, self._namespace, current)
+        except (ApiError, TimeoutError):
             return
 
     async def take(self) -> None:
@@ -84,16 +85,16 @@ class Lease:
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
 
     async def keep(self) -> None:
-        """Renews it until cancelled. Raises LeaseLostError once another process may hold it."""
-        while True:
-            await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
-            await self._try_quietly()
-            if not self.is_held:
-                raise LeaseLostError(f"the Lease {self._namespace}/{self._name} could not be renewed in time")
+        """Renews it until cancelled. Raises LeaseLostError as soon as another process may hold it."""
+        async with self._while_held():
+            await asyncio.Event().wait()
 
     @asynccontextmanager
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
-        """Holds it while the context is open. Raises LeaseLostError if it can't be taken in time."""
+        """Holds it while the context is open: renews it, and cancels what is done there as soon as it is lost.
+
+        Raises LeaseLostError if it can't be taken in time, or was lost.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self.take()
@@ -102,9 +103,37 @@ class Lease:
                 f"the Lease {self._namespace}/{self._name} is held by another process"
             ) from None
         try:
-            yield
+            async with self._while_held():
+                yield
         finally:
             await self.release()
+
+    @asynccontextmanager
+    async def _while_held(self) -> AsyncIterator[None]:
+        """Renews it while the context is open. Cancels the context, and raises LeaseLostError, when it expires."""
+        try:
+            async with asyncio.timeout(self._remaining_s()) as scope:
+                renewing = asyncio.create_task(self._renew(scope))
+                try:
+                    yield
+                finally:
+                    renewing.cancel()
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise LeaseLostError(
+                f"the Lease {self._namespace}/{self._name} could not be renewed in time"
+            ) from error
+
+    async def _renew(self, scope: asyncio.Timeout) -> None:
+        """Moves the end of a context with each renewal."""
+        while True:
+            await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
+            if await self._try_quietly() and not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time() + self._remaining_s())
+
+    def _remaining_s(self) -> float:
+        return max(0.0, self._held_until - self._clock())
 
     async def _try_quietly(self) -> bool:
         try:

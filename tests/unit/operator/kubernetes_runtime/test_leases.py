@@ -1,0 +1,127 @@
+"""How long a Lease is held: it is renewed, and what depends on it ends in time when that fails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+
+DURATION_S = 16
+
+
+class _VirtualTime(asyncio.SelectorEventLoop):
+    """A loop whose time is that of the next timer, so that nothing is waited for."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+class _Api:
+    """Has one Lease. From `silent_s` on it does not answer."""
+
+    def __init__(self, silent_s: float = float("inf")) -> None:
+        self.silent_s = silent_s
+        self.lease: dict[str, Any] | None = None
+        self.renewals = 0
+
+    async def get(self, _kind: Kind, _namespace: str, _name: str) -> dict[str, Any] | None:
+        await self._answer()
+        return self.lease
+
+    async def create(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.replace(_kind, _namespace, body)
+
+    async def replace(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        await self._answer()
+        self.renewals += 1
+        self.lease = {**body, "metadata": {"name": "lease", "resourceVersion": f"{self.renewals}"}}
+        return self.lease
+
+    async def _answer(self) -> None:
+        if asyncio.get_running_loop().time() >= self.silent_s:
+            await asyncio.Event().wait()
+
+
+def _run(work: Callable[[Lease], Awaitable[None]], api: _Api) -> float:
+    """Runs some work with a Lease; returns how many seconds it took."""
+
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        await work(Lease(cast("Any", api), "kafka", "lease", "me", duration_s=DURATION_S, clock=loop.time))
+        return loop.time()
+
+    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
+        return runner.run(run())
+
+
+@pytest.mark.parametrize("silent_s", [0.5, 5.0, 13.0])
+def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
+    """Goal: two never work at a time. Method: an API server that answers no more; the last renewal it answered."""
+
+    async def lead(lease: Lease) -> None:
+        await lease.take()
+        with pytest.raises(LeaseLostError, match="could not be renewed in time"):
+            await lease.keep()
+
+    last_renewal_s = silent_s // (DURATION_S / 4) * (DURATION_S / 4)
+    assert _run(lead, _Api(silent_s)) == pytest.approx(last_renewal_s + DURATION_S, abs=0.01)
+
+
+def test_a_lease_is_renewed_for_a_step_that_takes_long() -> None:
+    """Goal: a rebuild of minutes is done by one process alone. Method: hold it for 20 times its duration."""
+    api = _Api()
+
+    async def work(lease: Lease) -> None:
+        async with lease.held(1.0):
+            for _ in range(20):
+                await asyncio.sleep(DURATION_S)
+                assert lease.is_held
+
+    assert _run(work, api) == pytest.approx(20 * DURATION_S)
+    assert api.renewals >= 20
+    assert api.lease is not None
+    assert api.lease["spec"]["holderIdentity"] == ""
+
+
+def test_a_step_is_cancelled_when_its_lease_is_lost() -> None:
+    """Goal: a step does not go on while another process may do it. Method: an API server that answers no more."""
+    ended: list[float] = []
+
+    async def step(lease: Lease) -> None:
+        async with lease.held(1.0):
+            try:
+                await asyncio.sleep(300)
+            finally:
+                ended.append(asyncio.get_running_loop().time())
+
+    async def work(lease: Lease) -> None:
+        with pytest.raises(LeaseLostError, match="could not be renewed in time"):
+            await step(lease)
+
+    _run(work, _Api(1.0))
+    assert ended == [pytest.approx(DURATION_S, abs=0.01)]
+
+
+def test_an_error_of_the_step_itself_stays_what_it_is() -> None:
+    """Goal: a timeout of the step is not taken for a lost Lease. Method: raise one while it is held."""
+
+    async def step(lease: Lease) -> None:
+        async with lease.held(1.0):
+            raise TimeoutError("of its own")
+
+    async def work(lease: Lease) -> None:
+        with pytest.raises(TimeoutError, match="of its own"):
+            await step(lease)
+
+    _run(work, _Api())
