@@ -43,6 +43,7 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.lifecycle import GRACE_MS
+from quorate_operator.planning.planner import PAUSED
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,
@@ -362,7 +363,9 @@ class ClusterReconciler:
                 await self._publish_status(BROKERS, body, status)
         for refusal in look.plan.refusals:
             about = resources.pools.get(refusal.pool or "", resources.quorum)
-            await self._shared.events.record(self.key, about, refusal.code, refusal.message, is_warning=True)
+            await self._shared.events.record(
+                self.key, about, refusal.code, refusal.message, is_warning=refusal.code != PAUSED
+            )
 
     async def _publish_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
         """Writes what was observed of a resource that is used, together with why it is not used as it is."""

@@ -22,9 +22,12 @@ from quorate_operator.models.status import (
     VoterStatus,
 )
 from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
+from quorate_operator.planning.planner import PAUSED
 from quorate_operator.planning.steps import Refusal, WaitFor
 from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
 
+ROLLOUT_DUE = "RolloutDue"
+"""The reason of Ready while nodes are ready, and run with what is not desired any more."""
 _NAMED_MAX = 10
 """How many nodes a message names."""
 
@@ -42,7 +45,7 @@ def controller_status(
     status = KafkaControllerStatus(
         observed_generation=generation,
         cluster_id=view.formed_as,
-        replicas=len(pool.nodes),
+        replicas=pool.running,
         ready_replicas=pool.ready,
         selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={view.name}",
         plan=_steps(pool.steps),
@@ -70,7 +73,7 @@ def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str,
     own = view.pool(pool)
     status = KafkaBrokerStatus(
         observed_generation=generation,
-        replicas=len(own.nodes),
+        replicas=own.running,
         ready_replicas=own.ready,
         selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={pool}",
         plan=_steps(own.steps),
@@ -157,9 +160,12 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
 def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
     nodes, steps = pool.nodes, pool.steps
     waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
+    outdated = [f"{node.seen.node_id} ({', '.join(node.differs)})" for node in nodes if node.differs]
     ready: Judgement
     if view.lifecycle is Lifecycle.HIBERNATED:
         ready = ("Ready", False, "Hibernated", "the cluster is hibernated")
+    elif not waiting and outdated:
+        ready = ("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
     elif not waiting:
         ready = ("Ready", True, "AllReady", f"{len(nodes)} of {len(nodes)} nodes are ready")
     else:
@@ -167,7 +173,7 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
         ready = ("Ready", False, "NodesNotReady", states)
     first = steps[0].step.reason if steps else ""
     progressing: Judgement = (
-        ("Progressing", False, "Paused", "the cluster is paused: the operator changes nothing")
+        ("Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing")
         if view.lifecycle is Lifecycle.PAUSED
         else ("Progressing", bool(steps), "Working" if steps else "AsDesired", first)
     )
@@ -181,9 +187,15 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
 
 def _stalled(pool: PoolView) -> Judgement:
     """Whether the plan has a part that waits for somebody to change the resources or what surrounds them."""
-    if pool.refusals:
-        return ("Stalled", True, pool.refusals[0].code, pool.refusals[0].message)
+    refusal = _first_fault(pool)
+    if refusal is not None:
+        return ("Stalled", True, refusal.code, refusal.message)
     return ("Stalled", False, "NothingRefused", "")
+
+
+def _first_fault(pool: PoolView) -> Refusal | None:
+    """Returns the first refusal that nobody asked for: a pause is no fault."""
+    return next((one for one in pool.refusals if one.code != PAUSED), None)
 
 
 def _resizing(nodes: Sequence[NodeView]) -> Judgement:
@@ -207,8 +219,8 @@ def _degraded(view: ClusterView, pool: PoolView) -> Judgement:
     lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
     if lost:
         return ("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
-    if pool.refusals:
-        refusal = pool.refusals[0]
+    refusal = _first_fault(pool)
+    if refusal is not None:
         return ("Degraded", True, refusal.code, refusal.message)
     return ("Degraded", False, "Healthy", "")
 

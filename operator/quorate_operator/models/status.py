@@ -168,7 +168,9 @@ class _PoolStatus(StatusModel):
         description="Ready, Progressing, Reconciling, Stalled, Degraded, VolumesResizing, QuorumHealthy, "
         "UpgradeBlocked.",
     )
-    replicas: int | None = Field(default=None, description="Number of nodes, for the scale subresource.")
+    replicas: int | None = Field(
+        default=None, description="Number of nodes that run, for the scale subresource."
+    )
     ready_replicas: int | None = Field(default=None, description="Number of ready nodes.")
     selector: str | None = Field(
         default=None, description="The label selector of the pods, for the scale subresource."

@@ -42,6 +42,9 @@ from quorate_operator.planning.steps import (
 )
 from quorate_operator.planning.volumes import plan_volumes
 
+PAUSED = "Paused"
+"""The code of the refusal that a paused cluster has of everything else: somebody asked for it."""
+
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
     """Returns the steps from the observed to the desired cluster.
@@ -53,7 +56,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
         return Plan(steps=stop_all(observed, reason="the cluster stops"))
     if desired.lifecycle is Lifecycle.PAUSED:
         return _nothing(
-            "Paused", f"the cluster {desired.name} is paused: nothing is changed until it is resumed"
+            PAUSED, f"the cluster {desired.name} is paused: nothing is changed until it is resumed"
         )
     mismatch = _cluster_id_mismatch(desired, observed)
     if mismatch is not None:

@@ -21,6 +21,7 @@ from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
     DesiredCluster,
+    DesiredNode,
     Lifecycle,
     NodeState,
     ObservedCluster,
@@ -33,6 +34,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.registrations import judge
+from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
 from quorate_operator.view.wording import Label, action_words, in_words
 
@@ -92,6 +94,8 @@ class NodeView:
     is_desired: bool
     registration: ObservedRegistration | None = None
     load: BrokerLoad | None = None
+    differs: tuple[str, ...] = ()
+    """How its process differs from what is desired: `config changed`; a restart is due for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,8 @@ class PoolView:
     nodes: tuple[NodeView, ...]
     steps: tuple[StepView, ...]
     version: str | None
+    running: int = 0
+    """The number of nodes that run, those that are to leave included."""
     refusals: tuple[Refusal, ...] = ()
     """Those about the pool or the whole cluster."""
 
@@ -209,6 +215,7 @@ class ClusterView:
             nodes=tuple(nodes),
             steps=_with_waits(one for one in self.steps if is_controllers or _node_ids(one.step) & own),
             version=next(iter(wanted)) if len(wanted) == 1 and running == wanted else None,
+            running=sum(one.seen.state.runs for one in members),
             refusals=tuple(one for one in self.refusals if one.pool in (None, name)),
         )
 
@@ -342,7 +349,7 @@ def _node_ids(step: Step) -> set[int]:
 
 
 def _nodes(desired: DesiredCluster | None, observed: ObservedCluster, label: Label) -> tuple[NodeView, ...]:
-    wanted = {node.node_id: node.pool for node in desired.nodes} if desired is not None else {}
+    wanted = {node.node_id: node for node in desired.nodes} if desired is not None else {}
     kafka = observed.kafka
     order = [
         *(one for one in wanted if one in observed.nodes),
@@ -352,13 +359,18 @@ def _nodes(desired: DesiredCluster | None, observed: ObservedCluster, label: Lab
         NodeView(
             seen=observed.nodes[node_id],
             label=label(node_id),
-            pool=wanted.get(node_id, observed.nodes[node_id].pool),
+            pool=wanted[node_id].pool if node_id in wanted else observed.nodes[node_id].pool,
             is_desired=node_id in wanted,
             registration=kafka.registrations.get(node_id) if kafka is not None else None,
             load=kafka.loads.get(node_id) if kafka is not None else None,
+            differs=_differs(wanted.get(node_id), observed.nodes[node_id]),
         )
         for node_id in order
     )
+
+
+def _differs(desired: DesiredNode | None, seen: ObservedNode) -> tuple[str, ...]:
+    return changes(desired, seen) if desired is not None and seen.state.runs else ()
 
 
 def _quorum(observed: ObservedCluster) -> QuorumView:

@@ -164,6 +164,7 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
         lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
     )
     assert operated.condition("Progressing")["reason"] == "Paused"
+    assert operated.condition("Degraded")["status"] == "False"
     assert operated.pods() == [f"{QUORUM}-{NODES[0]}"]
     operated.annotate(pause=None)
     operated.wait_settled(*NODES[:2])

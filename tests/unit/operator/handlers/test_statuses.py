@@ -30,6 +30,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Plan, Refusal, wait_for
 from quorate_operator.view.cluster import view_of
 
@@ -186,7 +187,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "lifecycle", "reconciling", "stalled"),
+    ("given", "lifecycle", "reconciling", "stalled"),
     [
         (Plan(steps=()), Lifecycle.RUNNING, ("False", "AsDesired"), ("False", "NothingRefused")),
         (Plan(steps=(WORK,)), Lifecycle.RUNNING, ("True", "Working"), ("False", "NothingRefused")),
@@ -206,7 +207,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
     ],
 )
 def test_a_change_under_way_is_told_from_one_that_needs_somebody(
-    plan: Plan, lifecycle: Lifecycle, reconciling: tuple[str, str], stalled: tuple[str, str]
+    given: Plan, lifecycle: Lifecycle, reconciling: tuple[str, str], stalled: tuple[str, str]
 ) -> None:
     """Goal: Flux and others that go by kstatus wait for what is under way, and report what somebody has to decide.
 
@@ -214,8 +215,56 @@ def test_a_change_under_way_is_told_from_one_that_needs_somebody(
     """
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
     observed = ObservedCluster(nodes={}, quorum=None)
-    status = controller_status(view_of("quorum", desired, observed, plan), generation=1, history=None)
+    status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
     assert _judged(status, "Reconciling", "Stalled") == [reconciling, stalled]
+
+
+def test_a_pause_is_no_fault() -> None:
+    """Goal: who pauses a cluster is not warned of it. Method: the refusal of a plan that is paused."""
+    desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=Lifecycle.PAUSED)
+    observed = ObservedCluster(nodes={}, quorum=None)
+    paused = plan(desired, observed, now_ms=0)
+    assert [one.code for one in paused.refusals] == ["Paused"]
+    status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
+    assert _judged(status, "Progressing", "Stalled", "Degraded") == [
+        ("False", "Paused"),
+        ("False", "NothingRefused"),
+        ("False", "Healthy"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("revisions", "state", "ready", "replicas"),
+    [
+        (("a", "a", "a"), NodeState.READY, ("True", "AllReady"), 3),
+        (("a", "b", "a"), NodeState.READY, ("False", "RolloutDue"), 3),
+        (("a", "b", "a"), NodeState.STARTING, ("False", "NodesNotReady"), 3),
+        (("a", "b", "a"), NodeState.STOPPED, ("False", "NodesNotReady"), 0),
+    ],
+)
+def test_ready_means_that_nodes_run_with_what_is_desired(
+    revisions: tuple[str, ...], state: NodeState, ready: tuple[str, str], replicas: int
+) -> None:
+    """Goal: `kubectl wait --for=condition=Ready` waits for a roll, and `replicas` counts what is there. Method: nodes
+    with the desired revision and with another one, that are ready or not.
+    """
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    wanted = tuple(replace(node, revision={"config": "a"}) for node in desired.nodes)
+    nodes = {
+        node.node_id: ObservedNode(
+            node_id=node.node_id, role=node.role, state=state, pool=node.pool, revision={"config": has}
+        )
+        for node, has in zip(wanted, revisions, strict=True)
+    }
+    view = view_of(
+        "quorum",
+        replace(desired, nodes=wanted),
+        ObservedCluster(nodes=nodes, quorum=None),
+        Plan(steps=()),
+    )
+    status = controller_status(view, generation=1)
+    assert _judged(status, "Ready") == [ready]
+    assert status["replicas"] == replicas
 
 
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
