@@ -102,6 +102,23 @@ def due_for_restart(
     return {one.node.node_id: one.reason for one in _split(desired, observed, addresses)[0]}
 
 
+def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
+    """Returns how many brokers may be evicted now: one, or none while a partition can't spare another replica.
+
+    The only broker may always go: who drains its machine would wait for ever.
+    """
+    asked = {node.node_id for node in desired.of_role(Role.BROKER)}
+    running = {
+        seen.node_id for seen in observed.nodes.values() if seen.role is Role.BROKER and seen.state.runs
+    }
+    if len(asked | running) <= 1:
+        return 1
+    kafka = observed.kafka
+    if kafka is None or not all(_is_back(observed, node_id) for node_id in asked):
+        return 0
+    return int(not any(_why_not_load(kafka.loads.get(one), kafka.offline_partitions) for one in running))
+
+
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
     """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`.
 

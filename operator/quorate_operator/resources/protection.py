@@ -12,7 +12,7 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
-    pool_labels,
+    short_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 
@@ -23,26 +23,32 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
     `voters` are those of the quorum now, `pods` all controllers, also observers. A quorum of one or two voters can be
     drained all the same, since a drain would wait for ever.
     """
-    name = context.cluster
     is_small = context.manifests.controllers.spec.replicas <= 2
     spare = 1 if is_small else min(1, max(0, voters - majority(voters)))
-    return _budget(context, name, Role.CONTROLLER, max(0, pods - spare))
+    return _budget(context, context.cluster, Role.CONTROLLER, max(0, pods - spare))
 
 
-def brokers_budget(context: Context, pool: str, *, pods: int) -> Object:
-    """Returns a budget of as many brokers as may restart at a time; a pool of one can be drained."""
-    spec = context.pool(pool).spec
-    return _budget(context, pool, Role.BROKER, max(0, pods - spec.rollout.max_unavailable))
+def brokers_budget(context: Context, *, pods: int, spare: int) -> Object:
+    """Returns one budget for the brokers of all pools, which have replicas of the same partitions.
+
+    `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`.
+    """
+    return _budget(context, brokers_budget_name(context.cluster), Role.BROKER, max(0, pods - spare))
 
 
-def _budget(context: Context, pool: str, role: Role, available: int) -> Object:
+def brokers_budget_name(cluster: str) -> str:
+    return short_name(f"{cluster}-brokers")
+
+
+def _budget(context: Context, name: str, role: Role, available: int) -> Object:
     # minAvailable, since Kubernetes asks the owner of bare pods how many there should be for anything else. An
     # unhealthy pod may always go: a drain must not wait for a node that is broken where it is.
-    selected = pool_labels(context, pool, role)
+    selected = cluster_labels(context, role)
+    owner = context.manifests.controllers
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(context, pool, descriptive_labels(context) | selected, owner=context.pool(pool)),
+        "metadata": metadata(context, name, descriptive_labels(context) | selected, owner=owner),
         "spec": {
             "minAvailable": available,
             "selector": {"matchLabels": selected},

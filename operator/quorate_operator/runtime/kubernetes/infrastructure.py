@@ -234,14 +234,13 @@ class KubernetesInfrastructure:
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         if desired.lifecycle is Lifecycle.PAUSED:
             return
-        voters = len(observed.quorum.voters) if observed.quorum else None
         await keep_surroundings(
             self._objects,
             self._required_context(),
             desired,
+            observed,
             cluster=self._name,
             pools=self._pools(),
-            voters=voters,
         )
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from quorate_operator.models.status import HistoryStatus
-from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
+from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
-from quorate_operator.runtime.kubernetes.api import CRON_JOB, SERVICE
+from quorate_operator.runtime.kubernetes.api import CRON_JOB, DISRUPTION_BUDGET, SERVICE
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 
 
@@ -17,14 +18,12 @@ async def keep_surroundings(
     objects: ClusterObjects,
     context: Context,
     desired: DesiredCluster,
+    observed: ObservedCluster,
     *,
     cluster: str,
     pools: Sequence[str],
-    voters: int | None,
 ) -> None:
     """Writes what is missing or differs, and deletes Services of nodes that are not exposed any more.
-
-    `voters` is how many the quorum has now, None while no leader answers.
 
     Raises:
         ApiError: an object could not be written.
@@ -34,22 +33,23 @@ async def keep_surroundings(
     members = len(desired.of_role(Role.CONTROLLER))
     # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
     controllers = max(sum(found.role is Role.CONTROLLER for found in pods), members)
+    voters = len(observed.quorum.voters) if observed.quorum else members
+    brokers = max(sum(found.role is Role.BROKER for found in pods), len(desired.of_role(Role.BROKER)))
     wanted = [
         headless_service(context, desired, cluster, Role.CONTROLLER),
-        controllers_budget(context, voters=members if voters is None else voters, pods=controllers),
+        controllers_budget(context, voters=voters, pods=controllers),
+        brokers_budget(context, pods=brokers, spare=spare_brokers(desired, observed)),
         controllers_policy(context, desired),
     ]
-    for pool in pools:
-        members = sum(node.pool == pool for node in desired.of_role(Role.BROKER))
-        running = max(sum(found.pool == pool for found in pods), members)
-        wanted += [
-            headless_service(context, desired, pool, Role.BROKER),
-            brokers_budget(context, pool, pods=running),
-        ]
+    wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
     for node in desired.nodes:
         wanted += exposures(context, node)
     for item in wanted:
         await objects.keep(item)
+    budgets = {item["metadata"]["name"] for item in wanted if item["kind"] == DISRUPTION_BUDGET.name}
+    for budget in objects.of_kind(DISRUPTION_BUDGET):
+        if budget["metadata"]["name"] not in budgets:  # a pod that has two budgets can't be evicted at all
+            await objects.delete(DISRUPTION_BUDGET, budget)
     await _keep_history(objects, context, desired.lifecycle)
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from kit.scenarios import NOW_MS, REVISION, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
+from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
 
 
@@ -186,6 +187,27 @@ def test_a_broker_stays_while_partitions_would_suffer(
     situation = healthy(3, brokers=1).asking_config(**BROKERS).load(0, **load).kafka(**kafka)  # type: ignore[arg-type]
     assert stops(situation) == []
     assert wait in situation.waits()
+
+
+@pytest.mark.parametrize(
+    ("situation", "spare"),
+    [
+        (healthy(3, brokers=3), 1),
+        (healthy(3, brokers=3).load(1, fragile=1), 0),
+        (healthy(3, brokers=3).kafka(offline_partitions=1), 0),
+        (healthy(3, brokers=3).kafka(loads={}), 0),
+        (healthy(3, brokers=3).node(2, state=NodeState.STARTING), 0),
+        (healthy(3, brokers=3).down(2), 0),
+        (healthy(3, brokers=3).leaderless(), 0),
+        (healthy(3, brokers=1), 1),
+        (healthy(3, brokers=1).node(0, state=NodeState.STARTING), 1),
+    ],
+)
+def test_brokers_are_spared_as_in_a_roll(situation: Situation, spare: int) -> None:
+    """Goal: who drains one machine after another never takes a partition below min.insync.replicas. Method: what a
+    roll waits for, and the only broker, which can't be spared and would keep a machine for ever.
+    """
+    assert spare_brokers(situation.desired, situation.observed) == spare
 
 
 def test_a_pool_that_waits_holds_up_no_other() -> None:

@@ -45,14 +45,18 @@ def test_a_drain_never_takes_the_quorum(
     assert budget["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == "controller"
 
 
-@pytest.mark.parametrize(
-    ("spec", "pods", "available"), [("", 3, 2), ("rollout: {maxUnavailable: 2}", 3, 1), ("", 1, 0)]
-)
-def test_a_drain_takes_as_many_brokers_as_a_roll(make: Make, spec: str, pods: int, available: int) -> None:
-    """Goal: one number for both. Method: the budget of a pool."""
-    budget = brokers_budget(make(brokers=spec).context, "brokers", pods=pods)
+@pytest.mark.parametrize(("pods", "spare", "available"), [(3, 1, 2), (3, 0, 3), (1, 1, 0)])
+def test_one_budget_covers_the_brokers_of_all_pools(
+    make: Make, pods: int, spare: int, available: int
+) -> None:
+    """Goal: drains of machines count brokers of all pools together. Method: the budget, and what it selects."""
+    budget = brokers_budget(make().context, pods=pods, spare=spare)
     assert budget["spec"]["minAvailable"] == available
-    assert budget["metadata"]["name"] == "brokers"
+    assert budget["metadata"]["name"] == "quorum-brokers"
+    assert budget["spec"]["selector"]["matchLabels"] == {
+        "quorate.dev/cluster": "quorum",
+        "app.kubernetes.io/component": "broker",
+    }
 
 
 def test_the_headless_service_names_pods_that_are_not_ready(make: Make) -> None:
