@@ -4,6 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
@@ -57,6 +58,7 @@ QUANTITY_UNITS: Mapping[str, int] = {
 }
 _DURATION = re.compile(r"^([0-9]{1,6})(ms|s|m|h|d)$")
 _BYTES = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P|)$")
+_QUANTITY = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P|)$")
 _AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
 
 
@@ -79,6 +81,15 @@ def quantity_bytes(text: str) -> int:
     if matched is None:
         raise ValueError("must be a number of bytes with a unit as Kubernetes writes it: 512Mi, 10Gi, 1T")
     return int(float(matched[1]) * QUANTITY_UNITS[matched[2]])
+
+
+def quantity(text: str) -> Decimal:
+    """`500m` and `0.5` as 0.5, `1Gi` as a number of bytes. Raises ValueError."""
+    matched = _QUANTITY.match(text)
+    if matched is None:
+        raise ValueError("must be a number with a unit as Kubernetes writes it: 500m, 0.5, 2Gi")
+    unit = Decimal("0.001") if matched[2] == "m" else Decimal(QUANTITY_UNITS[matched[2]])
+    return Decimal(matched[1]) * unit
 
 
 def _check_duration(value: str) -> str:

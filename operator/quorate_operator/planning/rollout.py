@@ -181,7 +181,14 @@ def _split(
 def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
     view = view_quorum(situation.observed)
     leader_id = view.leader_id if view else None
-    order = sorted(due, key=lambda one: (one.seen.state is NodeState.READY, one.node.node_id == leader_id))
+    order = sorted(
+        due,
+        key=lambda one: (
+            one.seen.unreachable_host,
+            one.seen.state is NodeState.READY,
+            one.node.node_id == leader_id,
+        ),
+    )
     blocked = situation.hold or _why_not_controller(order[0], situation)
     return _roll(order[0], order[1:], blocked, situation.addresses)
 
@@ -277,9 +284,13 @@ def _is_back(observed: ObservedCluster, node_id: int) -> bool:
 def _not_back(
     desired: DesiredCluster, observed: ObservedCluster, role: Role, except_for: int | None
 ) -> str | None:
-    """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait."""
+    """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait.
+
+    One whose machine does not answer is none: the roll did not take it down. The quorum may do without it, or not.
+    """
     for node in desired.of_role(role):
-        if node.node_id != except_for and not _is_back(observed, node.node_id):
+        is_away = observed.nodes[node.node_id].unreachable_host
+        if node.node_id != except_for and not is_away and not _is_back(observed, node.node_id):
             return _stops_the_roll(observed, node.node_id)
     return None
 

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
+from quorate_operator.models.base import quantity
 from quorate_operator.planning.steps import StepError
 from quorate_operator.resources.facts import digest
 from quorate_operator.resources.names import LABEL_CLUSTER
@@ -21,6 +23,8 @@ from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotatio
 DELETION_LOOK_S = 0.5
 DELETION_SLACK_S = 30.0
 """How much longer than its grace period the deletion of a pod may take."""
+_QUANTITIES = ("requests", "limits")
+"""Fields whose values are quantities."""
 ANNOTATION_APPLIED = "quorate.dev/applied"
 """On applied objects: their hash, so that an unchanged object is not applied again."""
 
@@ -123,15 +127,24 @@ def _was_edited(known: Object, item: Object) -> bool:
     return not all(_covers(known.get(part), item[part]) for part in ("spec", "data") if part in item)
 
 
-def _covers(whole: object, part: object) -> bool:
-    """Whether all of `part` is in `whole`, which may have more: the API server's defaults."""
+def _covers(whole: object, part: object, *, are_quantities: bool = False) -> bool:
+    """Whether all of `part` is in `whole`, which may have more: the API server's defaults.
+
+    The API server writes quantities in its own way, `0.5` as `500m`.
+    """
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(_covers(whole.get(key), value) for key, value in part.items())
+        return isinstance(whole, dict) and all(
+            _covers(whole.get(key), value, are_quantities=are_quantities or key in _QUANTITIES)
+            for key, value in part.items()
+        )
     if isinstance(part, list):
         return (
             isinstance(whole, list)
             and len(whole) == len(part)
             and all(_covers(one, other) for one, other in zip(whole, part, strict=True))
         )
+    if are_quantities and isinstance(whole, str) and isinstance(part, str):
+        with suppress(ValueError):
+            return quantity(whole) == quantity(part)
     # Empty values may be left out.
     return whole == part or (whole is None and not part)

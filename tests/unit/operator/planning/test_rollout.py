@@ -216,6 +216,18 @@ def test_a_pool_that_waits_holds_up_no_other() -> None:
     assert stops(situation) == [1]
 
 
+def test_a_machine_that_is_gone_holds_up_no_roll_that_the_quorum_can_spare() -> None:
+    """Goal: a lost machine does not stop what has nothing to do with it. Method: a controller is away, of five and of
+    three; controllers roll where a majority stays without two, brokers in both.
+    """
+    for controllers, expected in ((5, [3001]), (3, [])):
+        away = 3000 + controllers - 1
+        lost = healthy(controllers, brokers=2).node(away, state=NodeState.UNREADY, unreachable_host=True)
+        lost = lost.voter(away, caught_up=False)
+        assert stops(lost.asking_config(role=Role.CONTROLLER)) == expected
+        assert stops(lost.asking_config(role=Role.BROKER)) == [0]
+
+
 def test_brokers_wait_for_controllers_that_are_down() -> None:
     """Goal: brokers restart under a whole quorum. Method: a controller in its pause after a crash."""
     situation = healthy(3, brokers=1).asking_config(**BROKERS)  # type: ignore[arg-type]
