@@ -46,7 +46,11 @@ class SecretReference(Model):
 class PodTemplate(Model):
     """What is added to the pods of a pool. A change of it rolls them."""
 
-    resources: Resources = Field(default_factory=Resources, description="Requests and limits of a node.")
+    resources: Resources = Field(
+        default_factory=Resources,
+        description="Requests and limits of a node. Default requests, where there is no limit: 100m and 256Mi for "
+        "Python controllers, 100m and 1280Mi for Java controllers, 250m and 1536Mi for brokers.",
+    )
     labels: Labels = Field(default_factory=dict, description="Labels besides those that Quorate sets.")
     annotations: Annotations = Field(
         default_factory=dict, description="Annotations besides those that Quorate sets."
@@ -58,6 +62,21 @@ class PodTemplate(Model):
         Field(default=(), description="Tolerations, as in a pod.")
     )
     affinity: AnyObject | None = Field(default=None, description="As in a pod.")
+    topology_spread_constraints: (
+        Annotated[
+            tuple[AnyObject, ...],
+            Field(
+                strict=False,
+                max_length=KUBERNETES_OBJECTS_MAX,
+                json_schema_extra={"x-kubernetes-list-type": "atomic"},
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "
+        "over machines and zones where possible.",
+    )
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None, description="As in a container."

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.pod_templates import Resources
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import initial_controllers
@@ -49,6 +50,13 @@ PURPOSE_TASK = "task"
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 TMP_SIZE = "256Mi"
 
+_REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
+    (Role.CONTROLLER, Implementation.PYTHON): {"cpu": "100m", "memory": "256Mi"},
+    # Without a limit of memory, Kafka's scripts give a process 1 GiB of heap.
+    (Role.CONTROLLER, Implementation.JAVA): {"cpu": "100m", "memory": "1280Mi"},
+    (Role.BROKER, Implementation.JAVA): {"cpu": "250m", "memory": "1536Mi"},
+}
+"""What a node's container asks for where the template says nothing."""
 _FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _HEAP_BYTES_MIN = 64 * 2**20
 _ZONE = "topology.kubernetes.io/zone"
@@ -171,15 +179,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         "subdomain": node.pool,
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S,
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": cluster_labels(context, node.role)},
-            }
-            for key in (_MACHINE, _ZONE)
-        ],
+        "topologySpreadConstraints": _spread(context, node),
         "containers": [_node_container(context, node)],
     }
     history = history_of(context)
@@ -187,6 +187,21 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         spec["containers"].append(ship_container(context))
         spec["volumes"].append(history_volume(context, history))
     return spec
+
+
+def _spread(context: Context, node: DesiredNode) -> list[Object]:
+    """Returns how pods of one role are spread. What is said of no pods in particular is about these.
+
+    By default nothing is required: a volume may keep a pod on the machine that has more than its share.
+    """
+    given = context.pool(node.pool).spec.template.topology_spread_constraints
+    selector = {"labelSelector": {"matchLabels": cluster_labels(context, node.role)}}
+    if given is not None:
+        return [selector | dict(constraint) for constraint in given]
+    return [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **selector}
+        for key in (_MACHINE, _ZONE)
+    ]
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
@@ -240,6 +255,7 @@ def _quorate_container(context: Context, node: DesiredNode, name: str, arguments
 def _node_container(context: Context, node: DesiredNode) -> Object:
     made = _container(context, node, NODE_CONTAINER, context.image_of(node))
     resources = context.pool(node.pool).spec.template.resources
+    requests = _default_requests(node, resources) | dict(resources.requests)
     config = f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"
     made["ports"] = [
         {"name": f"listener-{place}", "containerPort": listener_port(node, listener)}
@@ -247,7 +263,7 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
     ]
     made["resources"] = {
         key: dict(amounts)
-        for key, amounts in (("requests", resources.requests), ("limits", resources.limits))
+        for key, amounts in (("requests", requests), ("limits", resources.limits))
         if amounts
     }
     made["volumeMounts"] = _mounts(node)
@@ -259,6 +275,12 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
     made["command"] = [KAFKA_START, config]
     made["env"] = _kafka_environment(resources.limits.get("memory"))
     return made | _kafka_probes(listener_port(node, node.listeners[0]))
+
+
+def _default_requests(node: DesiredNode, resources: Resources) -> dict[str, str]:
+    """Returns requests for what the template says nothing about: a pod without any is the first to be killed."""
+    own = _REQUESTS[node.role, node.implementation]
+    return {name: amount for name, amount in own.items() if name not in resources.limits}
 
 
 def _python_probes() -> Object:

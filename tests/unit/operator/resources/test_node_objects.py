@@ -192,6 +192,41 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
     assert {one["imagePullPolicy"] for one in spec["spec"]["containers"]} == {"Never"}
 
 
+@pytest.mark.parametrize(
+    ("resources", "requests"),
+    [
+        ("", {"cpu": "250m", "memory": "1536Mi"}),
+        ("requests: {memory: 8Gi}", {"cpu": "250m", "memory": "8Gi"}),
+        ("limits: {memory: 1Gi}", {"cpu": "250m"}),
+        ("limits: {memory: 1Gi, cpu: 2}", None),
+    ],
+)
+def test_a_node_asks_for_something(make: Make, resources: str, requests: dict[str, str] | None) -> None:
+    """Goal: no node is the first to be killed when memory is short, and no request is above a limit. Method: a broker
+    whose template says nothing, and something of one kind.
+    """
+    cluster = make(brokers=f"template: {{resources: {{{resources}}}}}")
+    (container,) = pod_of(cluster, 0)["spec"]["containers"]
+    assert container["resources"].get("requests") == requests
+
+
+def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
+    """Goal: who knows the zones can require a spread. Method: the default, none, one with its own selector."""
+
+    def spread(template: str) -> list[dict[str, object]]:
+        spec = pod_of(make(f"template: {{{template}}}"), 3000)["spec"]
+        return list(spec["topologySpreadConstraints"])
+
+    ours = {"quorate.dev/cluster": "quorum", "app.kubernetes.io/component": "controller"}
+    assert [one["whenUnsatisfiable"] for one in spread("")] == ["ScheduleAnyway", "ScheduleAnyway"]
+    assert spread("topologySpreadConstraints: []") == []
+    hard = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}"
+    own = "{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}"
+    first, second = spread(f"topologySpreadConstraints: [{hard}, {own}]")
+    assert (first["topologyKey"], first["labelSelector"]) == ("zone", {"matchLabels": ours})
+    assert (second["maxSkew"], second["labelSelector"]) == (2, {"matchLabels": {"a": "b"}})
+
+
 def test_which_image_runs_what(make: Make) -> None:
     """Goal: one image for controllers and formatting, Kafka's for the rest. Method: mixed nodes, named images."""
     cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")

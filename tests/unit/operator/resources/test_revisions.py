@@ -75,7 +75,8 @@ def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_co
         ("paused: true", set()),
         ("quorum: static", {"config"}),
         ("config: {metadata.log.segment.bytes: 8388608}", {"config"}),
-        ("nodes: [{nodeId: 3000, implementation: java}]", {"config", "image", "pod"}),
+        ("nodes: [{nodeId: 3000, implementation: java}]", {"config", "image", "pod", "resources"}),
+        ("template: {topologySpreadConstraints: [{topologyKey: rack}]}", {"pod"}),
     ],
 )
 def test_a_controller_is_restarted_for_what_it_can_not_change_while_it_runs(
