@@ -44,7 +44,7 @@ def cluster(api_server: ApiServer, api_client: kubernetes.client.ApiClient, name
         {
             "kind": "KafkaBroker",
             "metadata": {"name": "pool"},
-            "spec": {"controllers": "quorum", "replicas": 2},
+            "spec": {"controllers": "quorum", "replicas": 2, "nodeIds": {"first": 0}},
         },
     ]
     subprocess.run(
