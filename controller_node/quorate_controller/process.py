@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.security.stores import SecurityConfigError
+from quorate_protocol.security.tokens import TokenKeeper
 
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
@@ -20,7 +21,12 @@ from quorate_controller.policy_classes import PolicyError, load_policies
 from quorate_controller.server.connection_bounds import UnknownHostError, bounds_of
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer, load_libraries, read_stores
+from quorate_controller.server.server import (
+    ControllerServer,
+    MissingLibraryError,
+    load_libraries,
+    read_stores,
+)
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -45,8 +51,8 @@ def run(config: ControllerConfig) -> None:
     """Runs a controller until SIGTERM or SIGINT.
 
     Raises:
-        StartError: a listener cannot be bound, its key store or trust store can't be used, or a policy can't be
-            loaded.
+        StartError: a listener cannot be bound, its key store or trust store can't be used, or a policy or a library
+            can't be loaded.
         StorageError: the directories cannot be used, or the disk fails later.
     """
     uvloop.run(_Process(config).serve())
@@ -65,10 +71,10 @@ class _Process:
         config = self._config
         for note in config.notes:
             log.info("config_without_effect", extra={"facts": {"note": note}})
-        load_libraries(config)
         try:
+            load_libraries(config)
             tls = read_stores(config)
-        except SecurityConfigError as error:
+        except (MissingLibraryError, SecurityConfigError) as error:
             raise StartError(str(error)) from None
         try:
             policies = load_policies(config.explicit)
@@ -99,6 +105,8 @@ class _Process:
             on_loaded=gc.freeze,
         )
         counters = RequestCounters()
+        oauth = None if config.login is None else config.login.oauth
+        tokens = None if oauth is None else TokenKeeper(oauth)
         peers = PeerConnections(
             client_id=f"controller-{config.node_id}",
             cluster_id=node.storage.cluster_id,
@@ -107,7 +115,9 @@ class _Process:
             counters=counters,
             tls=tls.get(config.controller_listener_names[0]),
             login=config.login,
+            tokens=tokens,
         )
+        following = None if tokens is None else asyncio.create_task(tokens.follow())
         server = ControllerServer(config, driver, counters, tls, connections)
         try:
             try:
@@ -127,6 +137,8 @@ class _Process:
             if self._failure is None:
                 await driver.shut_down()
         finally:
+            if following is not None:
+                following.cancel()
             await server.close()
             await peers.close()
             driver.stop()

@@ -1,10 +1,12 @@
 """Quotas, SCRAM users, delegation tokens and log levels of a cluster with Python controllers and a stock broker.
 
-The broker has a listener for users of SCRAM; its own tools and ours work through it, and at the controllers.
+All nodes have a listener for users of SCRAM; the tools of both work through that of the broker, and at controllers.
 """
 
+import asyncio
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,21 @@ from kit.cluster import Cluster, free_ports, manifests
 from kit.java.tools import JavaTools
 from kit.membership import quorate, refused, succeeded
 from kit.waiting import eventually
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ServerError
+from quorate_admin.security.config import SecurityConfig
 from quorate_operator.planning.cluster import Role
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.properties import parse_properties
 
 pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 20
 HOUR_MS = 3_600_000
 KAFKA_CONFIGS = "kafka.admin.ConfigCommand"
+KAFKA_METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 KAFKA_TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 TOKEN_SECRET = {"delegation.token.secret.key": "the secret of this test's delegation tokens"}
@@ -28,20 +36,20 @@ SECURED = "SECURED"
 
 
 class SecuredCluster(Cluster):
-    """Its broker has a listener for users of SCRAM too."""
+    """Its nodes have a listener for users of SCRAM too."""
 
-    secured_port: int
+    secured_ports: Mapping[int, int]
 
     def write_config(self, node_id: int) -> None:
-        """Of a key that appears twice, Java takes the last."""
+        """Of a key that appears twice, the last one is taken."""
         super().write_config(node_id)
-        if node_id not in self.brokers:
-            return
-        listeners = f"PLAINTEXT://{self.address(node_id)},{SECURED}://{LOOPBACK}:{self.secured_port}"
+        own = "PLAINTEXT" if node_id in self.brokers else "CONTROLLER"
+        listeners = f"{own}://{self.address(node_id)},{SECURED}://{self.secured_at(node_id)}"
         properties = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{SECURED}:SASL_PLAINTEXT",
+            "controller.listener.names": "CONTROLLER" if node_id in self.brokers else f"CONTROLLER,{SECURED}",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
             f"listener.name.{SECURED.lower()}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
             f"listener.name.{SECURED.lower()}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
@@ -51,8 +59,12 @@ class SecuredCluster(Cluster):
 
     @property
     def secured(self) -> str:
-        """The address of the listener for users."""
-        return f"{LOOPBACK}:{self.secured_port}"
+        """The address of the broker's listener for users."""
+        return self.secured_at(*self.brokers)
+
+    def secured_at(self, node_id: int) -> str:
+        """The address of a node's listener for users."""
+        return f"{LOOPBACK}:{self.secured_ports[node_id]}"
 
     def login(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", options: str = "") -> str:
         """A file for `--command-config` with which this user logs in."""
@@ -71,8 +83,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
     """Two Python controllers and a stock broker, running, with the same secret for tokens."""
     directory = tmp_path_factory.mktemp("secured") / "cluster"
     cluster = SecuredCluster.settle(directory, kafka_jars, manifests(controllers=2))
-    cluster.secured_port = free_ports(1)
-    for node_id in (*cluster.controllers, *cluster.brokers):
+    nodes = (*cluster.controllers, *cluster.brokers)
+    cluster.secured_ports = dict(zip(nodes, itertools.count(free_ports(len(nodes))), strict=False))
+    for node_id in nodes:
         cluster.configure(node_id, TOKEN_SECRET)
     try:
         cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
@@ -172,9 +185,17 @@ def test_a_scram_user_logs_in_until_deleted(
     assert "RESOURCE_NOT_FOUND" in refused(quorate("configs", *at, *delete))
 
 
+async def make_token(cluster: SecuredCluster, security: SecurityConfig) -> None:
+    """Ask the controllers for a delegation token."""
+    servers = [cluster.secured_at(one) for one in cluster.controllers]
+    async with AdminClient(bootstrap_controllers=servers, security=security) as admin:
+        await admin.create_delegation_token()
+
+
 def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     """Goal: tokens of our controllers are Kafka's. Method: a SCRAM user makes one with Kafka's tool; one logs in with
-    it at the stock broker, and makes no other with it; it is renewed with our tool, and expired with Kafka's.
+    it at the stock broker and at our controllers, and makes no other with it; it is renewed with our tool, and
+    expired with Kafka's: then nobody takes it.
     """
     at = ("--bootstrap-server", cluster.bootstrap_servers)
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
@@ -194,6 +215,22 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     assert token["maxTimestampMs"] - token["issueTimestampMs"] == HOUR_MS
     login = cluster.login(token["tokenId"], token["hmac"], options='tokenauth="true"')
     eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "a log-in with the token")
+    quorums = [
+        ("--bootstrap-controller", cluster.secured_at(one), "--command-config", login, "describe", "--status")
+        for one in cluster.controllers
+    ]
+    for quorum in quorums:
+        eventually(
+            lambda quorum=quorum: quorate("metadata-quorum", *quorum).returncode == 0,
+            TIMEOUT_S,
+            "a log-in with the token at a controller",
+            lambda quorum=quorum: quorate("metadata-quorum", *quorum),
+        )
+        assert "LeaderId:" in java_tool(KAFKA_METADATA_QUORUM, *quorum).succeeded().stdout
+    security = SecurityConfig.from_properties(parse_properties(Path(login).read_text()))
+    with pytest.raises(ServerError) as at_controller:
+        asyncio.run(make_token(cluster, security))
+    assert at_controller.value.error_code is ErrorCode.delegation_token_request_not_allowed
     with_token = ("--bootstrap-server", cluster.secured, "--command-config", login)
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused(
         quorate("delegation-tokens", *with_token, *create)
@@ -204,6 +241,15 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     expire = ("--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1")
     assert "Completed expire operation" in java_tool(KAFKA_TOKENS, *as_owner, *expire).succeeded().stdout
     eventually(lambda: not lists_topics(cluster, login), TIMEOUT_S, "a log-in to be refused")
+    for quorum in quorums:
+        eventually(
+            lambda quorum=quorum: "invalid credentials" in quorate("metadata-quorum", *quorum).stderr,
+            TIMEOUT_S,
+            "a log-in to be refused at a controller",
+            lambda quorum=quorum: quorate("metadata-quorum", *quorum),
+        )
+        ran = java_tool(KAFKA_METADATA_QUORUM, *quorum)
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in ran.stdout + ran.stderr
     assert "DELEGATION_TOKEN_NOT_FOUND" in refused(quorate("delegation-tokens", *as_owner, *renew))
     secret = next(iter(TOKEN_SECRET.values()))
     assert not any(secret in cluster.log_of(one) for one in cluster.controllers)

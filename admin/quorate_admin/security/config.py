@@ -1,11 +1,19 @@
 """TLS and SASL settings, parsed from Kafka's client properties and validated."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
 
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.oauth import (
+    ALLOWED_URLS,
+    LOGIN_MODULE,
+    OAUTH_LOGIN_KEYS,
+    TOKEN_URL,
+    parse_oauth_login,
+)
 from quorate_protocol.security.stores import (
     TLS_KEYS,
     SecurityConfigError,
@@ -13,17 +21,16 @@ from quorate_protocol.security.stores import (
     choice,
     tls_from_properties,
 )
+from quorate_protocol.security.tokens import TokenKeeper
 
 from quorate_admin.errors import ConfigError
 
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a property
 _UNSECURED_PREFIX = "unsecuredLogin"
 _UNSECURED_NAME = "unsecuredLoginStringClaim_sub"
 
-KEYS = frozenset({"security.protocol", *TLS_KEYS, "sasl.mechanism", "sasl.jaas.config", _TOKEN_URL})
+KEYS = frozenset({"security.protocol", *TLS_KEYS, "sasl.mechanism", "sasl.jaas.config", *OAUTH_LOGIN_KEYS})
 """The properties that this module reads."""
 
 
@@ -38,14 +45,15 @@ class Mechanism(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """The credentials of the client. `token_file` and `claims` are for OAUTHBEARER only."""
+    """The credentials of the client. `tokens` or `claims` are for OAUTHBEARER."""
 
     mechanism: Mechanism
     username: str = ""
     password: str = field(default="", repr=False)
     is_token: bool = False
     """The name and password are the id and hmac of a delegation token (KIP-48)."""
-    token_file: str | None = None
+    tokens: TokenKeeper | None = field(default=None, compare=False)
+    """The token of all connections with this configuration."""
     claims: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,19 +109,15 @@ def _sasl(properties: Mapping[str, str]) -> SaslConfig:
 
 
 def _oauth(properties: Mapping[str, str]) -> SaslConfig:
-    options = _login_options(properties, _OAUTH_MODULE)
-    url = properties.get(_TOKEN_URL)
-    if url is not None:
-        if not url.startswith("file:/"):
-            raise ConfigError(
-                f"{_TOKEN_URL}={url}: allowed is file:/path/of/token; this client fetches no token from a server"
-            )
-        return SaslConfig(mechanism=Mechanism.OAUTHBEARER, token_file="/" + url[len("file:") :].lstrip("/"))
+    options = _login_options(properties, LOGIN_MODULE)
+    if TOKEN_URL in properties:
+        login = parse_oauth_login(properties, options, os.environ)
+        return SaslConfig(mechanism=Mechanism.OAUTHBEARER, tokens=TokenKeeper(login))
     claims = {key: value for key, value in options.items() if key.startswith(_UNSECURED_PREFIX)}
     if _UNSECURED_NAME not in claims:
         raise ConfigError(
-            f"{_TOKEN_URL} is missing: allowed is file:/path/of/token, or {_UNSECURED_NAME} in sasl.jaas.config "
-            "for a test cluster that takes unsecured tokens"
+            f"{TOKEN_URL} is missing: set it, and {ALLOWED_URLS}, or {_UNSECURED_NAME} in sasl.jaas.config for a "
+            "test cluster that takes unsecured tokens"
         )
     return SaslConfig(mechanism=Mechanism.OAUTHBEARER, claims=claims)
 

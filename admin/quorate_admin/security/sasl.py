@@ -2,26 +2,24 @@
 
 import base64
 import json
-import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.files import read_bounded
-from quorate_protocol.security.dialogues import Dialogue, PlainDialogue, ScramDialogue
+from quorate_protocol.security.dialogues import BearerDialogue, Dialogue, PlainDialogue, ScramDialogue
+from quorate_protocol.security.oauth import TokenError
 from quorate_protocol.security.scram import ScramClient, ScramError
+from quorate_protocol.security.stores import SecurityConfigError
+from quorate_protocol.security.tokens import TokenKeeper
 
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig
 
 Ask = Callable[[Any], Awaitable[Any]]
 ROUNDS_MAX = 10
-_TOKEN_SIZE_BYTES_MAX = 64 * 1024
 _UNSECURED_LIFETIME_S = 3600
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 
 async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
@@ -30,8 +28,8 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
     `ask` sends a canonical request and returns its canonical response.
 
     Raises:
-        AuthenticationError: the server refused, or does not support the mechanism.
-        ConfigError: a token file can't be read.
+        AuthenticationError: the server refused, or does not support the mechanism; or there is no token.
+        ConfigError: a trust store can't be used.
     """
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -43,7 +41,7 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
             f"sasl.mechanism={mechanism}: {handshake.error_code.name.upper()}; "
             f"{host} allows {', '.join(sorted(handshake.mechanisms)) or 'none'}"
         )
-    dialogue = dialogue_for(config)
+    dialogue = await dialogue_for(config)
     message: bytes | None = dialogue.first()
     lifetime_ms = 0
     for _ in range(ROUNDS_MAX):
@@ -60,13 +58,15 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
     raise AuthenticationError(f"{mechanism}: not complete after {ROUNDS_MAX} messages")
 
 
-def dialogue_for(config: SaslConfig) -> Dialogue:
-    """The client's side of the configured mechanism. Raises ConfigError for a token that can't be read."""
+async def dialogue_for(config: SaslConfig) -> Dialogue:
+    """The client's side of the configured mechanism. Raises AuthenticationError and ConfigError without a token."""
     match config.mechanism:
         case Mechanism.PLAIN:
             return PlainDialogue(config.username, config.password)
         case Mechanism.OAUTHBEARER:
-            return _Bearer(oauth_token(config, time.time()))
+            if config.tokens is None:
+                return BearerDialogue(unsecured_token(config.claims, time.time()))
+            return await _bearer(config.tokens)
     nonce = secrets.token_urlsafe(24)
     return ScramDialogue(
         ScramClient(
@@ -79,33 +79,14 @@ def dialogue_for(config: SaslConfig) -> Dialogue:
     )
 
 
-class _Bearer:
-    """OAUTHBEARER (RFC 7628): sends the token; the server sends an error as JSON before it refuses."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def first(self) -> bytes:
-        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
-
-    def next(self, received: bytes) -> bytes | None:
-        return b"\x01" if received else None
-
-
-def oauth_token(config: SaslConfig, now_s: float) -> str:
-    """The bearer token from its file, or an unsecured one. Raises ConfigError."""
-    if config.token_file is None:
-        return unsecured_token(config.claims, now_s)
-    named = f"sasl.oauthbearer.token.endpoint.url=file:{config.token_file}"
+async def _bearer(tokens: TokenKeeper) -> Dialogue:
     try:
-        token = read_bounded(Path(config.token_file), _TOKEN_SIZE_BYTES_MAX).decode("ascii").strip()
-    except OSError as error:
-        raise ConfigError(f"{named}: {error.strerror}") from None
-    except ValueError:  # too long, or not ASCII
-        token = ""
-    if not _TOKEN.fullmatch(token):
-        raise ConfigError(f"{named}: it does not hold a token")
-    return token
+        token = await tokens.fresh()
+    except TokenError as error:
+        raise AuthenticationError(str(error)) from None
+    except SecurityConfigError as error:
+        raise ConfigError(str(error)) from None
+    return BearerDialogue(token.value, tokens.login.extensions)
 
 
 def unsecured_token(claims: Mapping[str, str], now_s: float) -> str:

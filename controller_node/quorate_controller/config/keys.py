@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
+from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
 from quorate_controller.config.own_keys import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS, SNAPSHOT_HANDOVER
@@ -27,6 +28,8 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 EARLY_START_LISTENERS: Final = "early.start.listeners"
 AUTHORIZER_KEYS: Final = frozenset((SUPER_USERS, ALLOW_EVERYONE))
 """Keys of StandardAuthorizer, which the definitions of Kafka's brokers do not have."""
+LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, HEADER_URLENCODE))
+"""Keys of OAUTHBEARER, which these do not have either: a system property of Java, and a key of clients."""
 
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {
@@ -122,7 +125,7 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
 
 def check_names(properties: Mapping[str, str], problem: Problems) -> None:
     """Report keys that neither Kafka nor we have, with the nearest ones that exist."""
-    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS
+    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
     for name in properties:
         in_listener = _LISTENER_PREFIX.fullmatch(name)
         plain = in_listener[1] if in_listener else name

@@ -1,12 +1,28 @@
 """SASL on a controller listener, and how this controller logs in at the others, as Kafka configures both."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from quorate_protocol.security.jaas import parse_jaas
+from quorate_protocol.security.oauth import (
+    LOGIN_MODULE,
+    OAUTH_LOGIN_KEYS,
+    OAUTHBEARER,
+    OAuthLogin,
+    parse_oauth_login,
+)
 from quorate_protocol.security.stores import SecurityConfigError, list_of
 
+from quorate_controller.config.listener_oauth import (
+    LISTENER_OAUTH_KEYS,
+    LOGIN_HANDLER,
+    SERVER_HANDLER,
+    ListenerOauth,
+    check_login_handler,
+    parse_listener_oauth,
+)
 from quorate_controller.security.sasl import MECHANISMS, PLAIN
 
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
@@ -17,12 +33,14 @@ RECEIVE_SIZE: Final = "sasl.server.max.receive.size"
 FAILURE_DELAY: Final = "connection.failed.authentication.delay.ms"
 LISTENER_SASL_KEYS: Final = frozenset({ENABLED_MECHANISMS, JAAS, MAX_REAUTH, RECEIVE_SIZE})
 """The keys that may have the prefix of a listener."""
+OAUTH_KEYS: Final = LISTENER_OAUTH_KEYS | OAUTH_LOGIN_KEYS
+"""The keys of OAUTHBEARER, which may have the prefixes of a listener and of the mechanism."""
 SASL_KEYS: Final = LISTENER_SASL_KEYS | {CONTROLLER_MECHANISM, FAILURE_DELAY}
 
 _MODULES: Final = {
-    mechanism: "org.apache.kafka.common.security."
-    + ("plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule")
-    for mechanism in MECHANISMS
+    **dict.fromkeys(MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    OAUTHBEARER: LOGIN_MODULE,
 }
 _USER_PREFIX: Final = "user_"
 _NUMBER_MAX: Final = 2**63 - 1
@@ -32,6 +50,10 @@ _CLASSES: Final = tuple(
 )
 
 
+_OAUTH_HANDLERS: Final = tuple(f"oauthbearer.{key}" for key in (SERVER_HANDLER, LOGIN_HANDLER))
+"""They name classes of Kafka that we have, too, and are checked with the rest of OAUTHBEARER."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSasl:
     """SASL on one listener."""
@@ -39,6 +61,8 @@ class ListenerSasl:
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Of PLAIN, by user."""
+    oauth: ListenerOauth | None = None
+    """Which tokens are valid, if OAUTHBEARER is among the mechanisms."""
     reauthentication_ms: Mapping[str, int] = field(default_factory=dict)
     """connections.max.reauth.ms by mechanism; 0: sessions do not end."""
     receive_size_bytes_max: int = 524_288
@@ -52,10 +76,12 @@ class Login:
     """How this controller authenticates at others."""
 
     mechanism: str
-    username: str
-    password: str = field(repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
     is_token: bool = False
     """Name and password are the id and the HMAC of a delegation token."""
+    oauth: OAuthLogin | None = None
+    """Where the token of OAUTHBEARER comes from."""
 
 
 def jaas_keys(mechanism: str, key: str = JAAS) -> str:
@@ -71,7 +97,7 @@ def parse_listener_sasl(prefix: str, own: Mapping[str, str]) -> ListenerSasl:
     """
     for key in _CLASSES:
         for name in (key, *(jaas_keys(mechanism, key) for mechanism in MECHANISMS)):
-            if own.get(name):
+            if own.get(name) and name not in _OAUTH_HANDLERS:
                 raise SecurityConfigError(f"{name}={own[name]}: Java classes can't run here; remove it")
     mechanisms = list_of(own, ENABLED_MECHANISMS) or ("GSSAPI",)
     for mechanism in mechanisms:
@@ -88,6 +114,11 @@ def parse_listener_sasl(prefix: str, own: Mapping[str, str]) -> ListenerSasl:
             for name, password in options.get(PLAIN, {}).items()
             if name.startswith(_USER_PREFIX)
         },
+        oauth=(
+            parse_listener_oauth(prefix, own, options[OAUTHBEARER], os.environ)
+            if OAUTHBEARER in options
+            else None
+        ),
         reauthentication_ms={
             mechanism: _number(own, jaas_keys(mechanism, MAX_REAUTH), _number(own, MAX_REAUTH, 0))
             for mechanism in mechanisms
@@ -105,6 +136,9 @@ def parse_login(prefix: str, own: Mapping[str, str]) -> Login:
             f"{CONTROLLER_MECHANISM}={mechanism}: is not supported; allowed are {', '.join(MECHANISMS)}"
         )
     options = _options(prefix, own, mechanism)
+    if mechanism == OAUTHBEARER:
+        check_login_handler(prefix, own)
+        return Login(mechanism=mechanism, oauth=parse_oauth_login(own, options, os.environ))
     for option in ("username", "password"):
         if not options.get(option):
             raise SecurityConfigError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.oauth import OAUTHBEARER
 from quorate_protocol.security.stores import (
     TLS_KEYS,
     SecurityConfigError,
@@ -23,6 +24,7 @@ from quorate_controller.config.listener_sasl import (
     JAAS,
     LISTENER_SASL_KEYS,
     MAX_REAUTH,
+    OAUTH_KEYS,
     SASL_KEYS,
     ListenerSasl,
     Login,
@@ -89,6 +91,8 @@ def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
             # Without listener and mechanism, Kafka ignores the login module, too.
             keys |= SASL_KEYS - {JAAS} | {prefix_of(name) + key for key in per_mechanism}
             own |= LISTENER_SASL_KEYS - {JAAS}
+            if one.sasl.oauth is not None:
+                own |= OAUTH_KEYS | {jaas_keys(OAUTHBEARER, key) for key in OAUTH_KEYS}
         keys |= own | {prefix_of(name) + key for key in own}
     return frozenset(keys)
 

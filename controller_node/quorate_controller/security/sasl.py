@@ -14,12 +14,13 @@ from typing import Final, Protocol
 
 from quorate_protocol.image.security import ScramCredential
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.security.oauth import OAUTHBEARER
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {
     one.mechanism_name: one for one in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 }
-MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 ITERATIONS_MIN: Final = 4096
 
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -51,7 +52,7 @@ class Authenticated:
     name: str
     token_authenticated: bool = False
     expires_at_ms: int | None = None
-    """Unix time at which a delegation token expires."""
+    """Unix time at which a token expires, one of delegation or of OAUTHBEARER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,15 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from quorate_protocol.security.dialogues import PlainDialogue, ScramDialogue
+from quorate_protocol.security.dialogues import BearerDialogue, PlainDialogue, ScramDialogue
+from quorate_protocol.security.oauth import OAUTHBEARER, TokenError
 from quorate_protocol.security.scram import ScramClient, ScramError
 
 from quorate_controller.security.sasl import PLAIN
 
 if TYPE_CHECKING:
     from quorate_protocol.security.dialogues import Dialogue
+    from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login
 
@@ -24,15 +26,16 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class PeerAuthenticationError(Exception):
-    """The peer refuses the login, or could not prove that it knows the password."""
+    """The peer refuses the login, or could not prove that it knows the password; or there is no token to show."""
 
 
 class PeerAuthentication:
-    """One authentication."""
+    """One authentication. `tokens` are needed for OAUTHBEARER."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, tokens: TokenKeeper | None = None) -> None:
         self._login = login
-        self._dialogue = _dialogue(login)
+        self._tokens = tokens
+        self._dialogue: Dialogue | None = None
         self.lifetime_ms = 0
         """How long the session lasts; 0: without limit."""
 
@@ -49,9 +52,11 @@ class PeerAuthentication:
                     f"{self._login.mechanism}: {response.error_code.name.upper()}; the peer has "
                     f"{', '.join(response.mechanisms) or 'no mechanism'}"
                 )
+            self._dialogue = _dialogue(self._login, self._tokens)
             return SaslAuthenticateRequest(auth_bytes=self._dialogue.first())
         if response.error_code is not ErrorCode.none:
             raise PeerAuthenticationError(response.error_message or response.error_code.name.upper())
+        assert self._dialogue is not None, "it begins after the handshake"
         self.lifetime_ms = response.session_lifetime // _MILLISECOND
         try:
             message = self._dialogue.next(response.auth_bytes)
@@ -60,7 +65,14 @@ class PeerAuthentication:
         return None if message is None else SaslAuthenticateRequest(auth_bytes=message)
 
 
-def _dialogue(login: Login) -> Dialogue:
+def _dialogue(login: Login, tokens: TokenKeeper | None) -> Dialogue:
+    if login.mechanism == OAUTHBEARER:
+        assert tokens is not None, "a login with OAUTHBEARER has a keeper of tokens"
+        try:
+            token = tokens.current()
+        except TokenError as error:
+            raise PeerAuthenticationError(str(error)) from None
+        return BearerDialogue(token.value, tokens.login.extensions)
     if login.mechanism == PLAIN:
         return PlainDialogue(login.username, login.password)
     return ScramDialogue(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kio.static.protocol import Payload
+    from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login
     from quorate_controller.server.tls import TlsOfListener
@@ -147,6 +148,7 @@ class PeerLane:
         on_misrouted: Callable[[], None],
         tls: TlsOfListener | None = None,
         login: Login | None = None,
+        tokens: TokenKeeper | None = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
@@ -157,6 +159,7 @@ class PeerLane:
         self._on_misrouted = on_misrouted
         self._tls = tls
         self._login = login
+        self._tokens = tokens
         self._authentication: PeerAuthentication | None = None
         self._authenticate_at_s: float | None = None
         """When to authenticate again."""
@@ -412,7 +415,7 @@ class PeerLane:
     def _begin_authentication(self, login: Login) -> None:
         self._state = _State.AUTHENTICATING
         self._authenticate_at_s = None
-        self._authentication = PeerAuthentication(login)
+        self._authentication = PeerAuthentication(login, self._tokens)
         self._ask_to_authenticate(self._authentication.first)
 
     def _ask_to_authenticate(self, request: Payload) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kio.static.protocol import Payload
+    from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login
     from quorate_controller.node.events import OwnRequest
@@ -86,8 +87,10 @@ class PeerConnections:
         limits: LaneLimits | None = None,
         tls: TlsOfListener | None = None,
         login: Login | None = None,
+        tokens: TokenKeeper | None = None,
     ) -> None:
         self._login = login
+        self._tokens = tokens
         self._tls = tls
         self._client_id = client_id
         self._cluster_id = cluster_id
@@ -169,6 +172,7 @@ class PeerConnections:
             on_misrouted=on_misrouted,
             tls=self._tls,
             login=self._login,
+            tokens=self._tokens,
         )
 
     def _raft_answered(self, send: messages.Send, response: Payload) -> None:

@@ -20,10 +20,12 @@ from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.apis import APIS, ApiKey
+from quorate_protocol.security.oauth import OAUTHBEARER
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.server import parse_request, serialize_response
 
 from quorate_controller.node.events import Principal
+from quorate_controller.security.bearer import BearerServer
 from quorate_controller.security.sasl import (
     PLAIN,
     SCRAM_MECHANISMS,
@@ -33,9 +35,12 @@ from quorate_controller.security.sasl import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.config.listener_sasl import ListenerSasl
+    from quorate_controller.security.bearer import BearerToken
     from quorate_controller.security.sasl import Authenticated, Credentials, SaslServer
     from quorate_controller.server.connection import Exchange, RequestHandler
     from quorate_controller.server.counters import RequestCounters
@@ -73,11 +78,14 @@ class SaslGate:
         config: ListenerSasl,
         credentials: Credentials,
         counters: RequestCounters,
+        validate_token: Callable[[str], BearerToken] | None = None,
     ) -> None:
         self.served = served
         self.config = config
         self.counters = counters
         self._credentials = credentials
+        self._validate_token = validate_token
+        """What a token of OAUTHBEARER says; needed where the mechanism is enabled."""
 
     def handle(self, exchange: Exchange) -> None:
         """See `RequestHandler`."""
@@ -90,6 +98,9 @@ class SaslGate:
         """Return the server's side of one authentication."""
         if mechanism == PLAIN:
             return PlainServer(self.config.passwords)
+        if mechanism == OAUTHBEARER:
+            assert self._validate_token is not None, "the mechanism is enabled"
+            return BearerServer(self._validate_token)
         return ScramServer(SCRAM_MECHANISMS[mechanism], self._credentials, lambda: token_urlsafe(24))
 
 

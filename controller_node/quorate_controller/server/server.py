@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 from types import MappingProxyType
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from quorate_controller.config import ControllerConfig
+    from quorate_controller.config.listener_sasl import ListenerSasl
     from quorate_controller.node.port import NodePort
     from quorate_controller.server.http import HttpPages
+    from quorate_controller.server.jwks import JwksValidator
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +31,34 @@ CLOSE_GRACE_S: Final = 2.0
 """How long requests in flight may take to be answered when the server closes."""
 
 
+class MissingLibraryError(Exception):
+    """A library is not installed that a listener needs. The message says how to install it."""
+
+
 def load_libraries(config: ControllerConfig) -> None:
     """Loads what the configured listeners need, which takes seconds on a busy machine, in which no request is served.
 
-    Libraries of metrics pages take megabytes of memory: only those pay who scrape.
+    Libraries of metrics pages take megabytes of memory: only those pay who scrape. So do those of OAUTHBEARER.
+
+    Raises:
+        MissingLibraryError: one is not installed.
     """
     if config.http_listener is not None:
         importlib.import_module("quorate_controller.server.http")
         importlib.import_module("quorate_controller.server.metrics")
+    if _has_oauth(config):
+        try:
+            importlib.import_module("quorate_controller.server.jwks")
+        except ImportError as error:
+            raise MissingLibraryError(
+                f"OAUTHBEARER needs the packages PyJWT and cryptography (pip install 'quorate[oauthbearer]'): {error}"
+            ) from None
+
+
+def _has_oauth(config: ControllerConfig) -> bool:
+    return any(
+        one.sasl is not None and one.sasl.oauth is not None for one in config.listener_security.values()
+    )
 
 
 def read_stores(config: ControllerConfig) -> dict[str, TlsOfListener]:
@@ -65,6 +88,8 @@ class ControllerServer:
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
+        self._validators: list[JwksValidator] = []
+        self._following: list[asyncio.Task[None]] = []
         self._listeners = [
             self._listener(address.name, dispatcher, limits, tls.get(address.name))
             for address in config.listeners
@@ -77,11 +102,7 @@ class ControllerServer:
         sasl = self._config.listener_security[name].sasl
         return Listener(
             name=name,
-            handler=(
-                dispatcher
-                if sasl is None
-                else SaslGate(dispatcher, sasl, self._node.credentials, self._counters)
-            ),
+            handler=dispatcher if sasl is None else self._gate(name, sasl, dispatcher),
             limits=limits,
             tls=tls,
             first_frames_size_bytes_max=None if sasl is None else sasl.receive_size_bytes_max,
@@ -89,13 +110,23 @@ class ControllerServer:
             counters=self._counters,
         )
 
+    def _gate(self, name: str, sasl: ListenerSasl, dispatcher: Dispatcher) -> SaslGate:
+        validate_token = None
+        if sasl.oauth is not None:
+            from quorate_controller.server.jwks import JwksValidator  # noqa: PLC0415 - see load_libraries
+
+            self._validators.append(JwksValidator(name, sasl.oauth))
+            validate_token = self._validators[-1].validate
+        return SaslGate(dispatcher, sasl, self._node.credentials, self._counters, validate_token)
+
     async def start(self) -> None:
-        """Bind all listeners and serve.
+        """Bind all listeners and serve. The keys of tokens are read in the background.
 
         Raises:
             OSError: an address cannot be bound. Nothing stays open.
         """
         try:
+            self._following = [asyncio.create_task(one.follow()) for one in self._validators]
             for listener, address in zip(self._listeners, self._config.listeners, strict=True):
                 await listener.start(address.host, address.port)
                 facts = {"listener": address.name, "host": address.host or "*", "port": listener.port}
@@ -136,6 +167,9 @@ class ControllerServer:
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
         """Take no more requests, answer those in flight for at most `grace_s` seconds, close everything."""
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
         for listener in self._listeners:
             await listener.close(grace_s)
         if self._pages is not None:

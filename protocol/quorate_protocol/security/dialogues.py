@@ -1,5 +1,6 @@
 """The client's side of SASL mechanisms: what is sent first, and what is answered to each message of the server."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from quorate_protocol.security.scram import Challenged, ScramClient, check_server
@@ -48,3 +49,19 @@ class ScramDialogue:
             return self._challenged.message
         check_server(self._challenged, received)
         return None
+
+
+class BearerDialogue:
+    """OAUTHBEARER (RFC 7628): the token, with SASL extensions; the server sends an error before it refuses."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
+        pairs = "".join(f"\x01{key}={value}" for key, value in (extensions or {}).items())
+        self._message = f"n,,\x01auth=Bearer {token}{pairs}\x01\x01".encode()
+
+    def first(self) -> bytes:
+        """The token."""
+        return self._message
+
+    def next(self, received: bytes) -> bytes | None:
+        """What an error is answered with; an empty message is the end."""
+        return b"\x01" if received else None

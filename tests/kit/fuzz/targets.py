@@ -14,6 +14,7 @@ from kit.fuzz.files import captured_files, file_targets
 from kit.fuzz.served import DIRECTORY, ServedController
 from kit.fuzz.target import Target, as_text
 from kit.fuzz.texts import text_targets
+from kit.fuzz.tokens import token_targets
 from kit.simulator.disk import SimulatedDisk
 from quorate_controller.config import ConfigError, keys, parse_config
 from quorate_controller.storage.errors import StorageError
@@ -220,6 +221,7 @@ def targets() -> dict[str, Target]:
         *file_targets(_few_batches),
         *answers.answer_targets(),
         *text_targets(),
+        *token_targets(),
         *pages.page_targets(),
     )
     return {one.name: one for one in made}

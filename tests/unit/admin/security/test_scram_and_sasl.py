@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import json
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +16,12 @@ from kit.fake_cluster import FakeCluster, answer
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
-from quorate_admin.security.sasl import dialogue_for, oauth_token, unsecured_token
+from quorate_admin.security.sasl import dialogue_for, unsecured_token
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.oauth import OAuthLogin
 from quorate_protocol.security.scram import ScramClient, ScramError, check_server
+from quorate_protocol.security.tokens import TokenKeeper
 from quorate_protocol.wire.server import Request
 
 # RFC 7677's example of SCRAM-SHA-256.
@@ -72,33 +75,41 @@ def test_a_server_that_does_not_know_the_password_is_refused(message: bytes) -> 
         check_server(RFC_CLIENT.challenged(RFC_SERVER_FIRST), message)
 
 
-def test_plain_is_as_in_the_rfc() -> None:
+async def test_plain_is_as_in_the_rfc() -> None:
     """Goal: RFC 4616. Method: the message, non-ASCII in it."""
-    dialogue = dialogue_for(SaslConfig(mechanism=Mechanism.PLAIN, username="ü", password="p"))
+    dialogue = await dialogue_for(SaslConfig(mechanism=Mechanism.PLAIN, username="ü", password="p"))
     assert dialogue.first() == b"\0\xc3\xbc\0p"
     assert dialogue.next(b"") is None
 
 
-def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
+async def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
     """Goal: whoever renews the file is heard at the next connection. Method: read, change, read; then nonsense."""
     file = tmp_path / "token"
-    config = SaslConfig(mechanism=Mechanism.OAUTHBEARER, token_file=str(file))
-    for token in ("a.b.c", "d.e.f"):
+    login = OAuthLogin(file=str(file), extensions={"cluster": "blue"})
+
+    def config() -> SaslConfig:
+        return SaslConfig(mechanism=Mechanism.OAUTHBEARER, tokens=TokenKeeper(login))
+
+    used = config()
+    for name in ("alice", "bob"):
+        token = unsecured_token({"unsecuredLoginStringClaim_sub": name}, time.time())
         file.write_text(token + "\n")
-        assert dialogue_for(config).first() == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-    for content in (b"", b"two words", b"\xff"):
+        expected = f"n,,\x01auth=Bearer {token}\x01cluster=blue\x01\x01".encode()
+        assert (await dialogue_for(used)).first() == expected
+    for content in (b"", b"two words", b"\xff", b"a.b.c"):
         file.write_bytes(content)
-        with pytest.raises(ConfigError, match="does not hold a token"):
-            oauth_token(config, 0)
+        assert (await dialogue_for(used)).first() == expected, "the former token is valid still"
+        with pytest.raises(AuthenticationError, match=r"file:.*token: (it is not|its claims)"):
+            await dialogue_for(config())
     file.unlink()
-    with pytest.raises(ConfigError, match=r"file:.*token: No such file"):
-        oauth_token(config, 0)
+    with pytest.raises(AuthenticationError, match=r"file:.*token: No such file"):
+        await dialogue_for(config())
 
 
-def test_an_error_of_oauth_is_acknowledged() -> None:
+async def test_an_error_of_oauth_is_acknowledged() -> None:
     """Goal: RFC 7628's way to an error. Method: JSON instead of nothing."""
     config = SaslConfig(mechanism=Mechanism.OAUTHBEARER, claims={"unsecuredLoginStringClaim_sub": "u"})
-    dialogue = dialogue_for(config)
+    dialogue = await dialogue_for(config)
     assert dialogue.next(b'{"status":"invalid_token"}') == b"\x01"
     assert dialogue.next(b"") is None
 

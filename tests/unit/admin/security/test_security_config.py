@@ -9,6 +9,7 @@ from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import Mechanism, SecurityConfig
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.security.jaas import parse_jaas
+from quorate_protocol.security.oauth import ALLOWED_URLS
 from quorate_protocol.security.stores import StoreType
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -81,10 +82,12 @@ def test_oauth_tokens_come_from_a_file(url: str) -> None:
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": f"{OAUTH} required;",
         "sasl.oauthbearer.token.endpoint.url": url,
+        ALLOWED_URLS: f"https://other, {url}",
     }
     sasl = SecurityConfig.from_properties(properties).sasl
     assert sasl is not None
-    assert sasl.token_file == "/run/token"
+    assert sasl.tokens is not None
+    assert sasl.tokens.login.file == "/run/token"
 
 
 WRONG = [
@@ -138,11 +141,11 @@ WRONG = [
             "sasl.jaas.config": f"{OAUTH} required;",
             "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
         },
-        "fetches no token from a server",
+        "https://idp/token: the URL is not allowed; add it to org.apache.kafka.sasl.oauthbearer.allowed.urls",
     ),
     (
         SASL | {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH} required;"},
-        "is missing: allowed is file:",
+        "sasl.oauthbearer.token.endpoint.url is missing: set it, and org.apache.kafka.sasl",
     ),
 ]
 

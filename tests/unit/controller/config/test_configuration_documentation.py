@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.config import ConfigError, parse_config
-from quorate_controller.config.keys import AUTHORIZER_KEYS, OWN_KEYS, notes_on_ignored
-from quorate_controller.config.listener_sasl import SASL_KEYS
+from quorate_controller.config.keys import AUTHORIZER_KEYS, LOGIN_KEYS, OWN_KEYS, notes_on_ignored
+from quorate_controller.config.listener_sasl import OAUTH_KEYS, SASL_KEYS
 from quorate_controller.config.listener_security import LISTENER_TLS_KEYS
 from quorate_controller.control.config_schema import broker_definitions
 
@@ -34,7 +34,7 @@ def keys_in(text: str) -> set[str]:
 
 def test_keys_exist() -> None:
     """Goal: nobody copies a key that is refused. Method: look each up among Kafka's and our own."""
-    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS
+    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
     assert keys_in(DOCUMENT.read_text()) - known == set()
 
 
@@ -47,12 +47,12 @@ def test_no_key_with_an_effect_is_noted_as_ignored() -> None:
     """Goal: log and document agree. Method: the notes for the keys of the first tables."""
     keys = keys_in(section("Keys with an effect"))
     assert len(keys) > 30
-    assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS | SASL_KEYS) == ()
+    assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS | SASL_KEYS | OAUTH_KEYS) == ()
 
 
 def test_the_keys_of_listeners_are_documented() -> None:
     """Goal: no hidden key. Method: compare the tables with the code's."""
-    for heading, keys in (("TLS", LISTENER_TLS_KEYS), ("SASL", SASL_KEYS)):
+    for heading, keys in (("TLS", LISTENER_TLS_KEYS), ("SASL", SASL_KEYS), ("OAUTHBEARER", OAUTH_KEYS)):
         assert keys_in(DOCUMENT.read_text().partition(f"\n### {heading}\n")[2].partition("\n### ")[0]) == keys
 
 

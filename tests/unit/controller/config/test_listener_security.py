@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from quorate_controller.config import ConfigError, ControllerConfig, parse_config
+from quorate_controller.security.bearer import TokenRules
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.security.tls import ClientAuth
 
@@ -139,8 +140,8 @@ def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> N
     ("changes", "problem"),
     [
         (
-            {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"},
-            "OAUTHBEARER is not supported; allowed are PLAIN, SCRAM",
+            {"sasl.enabled.mechanisms": "PLAIN,GSSAPI"},
+            "GSSAPI is not supported; allowed are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
         ),
         (
             {"sasl.mechanism.controller.protocol": "GSSAPI"},
@@ -179,5 +180,117 @@ def test_what_is_wrong_with_sasl_is_refused(changes: Mapping[str, str], problem:
     """Goal: a mistake is found at the start. Method: one mistake each; the message has no secret."""
     with pytest.raises(ConfigError) as refused:
         parse({**SASL, **changes})
+    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert SECRET not in str(refused.value)
+
+
+OAUTH = "listener.name.controller.oauthbearer"
+JWKS, TOKENS = "file:/run/jwks.json", "https://issuer.test/token"
+CLASSES = "org.apache.kafka.common.security.oauthbearer"
+ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+OAUTHBEARER = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,OTHER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+    f"{OAUTH}.sasl.jaas.config": (
+        f'{CLASSES}.OAuthBearerLoginModule required clientSecret="{SECRET}" scope="a b" extension_cluster="blue" '
+        'ssl.truststore.type="PEM" ssl.truststore.location="/run/ca.pem";'
+    ),
+    f"{OAUTH}.sasl.server.callback.handler.class": f"{CLASSES}.OAuthBearerValidatorCallbackHandler",
+    f"{OAUTH}.sasl.login.callback.handler.class": f"{CLASSES}.OAuthBearerLoginCallbackHandler",
+    f"{OAUTH}.sasl.oauthbearer.jwks.endpoint.url": JWKS,
+    "sasl.oauthbearer.token.endpoint.url": TOKENS,
+    "sasl.oauthbearer.client.credentials.client.id": "controller",
+    "sasl.oauthbearer.expected.audience": "kafka, quorate",
+    "listener.name.controller.sasl.oauthbearer.expected.issuer": "https://issuer.test",
+    ALLOWED: f"{JWKS},{TOKENS}",
+}
+
+
+def test_oauthbearer_of_a_listener_is_read() -> None:
+    """Goal: Kafka's keys, with the prefixes of listener and mechanism and without. Method: one or more of each."""
+    config = parse(
+        {**OAUTHBEARER, "sasl.oauthbearer.sub.claim.name": "name", "sasl.login.retry.backoff.ms": "7"}
+    )
+    sasl, login = config.listener_security["CONTROLLER"].sasl, config.login
+    assert sasl is not None
+    assert sasl.oauth is not None
+    assert (sasl.oauth.file, sasl.oauth.url, sasl.oauth.refresh_ms) == ("/run/jwks.json", None, 3_600_000)
+    assert sasl.oauth.rules == TokenRules(
+        audiences=frozenset({"kafka", "quorate"}), issuer="https://issuer.test", sub_claim="name"
+    )
+    assert login is not None
+    assert login.oauth is not None
+    asked = login.oauth
+    assert (asked.url, asked.client_id, asked.client_secret) == (TOKENS, "controller", SECRET)
+    assert (asked.scope, asked.extensions, asked.retry_backoff_ms) == ("a b", {"cluster": "blue"}, 7)
+    assert asked.tls.truststore is not None
+    assert asked.tls.truststore.location == "/run/ca.pem"
+    assert not [note for note in config.notes if "oauth" in note or "sasl" in note]
+    assert SECRET not in repr(config)
+
+
+def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what a Java controller is started with does here. Method: KAFKA_OPTS instead of the key."""
+    properties = {key: value for key, value in OAUTHBEARER.items() if key != ALLOWED}
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1G -D{ALLOWED}={TOKENS},{JWKS} -Dother=1")
+    assert parse(properties).login is not None
+    monkeypatch.setenv("KAFKA_OPTS", f"-D{ALLOWED}={TOKENS}")
+    with pytest.raises(ConfigError, match=r"file:/run/jwks\.json: the URL is not allowed"):
+        parse(properties)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {f"{OAUTH}.sasl.server.callback.handler.class": ""},
+            "sasl.server.callback.handler.class is missing: Kafka takes unsecured tokens then; allowed is org.apache",
+        ),
+        (
+            {f"{OAUTH}.sasl.server.callback.handler.class": "a.B"},
+            "sasl.server.callback.handler.class=a.B: Java classes can't run here; allowed is org.apache",
+        ),
+        (
+            {f"{OAUTH}.sasl.login.callback.handler.class": ""},
+            "sasl.login.callback.handler.class is missing: Kafka makes unsecured tokens then",
+        ),
+        ({"sasl.oauthbearer.expected.audience": ""}, "sasl.oauthbearer.expected.audience is missing"),
+        (
+            {"listener.name.controller.sasl.oauthbearer.expected.issuer": ""},
+            "sasl.oauthbearer.expected.issuer is missing",
+        ),
+        (
+            {f"{OAUTH}.sasl.oauthbearer.jwks.endpoint.url": ""},
+            "sasl.oauthbearer.jwks.endpoint.url is missing",
+        ),
+        (
+            {f"{OAUTH}.sasl.oauthbearer.jwks.endpoint.url": "ftp://x/y"},
+            "jwks.endpoint.url=ftp://x/y: allowed are https:, http: and file: URLs",
+        ),
+        ({ALLOWED: TOKENS}, f"jwks.endpoint.url={JWKS}: the URL is not allowed; add it to {ALLOWED}"),
+        ({ALLOWED: JWKS}, f"token.endpoint.url={TOKENS}: the URL is not allowed"),
+        (
+            {"sasl.oauthbearer.client.credentials.client.id": ""},
+            "sasl.oauthbearer.client.credentials.client.id is missing, or clientId in sasl.jaas.config",
+        ),
+        (
+            {"sasl.login.refresh.window.factor": "0.3"},
+            "sasl.login.refresh.window.factor=0.3: must be from 0.5",
+        ),
+        (
+            {"sasl.oauthbearer.jwt.validator.class": f"{CLASSES}.ClientJwtValidator"},
+            "allowed are org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        ),
+        (
+            {"sasl.oauthbearer.jwt.retriever.class": f"{CLASSES}.JwtBearerJwtRetriever"},
+            "sasl.oauthbearer.jwt.retriever.class=",
+        ),
+    ],
+)
+def test_what_is_wrong_with_oauthbearer_is_refused(changes: Mapping[str, str], problem: str) -> None:
+    """Goal: nobody gets in by a key that was forgotten. Method: one mistake each; the message has no secret."""
+    with pytest.raises(ConfigError) as refused:
+        parse({**OAUTHBEARER, **changes})
     assert any(problem in one for one in refused.value.problems), refused.value.problems
     assert SECRET not in str(refused.value)

@@ -18,6 +18,7 @@ from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_sasl import ListenerSasl, Login
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.security.bearer import BearerToken, InvalidTokenError
 from quorate_controller.server import listener, peer_lane, sasl
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
@@ -25,6 +26,7 @@ from quorate_controller.server.sasl import SaslGate
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.security.dialogues import BearerDialogue
 from quorate_protocol.wire.frames import encode_frame
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
@@ -43,9 +45,8 @@ async def listen(rig: Any, **changes: Any) -> SaslGate:
     )
     image.replay_all([record], base_offset=0)
     config = ListenerSasl(
-        mechanisms=MECHANISMS,
         passwords={"alice": "alice-secret", "bob": "bob-secret"},
-        **{"failure_delay_ms": 0, **changes},
+        **{"mechanisms": MECHANISMS, "failure_delay_ms": 0, **changes},
     )
     await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
     gate = SaslGate(rig.listener.handler, config, ImageCredentials(image, None), rig.counters)
@@ -71,6 +72,43 @@ async def test_requests_have_the_principal_that_logged_in(rig: Any) -> None:
     assert (await alice.ask(heartbeat(), 1)).is_fenced
     assert not (await bob.ask(heartbeat(), 1)).is_fenced
     assert [str(caller.principal) for _, caller, _ in rig.node.controls] == ["User:alice", "User:bob"]
+
+
+async def test_a_session_ends_with_the_token_of_oauthbearer(rig: Any) -> None:
+    """Goal: KIP-368, and Kafka's answers to an invalid token. Method: a token that ends soon, one that is over as the
+    clock has it, and one that is refused: first with JSON, then with the same text as the error.
+    """
+    handshake = SaslHandshakeRequest(mechanism="OAUTHBEARER")
+
+    def validate(token: str) -> BearerToken:
+        if token == "wrong":
+            raise InvalidTokenError("it is wrong")
+        expires_at_ms = int(time.time() * 1000) + (60_000 if token == "good" else -1)
+        return BearerToken(name="alice", expires_at_ms=expires_at_ms, scopes=frozenset())
+
+    gate = await listen(rig, mechanisms=("OAUTHBEARER",))
+    gate._validate_token = validate
+
+    async def show(token: str) -> tuple[Any, Any]:
+        client = await rig.connect()
+        assert (await client.ask(VERSIONS, 4)).error_code is ErrorCode.none
+        assert (await client.ask(handshake, 1)).error_code is ErrorCode.none
+        message = SaslAuthenticateRequest(auth_bytes=BearerDialogue(token).first())
+        return client, await client.ask(message, 2)
+
+    client, answer = await show("good")
+    assert answer.error_code is ErrorCode.none
+    assert timedelta(seconds=50) < answer.session_lifetime <= timedelta(seconds=60)
+    assert (await client.ask(heartbeat(), 1)).is_fenced
+    client, answer = await show("over")
+    assert (answer.error_code, answer.session_lifetime) == (ErrorCode.none, timedelta(0))
+    with pytest.raises((ConnectionError, EOFError, asyncio.IncompleteReadError)):
+        await client.ask(heartbeat(), 1)
+    client, answer = await show("wrong")
+    assert (answer.error_code, answer.auth_bytes) == (ErrorCode.none, b'{"status":"invalid_token"}')
+    answer = await client.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+    assert answer.error_code is ErrorCode.sasl_authentication_failed
+    assert answer.error_message == '{"status":"invalid_token"}'
 
 
 async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:

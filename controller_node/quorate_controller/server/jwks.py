@@ -1,0 +1,142 @@
+"""The keys with which tokens of OAUTHBEARER are verified: a JSON web key set from a file or an endpoint (KIP-768).
+
+Keys are read again in the background. If that fails, the former ones stay in use. A token that names an unknown
+key is refused, and the endpoint asked at once, at most once a second, and once a minute for each such name: the
+client's next attempt finds the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+from quorate_protocol.files import read_bounded
+from quorate_protocol.security.oauth import TokenError
+from quorate_protocol.security.stores import SecurityConfigError
+from quorate_protocol.security.tls import client_context
+from quorate_protocol.security.tokens import RESPONSE_SIZE_BYTES_MAX, read_response
+
+from quorate_controller.security.bearer_tokens import InvalidKeysError, UnknownKeyError, parse_keys, validate
+
+if TYPE_CHECKING:
+    from quorate_controller.config.listener_oauth import ListenerOauth
+    from quorate_controller.security.bearer import BearerToken
+    from quorate_controller.security.bearer_tokens import VerificationKey
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 20.0
+FILE_INTERVAL_S: Final = 5.0
+UNKNOWN_KEYS_MAX: Final = 16
+UNKNOWN_KEY_INTERVAL_S: Final = 60.0
+WANTED_INTERVAL_S: Final = 1.0
+"""Between two requests because of unknown keys."""
+KEY_ID_LENGTH_MAX: Final = 1000
+
+
+class JwksError(Exception):
+    """The keys can't be read."""
+
+
+class JwksValidator:
+    """Validates tokens by the rules and the current keys of a listener."""
+
+    def __init__(self, listener: str, config: ListenerOauth) -> None:
+        self._listener = listener
+        self._config = config
+        self._keys: tuple[VerificationKey, ...] = ()
+        self._content: bytes | None = None
+        self._wanted = asyncio.Event()
+        self._unknown: OrderedDict[str, float] = OrderedDict()
+
+    def validate(self, token: str) -> BearerToken:
+        """Return what a token says. Raises InvalidTokenError."""
+        try:
+            return validate(token, self._keys, self._config.rules, time.time())
+        except UnknownKeyError as error:
+            self._ask_for(error.key_id)
+            raise
+
+    def _ask_for(self, key_id: str) -> None:
+        """Have the endpoint asked, unless it was asked for this key a short while ago."""
+        now_s = time.monotonic()
+        if len(key_id) > KEY_ID_LENGTH_MAX or self._unknown.get(key_id, 0.0) > now_s:
+            return
+        self._unknown[key_id] = now_s + UNKNOWN_KEY_INTERVAL_S
+        self._unknown.move_to_end(key_id)
+        if len(self._unknown) > UNKNOWN_KEYS_MAX:
+            self._unknown.popitem(last=False)
+        self._wanted.set()
+
+    async def refresh(self) -> None:
+        """Read the keys. Raises JwksError, and keeps the former ones."""
+        try:
+            content = await (self._read_file() if self._config.file is not None else self._ask_endpoint())
+            if content == self._content:
+                return
+            keys = parse_keys(content)
+        except (InvalidKeysError, OSError, TokenError, ValueError) as error:
+            raise JwksError(f"{self._config.source}: {error or type(error).__name__}") from None
+        self._keys, self._content = keys, content
+        for key in keys:
+            self._unknown.pop(key.key_id or "", None)
+        facts = {"listener": self._listener, "source": self._config.source, "keys": len(keys)}
+        log.info("jwks_loaded", extra={"facts": facts})
+
+    async def _read_file(self) -> bytes:
+        assert self._config.file is not None, "one of file and url is set"
+        try:
+            return await asyncio.to_thread(read_bounded, Path(self._config.file), RESPONSE_SIZE_BYTES_MAX)
+        except OSError as error:
+            raise JwksError(f"{self._config.source}: {error.strerror}") from None
+
+    async def _ask_endpoint(self) -> bytes:
+        assert self._config.url is not None, "one of file and url is set"
+        connector = aiohttp.TCPConnector(ssl=client_context(self._config.tls), force_close=True)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.get(self._config.url, headers={"Accept": "application/json"}) as response,
+            ):
+                if response.status != 200:
+                    raise JwksError(
+                        f"{self._config.source}: the endpoint answers with status {response.status}"
+                    )
+                return await read_response(response.content)
+        except (aiohttp.ClientError, SecurityConfigError) as error:
+            raise JwksError(f"{self._config.source}: {error}") from None
+
+    async def follow(self) -> None:
+        """Read the keys again and again, and at once when a key is unknown, until cancelled."""
+        interval_s = FILE_INTERVAL_S if self._config.file is not None else self._config.refresh_ms / 1000
+        backoff_s, asked_at_s = 0.0, -WANTED_INTERVAL_S
+        while True:
+            due_in_s = backoff_s or (max(interval_s, 1.0) if self._content is not None else 0.0)
+            try:
+                await asyncio.wait_for(self._wanted.wait(), due_in_s)
+            except TimeoutError:
+                pass
+            else:
+                # Clients that name ever other keys can't have the endpoint asked all the time.
+                await asyncio.sleep(max(0.0, asked_at_s + WANTED_INTERVAL_S - time.monotonic()))
+            self._wanted.clear()
+            asked_at_s = time.monotonic()
+            try:
+                await self.refresh()
+            except JwksError as error:
+                if not backoff_s:
+                    facts = {"listener": self._listener, "reason": str(error)}
+                    log.warning("jwks_refresh_failed", extra={"facts": facts})
+                first_s, last_s = (
+                    self._config.retry_backoff_ms / 1000,
+                    self._config.retry_backoff_max_ms / 1000,
+                )
+                backoff_s = max(0.05, min(2 * backoff_s or first_s, last_s))
+            else:
+                backoff_s = 0.0

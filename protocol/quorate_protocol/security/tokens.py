@@ -1,0 +1,174 @@
+"""The tokens of SASL/OAUTHBEARER on the client's side: they are fetched, kept, and replaced before they end."""
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Final
+
+from quorate_protocol.files import read_bounded
+from quorate_protocol.security.oauth import (
+    OAuthLogin,
+    Token,
+    TokenError,
+    refresh_at_s,
+    token_of,
+    token_of_response,
+    token_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp import StreamReader
+
+log = logging.getLogger(__name__)
+
+TOKEN_SIZE_BYTES_MAX: Final = 64 * 1024
+RESPONSE_SIZE_BYTES_MAX: Final = 1024 * 1024
+TIMEOUT_S: Final = 20.0
+"""Of a request to an endpoint, where no property says how long; Kafka's has no limit then."""
+FILE_INTERVAL_S: Final = 5.0
+"""How soon a changed file is read."""
+
+
+async def fetch_token(login: OAuthLogin) -> Token:
+    """Read the token of a file, or ask the endpoint, again for retry.backoff.max.ms after what may pass.
+
+    Raises:
+        TokenError: there is none.
+        SecurityConfigError: a trust store can't be used.
+    """
+    if login.file is not None:
+        return await asyncio.to_thread(read_token, login.file)
+    ends_at_s = time.monotonic() + login.retry_backoff_max_ms / 1000
+    backoff_s = max(login.retry_backoff_ms, 1) / 1000
+    while True:
+        try:
+            return await _ask(login)
+        except TokenError as error:
+            left_s = ends_at_s - time.monotonic()
+            if error.is_final or left_s <= 0:
+                raise
+            await asyncio.sleep(min(backoff_s, left_s))
+            backoff_s *= 2
+
+
+def read_token(file: str) -> Token:
+    """Read the token of a file. Raises TokenError."""
+    try:
+        content = read_bounded(Path(file), TOKEN_SIZE_BYTES_MAX)
+    except OSError as error:
+        raise TokenError(error.strerror or str(error)) from None
+    except ValueError as error:
+        raise TokenError(str(error)) from None
+    return token_of(content.decode(errors="replace").strip())
+
+
+async def _ask(login: OAuthLogin) -> Token:
+    import aiohttp
+
+    from quorate_protocol.security.tls import client_context
+
+    assert login.url is not None, "one of file and url is set"
+    headers, body = token_request(login)
+    timeout = aiohttp.ClientTimeout(
+        total=TIMEOUT_S if login.read_timeout_ms is None else None,
+        connect=_seconds(login.connect_timeout_ms),
+        sock_read=_seconds(login.read_timeout_ms),
+    )
+    connector = aiohttp.TCPConnector(ssl=client_context(login.tls), force_close=True)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        try:
+            # A redirection would get the client's secret.
+            request = session.post(login.url, headers=headers, data=body.encode(), allow_redirects=False)
+            async with request as response:
+                content = await read_response(response.content)
+                return token_of_response(response.status, content)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TokenError(f"the endpoint can't be asked: {error or type(error).__name__}") from None
+
+
+async def read_response(content: "StreamReader") -> bytes:
+    """Read the body of a response, up to 1 MiB. Raises TokenError for a larger one."""
+    body = bytearray()
+    while len(body) <= RESPONSE_SIZE_BYTES_MAX:
+        part = await content.read(RESPONSE_SIZE_BYTES_MAX)
+        if not part:
+            return bytes(body)
+        body += part
+    raise TokenError(f"the response has more than {RESPONSE_SIZE_BYTES_MAX} bytes", is_final=True)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if not milliseconds else milliseconds / 1000
+
+
+class TokenKeeper:
+    """Has a token that is valid for a while, as far as its source gives one. The former one is used until it ends."""
+
+    def __init__(
+        self,
+        login: OAuthLogin,
+        *,
+        now_s: "Callable[[], float]" = time.time,
+        rng: Random | None = None,
+    ) -> None:
+        self.login = login
+        self._now_s = now_s
+        self._rng = rng or SystemRandom()
+        self._token: Token | None = None
+        self._refresh_at_s = 0.0
+        self._reason = "it was not asked for yet"
+
+    def current(self) -> Token:
+        """Return the token. Raises TokenError while there is none, or an expired one."""
+        token = self._token
+        if token is None:
+            raise TokenError(f"{self.login.source}: {self._reason}")
+        if token.expires_at_s <= self._now_s():
+            raise TokenError(f"{self.login.source}: the token has expired; {self._reason}")
+        return token
+
+    async def fresh(self) -> Token:
+        """Return the token, after it was fetched if that is due. Raises TokenError, SecurityConfigError."""
+        if self.login.file is not None or self._now_s() >= self._refresh_at_s:
+            try:
+                await self.refresh()
+            except TokenError:
+                if self._token is None:
+                    raise
+                # Other connections do not wait for the endpoint, too, while the former token is valid.
+                self._refresh_at_s = self._now_s() + self.login.retry_backoff_max_ms / 1000
+        return self.current()
+
+    async def refresh(self) -> None:
+        """Fetch a new token. Raises TokenError, SecurityConfigError."""
+        try:
+            token = await fetch_token(self.login)
+        except TokenError as error:
+            self._reason = str(error)
+            raise TokenError(f"{self.login.source}: {error}") from None
+        self._reason = "no newer one is there"
+        self._token = token
+        self._refresh_at_s = refresh_at_s(token, self._now_s(), self.login.refresh, self._rng.random())
+
+    async def follow(self) -> None:
+        """Fetch the token, and a new one whenever that is due, until cancelled. Failures are logged."""
+        backoff_s, had_failed = 0.0, False
+        while True:
+            try:
+                await self.refresh()
+            except Exception as error:  # whatever it is, the next attempt may succeed
+                backoff_s = min(max(2 * backoff_s, self.login.retry_backoff_ms / 1000, 0.1), FILE_INTERVAL_S)
+                if not had_failed:
+                    log.warning("token_refresh_failed", extra={"facts": {"reason": str(error)}})
+                had_failed = True
+                await asyncio.sleep(backoff_s)
+                continue
+            if had_failed or backoff_s:
+                log.info("token_refreshed", extra={"facts": {"source": self.login.source}})
+            backoff_s, had_failed = 0.0, False
+            due_in_s = self._refresh_at_s - self._now_s()
+            await asyncio.sleep(FILE_INTERVAL_S if self.login.file else max(due_in_s, 1.0))

@@ -1,0 +1,78 @@
+"""An OAuth server on loopback: a token endpoint for client credentials, and the keys of its issuer."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from aiohttp import web
+from kit.issuer import Issuer
+from kit.loop_thread import LoopThread
+
+
+class TokenEndpoint:
+    """Runs in a thread of its own. Attributes may be changed while it runs."""
+
+    def __init__(self, issuer: Issuer, clients: dict[str, str], *, lifetime_s: int = 600) -> None:
+        self.issuer = issuer
+        self.clients = clients
+        """Secrets by client id; a client's id is the subject of its tokens."""
+        self.lifetime_s = lifetime_s
+        self.status = 200
+        """What each request is answered with."""
+        self.requests: list[dict[str, str]] = []
+        """Path, user and fields of the requests so far."""
+        self.url = ""
+
+    async def start(self) -> Self:
+        """Listen on a free port of loopback."""
+        application = web.Application()
+        application.add_routes([web.post("/token", self._token), web.get("/keys", self._keys)])
+        self._runner = web.AppRunner(application)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    async def stop(self) -> None:
+        """Close the socket."""
+        await self._runner.cleanup()
+
+    async def _token(self, request: web.Request) -> web.Response:
+        fields = await request.post()
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        user, _, secret = base64.b64decode(credentials).decode().partition(":")
+        self.requests.append(
+            {"path": "/token", "user": user, **{key: str(value) for key, value in fields.items()}}
+        )
+        if self.status != 200:
+            return web.json_response({"error": "server_error"}, status=self.status)
+        if scheme != "Basic" or self.clients.get(user) != secret:
+            return web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401)
+        if fields.get("grant_type") != "client_credentials":
+            return web.json_response({"error": "unsupported_grant_type"}, status=400)
+        times = self.issuer.claims()
+        token = self.issuer.token(sub=user, exp=times["iat"] + 10 + self.lifetime_s)
+        return web.json_response(
+            {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime_s}
+        )
+
+    async def _keys(self, request: web.Request) -> web.Response:
+        self.requests.append({"path": request.path})
+        return web.Response(text=json.dumps(self.issuer.jwks), status=self.status)
+
+
+@contextmanager
+def token_endpoint(issuer: Issuer, clients: dict[str, str], **options: Any) -> Iterator[TokenEndpoint]:
+    """A running endpoint, for tests that have no loop."""
+    endpoint = TokenEndpoint(issuer, clients, **options)
+    loop = LoopThread("token endpoint")
+    try:
+        loop.do(endpoint.start())
+        yield endpoint
+    finally:
+        loop.do(endpoint.stop())
+        loop.close()
