@@ -295,7 +295,7 @@ class Connection:
 async def _connect(
     address: Address, security: SecurityConfig | None, timeout_ms: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    context = None
+    context = name = None
     if security is not None and security.protocol.is_tls:
         # Most connections need none.
         from quorate_protocol.security.stores import SecurityConfigError  # noqa: PLC0415
@@ -305,13 +305,14 @@ async def _connect(
             context = client_context(security.tls)
         except SecurityConfigError as error:
             raise ConfigError(str(error)) from None
+        name = security.tls.names.get(address.host, address.host)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await asyncio.open_connection(
                 address.host,
                 address.port,
                 ssl=context,
-                server_hostname=address.host if context is not None else None,
+                server_hostname=name,
             )
     except TimeoutError:
         raise ConnectionFailedError(f"no connection to {address} in {timeout_ms} ms") from None

@@ -62,6 +62,9 @@ class TlsConfig:
     is_checking_host: bool = True
     is_checking_certificate: bool = True
     """No property of Kafka disables this check; only probes do, which send no secrets."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """By the host that a client connects to, the name that the certificate must have, if it is another one. No
+    property of Kafka has it: a program that knows nodes by their addresses sets it."""
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
 
