@@ -32,7 +32,8 @@ class QuorumFacts:
 
     voters: tuple[Voter, ...]
     dynamic: bool
-    listener_name: str
+    listener: Listener
+    """That of the controllers."""
     broker_count: int
 
 
@@ -43,7 +44,7 @@ def initial_controllers(voters: Sequence[Voter]) -> str:
 
 def quorum_properties(quorum: QuorumFacts) -> dict[str, str]:
     """How the node finds the quorum: a dynamic one by any of its controllers, a static one by its voters."""
-    properties = {"controller.listener.names": quorum.listener_name}
+    properties = {"controller.listener.names": quorum.listener.name}
     if quorum.dynamic:
         servers = ",".join(f"{voter.contact}" for voter in quorum.voters)
         return properties | {"controller.quorum.bootstrap.servers": servers}

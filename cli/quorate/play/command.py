@@ -53,8 +53,12 @@ def _signal(text: str) -> signal.Signals:
 
 
 FileOption = Annotated[
-    Path | None,
-    option("FILE", "The manifests: a KafkaController, KafkaBrokers.", names=("--file", "-f")),
+    list[Path] | None,
+    option(
+        "FILE",
+        "The manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
+        names=("--file", "-f"),
+    ),
 ]
 DirOption = Annotated[
     Path | None,
@@ -88,19 +92,18 @@ def play(
     if context.invoked_subcommand is not None:
         context.obj = (file, directory)
         return
-    source = file or QUICKSTART
     with _report_failures():
-        manifest = play_session.read_manifest(source)
-        name = load_manifests(manifest, str(source)).controllers.metadata.name
+        manifest, source = play_session.read_manifests(file or [QUICKSTART])
+        name = load_manifests(manifest, source).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
         found = play_session.directory_of(name, directory)
         progress.note(f"playing {name}, which is kept in {found.path}")
         try:
             with progress:
-                prepared = play_session.prepare(manifest, str(source), directory, os.environ, progress.say)
+                prepared = play_session.prepare(manifest, source, directory, os.environ, progress.say)
         except AlreadyRunningError:
             with progress:
-                request = play_session.ask_for(manifest, str(source), directory, os.environ, progress.say)
+                request = play_session.ask_for(manifest, source, directory, os.environ, progress.say)
             _warn(progress, request.notes)
             asyncio.run(_hand_over(request, progress, wait_s, output))
             return
@@ -377,12 +380,12 @@ def _show_state(status: ClusterStatus, output: Output) -> None:
         show_status(console_for(sys.stdout), status)
 
 
-def _find(context: typer.Context, file: Path | None, directory: Path | None) -> PlayDirectory:
+def _find(context: typer.Context, file: list[Path] | None, directory: Path | None) -> PlayDirectory:
     """The directory of the cluster that is meant: --dir, the name in --file, or the only one there is."""
-    before_command: tuple[Path | None, Path | None] = context.obj or (None, None)
+    before_command: tuple[list[Path] | None, Path | None] = context.obj or (None, None)
     file, directory = file or before_command[0], directory or before_command[1]
-    if directory is None and file is not None:
-        name = load_manifests(play_session.read_manifest(file), str(file)).controllers.metadata.name
+    if directory is None and file:
+        name = load_manifests(*play_session.read_manifests(file)).controllers.metadata.name
         directory = play_session.directory_of(name, None).path
     if directory is None:
         played = play_session.played_clusters()

@@ -102,6 +102,13 @@ def show_status(console: Console, status: ClusterStatus) -> None:
     if status.bootstrap_servers:
         console.print(f"bootstrap servers      {status.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"bootstrap controllers  {status.bootstrap_controllers}", highlight=False, soft_wrap=True)
+    for option, file in (
+        ("--bootstrap-server", status.client_config),
+        ("--bootstrap-controller", status.controllers_client_config),
+    ):
+        if file is not None:
+            line = f"with {option} use --command-config {_shown_path(Path(file))}"
+            console.print(line, highlight=False, soft_wrap=True)
     show_plan(console, status)
 
 

@@ -22,7 +22,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def plan(
-    file: Annotated[Path, option("FILE", "The manifests that would be played.", names=("--file", "-f"))],
+    file: Annotated[
+        list[Path], option("FILE", "The manifests that would be played; repeatable.", names=("--file", "-f"))
+    ],
     directory: Annotated[
         Path | None, option("DIR", "Where the cluster is kept. Default: ./.quorate/NAME.", names=("--dir",))
     ] = None,
@@ -35,7 +37,7 @@ def plan(
     A cluster that runs is looked at. One that does not exist yet would be created.
     """
     with report_failures(PlayError, ManifestError):
-        found = asyncio.run(_local_plan(play_session.read_manifest(file), str(file), directory))
+        found = asyncio.run(_local_plan(*play_session.read_manifests(file), directory))
         show_as(output, lambda: _as_text(found), lambda: found)
 
 

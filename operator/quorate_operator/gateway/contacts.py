@@ -1,7 +1,7 @@
 """Connections to single nodes, each asked by itself at the address where the operator reaches it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address as AdminAddress
@@ -13,6 +13,9 @@ from quorate_operator.planning.cluster import Address, Role
 CLIENT_ID = "quorate-operator"
 REQUEST_TIMEOUT_MS = 5_000
 
+SecurityOf = Callable[[Address], SecurityConfig | None]
+"""How the listener at an address is secured, and how the operator logs in there; None if that is not known."""
+
 
 def admin_address(address: Address) -> AdminAddress:
     return AdminAddress(address.host, address.port)
@@ -21,9 +24,9 @@ def admin_address(address: Address) -> AdminAddress:
 class Contacts:
     """Keeps a client for each node from one request to the next. Close it."""
 
-    def __init__(self, security: SecurityConfig) -> None:
-        self._security = security
-        self._clients: dict[tuple[Role, Address], AdminClient] = {}
+    def __init__(self, security_of: SecurityOf) -> None:
+        self._security_of = security_of
+        self._clients: dict[tuple[Role, Address], tuple[SecurityConfig, AdminClient]] = {}
 
     def config(self, role: Role, address: Address) -> AdminConfig:
         """Returns a configuration that leads to this node alone, without retries."""
@@ -32,7 +35,7 @@ class Contacts:
             bootstrap_controllers=at if role is Role.CONTROLLER else (),
             bootstrap_servers=at if role is Role.BROKER else (),
             client_id=CLIENT_ID,
-            security=self._security,
+            security=self._security_of(address) or SecurityConfig(),
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             follow_advertised=False,
             retries=0,
@@ -42,14 +45,19 @@ class Contacts:
     def client(self, role: Role, address: Address) -> AdminClient:
         key = (role, address)
         if key not in self._clients:
-            self._clients[key] = AdminClient(self.config(role, address))
-        return self._clients[key]
+            config = self.config(role, address)
+            self._clients[key] = config.security, AdminClient(config)
+        return self._clients[key][1]
 
     async def keep(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
-        """Closes the connections to all other nodes."""
+        """Closes the connections to all other nodes, and those whose certificates or passwords have changed."""
         kept = {(role, address) for role, addresses in contacts.items() for address in addresses}
-        gone = [self._clients.pop(key) for key in list(self._clients) if key not in kept]
-        await asyncio.gather(*(client.close() for client in gone))
+        gone = [
+            self._clients.pop(key)
+            for key, (security, _) in list(self._clients.items())
+            if key not in kept or security != (self._security_of(key[1]) or SecurityConfig())
+        ]
+        await asyncio.gather(*(client.close() for _, client in gone))
 
     async def close(self) -> None:
         await self.keep({})

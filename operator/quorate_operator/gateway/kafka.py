@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_admin.observing import LiveImage
-from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.configs import ConfigResource
 from quorate_protocol.features import KRAFT_VERSION
@@ -18,7 +17,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_operator import clock
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, perform
-from quorate_operator.gateway.contacts import Contacts, admin_address
+from quorate_operator.gateway.contacts import Contacts, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probing import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
@@ -59,9 +58,9 @@ class KafkaGateway:
     costs a few small requests to each node. Calls may overlap.
     """
 
-    def __init__(self, security: SecurityConfig | None = None) -> None:
-        self._security = security or SecurityConfig()
-        self._contacts = Contacts(self._security)
+    def __init__(self, security_of: SecurityOf = lambda _: None) -> None:
+        self._security_of = security_of
+        self._contacts = Contacts(security_of)
         self._controllers: Mapping[int, Address] = {}
         self._live: LiveImage | None = None
         self._live_of = ""
@@ -117,7 +116,7 @@ class KafkaGateway:
     async def probe(
         self, addresses: frozenset[Address], node_ids: frozenset[int] = frozenset()
     ) -> Mapping[Address, Reached]:
-        return await probe(addresses, node_ids, self._security)
+        return await probe(addresses, node_ids, self._security_of)
 
     async def apply(self, action: KafkaAction) -> None:
         async with self._looking:

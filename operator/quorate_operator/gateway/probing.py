@@ -19,7 +19,7 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 
 from quorate_operator import clock
-from quorate_operator.gateway.contacts import CLIENT_ID, admin_address
+from quorate_operator.gateway.contacts import CLIENT_ID, SecurityOf, admin_address
 from quorate_operator.planning.cluster import Address, Reached
 
 PROBE_TIMEOUT_MS = 3_000
@@ -27,27 +27,28 @@ PROBES_AT_ONCE_MAX = 32
 
 
 async def probe(
-    addresses: Iterable[Address], node_ids: frozenset[int], security: SecurityConfig
+    addresses: Iterable[Address], node_ids: frozenset[int], security_of: SecurityOf
 ) -> Mapping[Address, Reached]:
     """Returns who answers at each address. Only node ids in `node_ids` are recognized.
 
-    A listener that expects TLS is asked over TLS. Its certificate is not checked: the node's answer identifies it.
+    A listener that is not known is asked in plain text, and over TLS if it expects that. A certificate is checked
+    before a login is sent; without a login the node's answer identifies it.
     Each address takes at most PROBE_TIMEOUT_MS; PROBES_AT_ONCE_MAX addresses are probed at the same time.
     """
     room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
 
     async def probe_one(address: Address) -> Reached:
         async with room:
-            return await _reached(address, node_ids, security)
+            return await _reached(address, node_ids, security_of(address))
 
     asked = list(addresses)
     return dict(zip(asked, await asyncio.gather(*map(probe_one, asked)), strict=True))
 
 
-async def _reached(address: Address, node_ids: frozenset[int], security: SecurityConfig) -> Reached:
+async def _reached(address: Address, node_ids: frozenset[int], security: SecurityConfig | None) -> Reached:
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
-            cluster_id, node_id = await _ask(address, node_ids, security)
+            cluster_id, node_id = await _ask(address, node_ids, security or SecurityConfig())
     except TimeoutError:
         return Reached(at_ms=clock.now_ms(), error=f"no answer from {address} in {PROBE_TIMEOUT_MS} ms")
     except (AdminError, OSError, ValueError) as error:  # ValueError: a name that can't be one
@@ -58,10 +59,12 @@ async def _reached(address: Address, node_ids: frozenset[int], security: Securit
 async def _ask(
     address: Address, node_ids: frozenset[int], security: SecurityConfig
 ) -> tuple[str | None, int | None]:
+    trusting = replace(security.tls, is_checking_certificate=False)
+    if security.protocol is SecurityProtocol.SSL:
+        return await _ask_over(address, node_ids, replace(security, tls=trusting))
     try:
         return await _ask_over(address, node_ids, security)
     except TlsExpectedError:
-        trusting = replace(security.tls, is_checking_certificate=False)
         secured = replace(security, protocol=SecurityProtocol.SSL, sasl=None, tls=trusting)
         return await _ask_over(address, node_ids, secured)
 

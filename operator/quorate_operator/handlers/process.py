@@ -159,7 +159,8 @@ def _reconciler(
         images=options.images,
         operator_namespace=options.own_namespace,
     )
-    runtime = ClusterRuntime(infrastructure, KafkaGateway(), observing=partial(shared.pulse.look, key))
+    gateway = KafkaGateway(infrastructure.security_of)
+    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.pulse.look, key))
     return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure.history)
 
 

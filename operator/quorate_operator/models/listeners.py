@@ -4,15 +4,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Annotations, ListenerName, Model, Port, ResourceName, rules
+from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
 from quorate_operator.models.hosts import HostTemplate
+from quorate_operator.models.security import ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
 
-Protocol = Literal["PLAINTEXT", "SSL"]
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
 
-_TLS_RULE = "is needed with protocol SSL, and allowed with no other"
+_TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
+_SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
 _EXTERNAL_RULE = "is required with exposure.type External: the name under which clients reach the node"
 
 
@@ -31,15 +32,10 @@ class Exposure(Model):
     )
 
 
-class Tls(Model):
-    """The certificate of a listener."""
-
-    secret_name: ResourceName = Field(
-        description=(
-            "A Secret of type kubernetes.io/tls, with tls.crt and tls.key, and ca.crt if clients must "
-            "present certificates. A change restarts the nodes."
-        )
-    )
+_SECURED = (
+    {"rule": "(self.protocol in ['SSL', 'SASL_SSL']) == has(self.tls)", "message": f"tls {_TLS_RULE}"},
+    {"rule": "(self.protocol == 'SASL_SSL') == has(self.sasl)", "message": f"sasl {_SASL_RULE}"},
+)
 
 
 class Listener(Model):
@@ -56,12 +52,28 @@ class Listener(Model):
         ),
     )
     protocol: Protocol = Field(default="PLAINTEXT", description="The security protocol.")
+    tls: Tls | None = Field(
+        default=None, description="The certificate; required with protocol SSL and SASL_SSL."
+    )
+    sasl: Sasl | None = Field(default=None, description="Who logs in; required with protocol SASL_SSL.")
+
+    @model_validator(mode="after")
+    def _protocol_has_what_it_needs(self) -> Self:
+        if (self.protocol in ("SSL", "SASL_SSL")) != (self.tls is not None):
+            raise ValueError(f"tls: {_TLS_RULE}; protocol is {self.protocol}")
+        if (self.protocol == "SASL_SSL") != (self.sasl is not None):
+            raise ValueError(f"sasl: {_SASL_RULE}; protocol is {self.protocol}")
+        return self
 
 
 class ControllerListener(Listener):
     """The listener that controllers and brokers reach the controllers by."""
 
-    protocol: Literal["PLAINTEXT"] = Field(default="PLAINTEXT", description="The security protocol.")
+    model_config = ConfigDict(json_schema_extra=rules(*_SECURED))
+
+    sasl: ControllerSasl | None = Field(
+        default=None, description="Who logs in; required with protocol SASL_SSL."
+    )
 
 
 class BrokerListener(Listener):
@@ -69,10 +81,7 @@ class BrokerListener(Listener):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            {
-                "rule": "(self.protocol == 'SSL') == has(self.tls)",
-                "message": f"tls {_TLS_RULE}",
-            },
+            *_SECURED,
             {
                 "rule": "self.exposure.type != 'External' || has(self.advertisedHost)",
                 "message": f"advertisedHost {_EXTERNAL_RULE}",
@@ -97,15 +106,12 @@ class BrokerListener(Listener):
             "Template of a host that always belongs to the same node: nodes that swap their hosts use it."
         ),
     )
-    tls: Tls | None = Field(default=None, description="The certificate; required with protocol SSL.")
     exposure: Exposure = Field(
         default_factory=Exposure, description="How clients outside Kubernetes reach the listener."
     )
 
     @model_validator(mode="after")
     def _what_belongs_together_is_there(self) -> Self:
-        if (self.protocol == "SSL") != (self.tls is not None):
-            raise ValueError(f"tls: {_TLS_RULE}; protocol is {self.protocol}")
         if self.exposure.type == "External" and self.advertised_host is None:
             raise ValueError(f"advertisedHost: {_EXTERNAL_RULE}")
         return self

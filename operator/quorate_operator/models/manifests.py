@@ -1,9 +1,10 @@
 """Reads manifests from YAML. Errors name the field as in the file, the value, and what is allowed."""
 
+import dataclasses
 import io
 import types
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -12,7 +13,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
+from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.secrets import Secret, SecretManifest
+from quorate_operator.models.security import ANONYMOUS
 from quorate_operator.models.v1alpha1 import (
     API_VERSION,
     KINDS,
@@ -20,6 +24,7 @@ from quorate_operator.models.v1alpha1 import (
     KafkaController,
     NodeIds,
     Resource,
+    check_config,
 )
 
 DOCUMENTS_MAX = 100
@@ -33,10 +38,16 @@ class ManifestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
-    """One controller quorum and the broker pools that belong to it."""
+    """One controller quorum and the broker pools that belong to it, and the Secrets of the same file."""
 
     controllers: KafkaController
     brokers: tuple[KafkaBroker, ...]
+    secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
+
+    @property
+    def resources(self) -> tuple[KafkaController | KafkaBroker, ...]:
+        """The quorum and its pools."""
+        return (self.controllers, *self.brokers)
 
 
 def load_manifests(text: str, source: str) -> Manifests:
@@ -44,13 +55,15 @@ def load_manifests(text: str, source: str) -> Manifests:
 
     Raises ManifestError.
     """
-    resources = list(_load_resources(text, source))
+    loaded = list(_load_documents(text, source))
+    resources = [one for one in loaded if not isinstance(one, _NamedSecret)]
+    secrets = _by_name((one for one in loaded if isinstance(one, _NamedSecret)), source)
     quorums = [resource for resource in resources if isinstance(resource, KafkaController)]
     pools = tuple(resource for resource in resources if isinstance(resource, KafkaBroker))
     if len(quorums) != 1:
         named = ", ".join(quorum.metadata.name for quorum in quorums) or "none"
         raise ManifestError(f"{source}: one KafkaController is needed, found {len(quorums)} ({named})")
-    return joined(quorums[0], pools, source)
+    return replace(joined(quorums[0], pools, source), secrets=secrets)
 
 
 def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
@@ -61,6 +74,7 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
     _check_survivor(quorum, source)
     pools = _with_node_ids(quorum, pools)
     _check_together(quorum, pools, source)
+    _check_authorization(quorum, pools, source)
     return Manifests(controllers=quorum, brokers=tuple(pools))
 
 
@@ -133,7 +147,70 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
             owners[node_id] = f"KafkaBroker {name}"
 
 
-def _load_resources(text: str, source: str) -> Iterator[Resource]:
+def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
+    """Nodes that are no super users could not register, fetch or replicate."""
+    authorization = quorum.spec.authorization
+    listeners: list[tuple[str, Listener]] = [("controllers", quorum.spec.listeners[0])]
+    for pool in pools:
+        where = f"{source}: KafkaBroker {pool.metadata.name}: spec"
+        try:
+            check_config(pool.spec.config, pool.spec.listeners, authorization)
+        except ValueError as error:
+            raise ManifestError(f"{where}.{error}") from None
+        listeners.append((f"brokers of {pool.metadata.name}", pool.spec.listeners[0]))
+        own = any(listener.tls is not None for listener in pool.spec.listeners)
+        tls = quorum.spec.listeners[0].tls
+        if tls is not None and tls.client_auth == "required" and not own:
+            raise ManifestError(
+                f"{where}.listeners: none has tls, but brokers show their certificate at the controllers' listener, "
+                "where tls.clientAuth is required"
+            )
+    for nodes, listener in listeners if authorization is not None else ():
+        assert authorization is not None
+        principal = _principal_of_nodes(listener)
+        if principal is not None and principal not in authorization.super_users:
+            raise ManifestError(
+                f"{source}: KafkaController {quorum.metadata.name}: spec.authorization.superUsers: must have "
+                f"{principal!r}, which the {nodes} are at each other's listener {listener.name} ({listener.protocol})"
+            )
+
+
+def _principal_of_nodes(listener: Listener) -> str | None:
+    """Returns the principal that nodes have at each other's listener; None if it is in their certificate."""
+    if listener.sasl is not None:
+        return f"User:{listener.sasl.username}"
+    return None if listener.tls is not None and listener.tls.client_auth == "required" else ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedSecret:
+    name: str
+    secret: Secret
+
+
+def _by_name(secrets: Iterable[_NamedSecret], source: str) -> dict[str, Secret]:
+    found: dict[str, Secret] = {}
+    for one in secrets:
+        if one.name in found:
+            raise ManifestError(f"{source}: Secret {one.name}: metadata.name: there are two of this name")
+        found[one.name] = one.secret
+    return found
+
+
+def _load_secret(document: Mapping[str, Any], where: str) -> _NamedSecret:
+    """Returns a Secret. Raises ManifestError, whose message has none of its values."""
+    try:
+        manifest = SecretManifest.model_validate(document)
+        return _NamedSecret(manifest.metadata.name, manifest.content())
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+        lines = [f"{where}: Secret: {_path_of(fault['loc'])}: {fault['msg']}" for fault in faults]
+        raise ManifestError("\n".join(lines)) from None
+    except ValueError as error:
+        raise ManifestError(f"{where}: Secret {manifest.metadata.name}: {error}") from None
+
+
+def _load_documents(text: str, source: str) -> Iterator[Resource | _NamedSecret]:
     stream = io.StringIO(text)
     stream.name = source  # PyYAML's errors name it
     try:
@@ -146,7 +223,9 @@ def _load_resources(text: str, source: str) -> Iterator[Resource]:
         raise ManifestError(f"{source}: {len(documents)} documents; at most {DOCUMENTS_MAX} are taken")
     for index, document in enumerate(documents, start=1):
         if document is not None:
-            yield _load_resource(document, f"{source}: document {index}")
+            where = f"{source}: document {index}"
+            is_secret = isinstance(document, dict) and document.get("kind") == "Secret"
+            yield _load_secret(document, where) if is_secret else _load_resource(document, where)
 
 
 def _load_resource(document: object, where: str, ignored: Sequence[str] = ()) -> Resource:

@@ -5,7 +5,7 @@ Fields are camelCase in YAML and snake_case here. Unknown fields are refused, va
 `crds/` is generated from these models; the CEL rules beside them are what the API server checks by itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Annotated, Literal, Protocol, Self
 
@@ -38,6 +38,7 @@ from quorate_operator.models.listeners import (
 )
 from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rollout, Storage
+from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization, ScramUsers
 
 API_VERSION = "quorate.dev/v1alpha1"
 KAFKA_VERSION = DEFAULT_RELEASE
@@ -126,6 +127,18 @@ def _window_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
     )
 
 
+_PROTOCOL_IS_FIXED = {
+    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol",
+    "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; add a listener, or "
+    "create another pool",
+}
+_PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
+    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol || self.hibernated && oldSelf.hibernated",
+    "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
+    "hibernated to true first, and to false afterwards",
+}
+
+
 class _PoolSpec(Model):
     """What quorums and pools of brokers share."""
 
@@ -204,6 +217,21 @@ class _PoolSpec(Model):
                     )
 
 
+def check_config(
+    config: Mapping[str, str], listeners: Sequence[Listener], authorization: Authorization | None
+) -> None:
+    """Raises ValueError if properties contradict what the manifest says of security."""
+    for key in AUTHORIZER_KEYS if authorization is not None else ():
+        if key in config:
+            raise ValueError(
+                f"config: {key}: follows from authorization of the KafkaController; remove one of them"
+            )
+    if "config.providers" in config and any(one.tls or one.sasl for one in listeners):
+        raise ValueError(
+            "config: config.providers: can't be set beside tls or sasl, whose Secrets need their own"
+        )
+
+
 def _has_ports_by_node(listener: Listener) -> bool:
     """Whether nodes may share a host, because each gets a port of its own."""
     return isinstance(listener, BrokerListener) and listener.exposure.type == "NodePort"
@@ -233,6 +261,16 @@ class KafkaControllerSpec(_PoolSpec):
     model_config = ConfigDict(
         json_schema_extra=rules(
             *_window_rules(CONTROLLER_IDS),
+            _PROTOCOL_OF_CONTROLLERS_IS_FIXED,
+            {
+                "rule": "!has(self.authorization) || "
+                f"{list(AUTHORIZER_KEYS)}.all(key, !(key in self.config))",
+                "message": f"config: authorization stands for {' and '.join(AUTHORIZER_KEYS)}",
+            },
+            {
+                "rule": "has(self.scramUsers) || !has(oldSelf.scramUsers)",
+                "message": "scramUsers can't be removed",
+            },
             {
                 "rule": "!has(oldSelf.clusterId) || has(self.clusterId) && self.clusterId == oldSelf.clusterId",
                 "message": "clusterId can't be changed or removed once it is set: it is on every disk",
@@ -293,6 +331,15 @@ class KafkaControllerSpec(_PoolSpec):
         description="The controllers' listener.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    authorization: Authorization | None = Field(
+        default=None,
+        description="Authorization by ACLs on controllers and brokers. Off without it: whoever gets in may do "
+        "everything.",
+    )
+    scram_users: ScramUsers | None = Field(
+        default=None,
+        description="SCRAM users that a new cluster begins with (kafka-storage format --add-scram).",
+    )
     nodes: Annotated[tuple[ControllerNode, ...], Field(strict=False, max_length=CONTROLLER_IDS)] = Field(
         default=(),
         description="Settings of single controllers. An entry may precede its controller.",
@@ -322,6 +369,7 @@ class KafkaControllerSpec(_PoolSpec):
 
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
+        check_config(self.config, self.listeners, self.authorization)
         self._check_ids(self.nodes, CONTROLLER_IDS)
         self._check_hosts(self.nodes, self.listeners)
         _check_template("advertisedHost", self.advertised_host, self.replicas)
@@ -346,6 +394,7 @@ class KafkaBrokerSpec(_PoolSpec):
     model_config = ConfigDict(
         json_schema_extra=rules(
             *_window_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
+            _PROTOCOL_IS_FIXED,
             *(
                 {
                     "rule": f"self.replicas <= 1 || self.listeners.all(l, !has(l.{field}) || "
@@ -389,6 +438,7 @@ class KafkaBrokerSpec(_PoolSpec):
 
     @model_validator(mode="after")
     def _ids_and_listeners_are_possible(self) -> Self:
+        check_config(self.config, self.listeners, None)
         self._check_ids(self.nodes, BROKER_IDS)
         names = [listener.name for listener in self.listeners]
         if len(set(names)) != len(names):

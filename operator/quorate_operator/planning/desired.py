@@ -49,7 +49,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
                 implementation=Implementation.JAVA,
                 kafka_version=pool.spec.version,
                 listeners=pool.spec.listeners,
-                config=pool.spec.config,
+                config={**_authorization(quorum), **pool.spec.config},
                 revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
                 rack=pool.spec.rack_of(node_id),
                 volume_bytes=quantity_bytes(pool.spec.storage.size),
@@ -73,10 +73,15 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
 
 def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
     """Returns the configuration; a history sets the age at which segments are closed, unless the manifest does."""
+    config = {**_authorization(quorum), **quorum.spec.config}
     if quorum.spec.history is None:
-        return quorum.spec.config
+        return config
     interval_ms = duration_ms(quorum.spec.history.segment_interval)
-    return {"metadata.log.segment.ms": str(interval_ms), **quorum.spec.config}
+    return {"metadata.log.segment.ms": str(interval_ms), **config}
+
+
+def _authorization(quorum: KafkaController) -> Mapping[str, str]:
+    return {} if quorum.spec.authorization is None else quorum.spec.authorization.properties
 
 
 def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dict[str, str]:

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
+from quorate_operator.planning.logins import LOGIN
 from quorate_operator.resources.configs import config_revision, copies_revision
 from quorate_operator.resources.facts import Context, Facts, digest
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
+from quorate_operator.security import secret_revision
 
 
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
@@ -51,11 +53,10 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
         "pod": digest([rest, template.labels, template.annotations]),
         **copies_revision(desired, node),
     }
-    names, found = secret_names(node), context.facts.secrets
-    if are_usable(names, context.facts):
-        return revision | (
-            {"secrets": digest({name: found[name].version for name in names})} if names else {}
-        )
+    if are_usable(context, secret_names(context, node)):
+        controllers = context.manifests.controllers.spec.listeners[0]
+        found = secret_revision(node, controllers, context.facts.secrets)
+        return revision | {part: digest(text) if part != LOGIN else text for part, text in found.items()}
     # A running node goes on without the Secret; one that is restarted would wait for it.
     running = context.facts.revisions.get(node.node_id, {})
-    return revision | {part: running[part] for part in ("config", "secrets") if part in running}
+    return revision | {part: running[part] for part in ("config", "pod", "secrets", LOGIN) if part in running}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from quorate_operator.models.listeners import BrokerListener
+from quorate_operator import security
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.rollout import COPIES
 from quorate_operator.properties import (
@@ -21,12 +21,12 @@ from quorate_operator.properties import (
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
-    dns_label,
     labels_of,
     metadata,
     pod_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, contact, listener_port
+from quorate_operator.security import SecretFiles
 
 CONFIG_DIRECTORY = "/etc/quorate"
 PROPERTIES_FILE = "server.properties"
@@ -34,10 +34,8 @@ LOG4J2_FILE = "log4j2.properties"
 VOLUME_DIRECTORY = "/var/lib/quorate"
 DATA_DIRECTORY = f"{VOLUME_DIRECTORY}/data"
 """A directory of the volume: its top may have a lost+found, which Kafka takes for a partition."""
-TLS_DIRECTORY = "/etc/quorate-tls"
+SECRETS_DIRECTORY = "/etc/quorate-secrets"
 COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBroker instead."
-
-_DIRECTORY_PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 
 
 def config_map(
@@ -67,13 +65,14 @@ def node_properties(
     """Returns the node's properties. The manifest's config overrides mere defaults."""
     quorum = quorum_facts(context, desired)
     is_broker = node.role is Role.BROKER
-    others = {} if node.role is Role.CONTROLLER else {quorum.listener_name: "PLAINTEXT"}
+    others = {} if node.role is Role.CONTROLLER else {quorum.listener.name: quorum.listener.protocol}
     bound = {listener.name: Address(ANY_HOST, listener_port(node, listener)) for listener in node.listeners}
     properties = {
         "process.roles": node.role.value,
         "node.id": str(node.node_id),
         **quorum_properties(quorum),
         **listener_properties(node.listeners, bound, {**node.advertised, **advertised}, others),
+        **secured_properties(context, node),
         "log.dirs": DATA_DIRECTORY,
     }
     if is_broker:
@@ -81,7 +80,6 @@ def node_properties(
         properties |= internal_topic_properties(quorum.broker_count)
         if node.rack is not None:
             properties["broker.rack"] = node.rack
-        properties |= _tls_properties(context, node)
     elif node.implementation is Implementation.PYTHON:
         properties["quorate.http.listener"] = f"0.0.0.0:{HTTP_PORT}"
     return properties | dict(node.config)
@@ -117,19 +115,19 @@ def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
     formation = context.facts.formation
     initial = formation.initial_voters if formation else {}
     controllers = desired.of_role(Role.CONTROLLER)
-    listener = context.manifests.controllers.spec.listeners[0].name
+    listener = context.manifests.controllers.spec.listeners[0]
     return QuorumFacts(
         voters=tuple(
             Voter(
                 node_id=node.node_id,
                 contact=contact(context, node),
-                advertised=node.advertised.get(listener, contact(context, node)),
+                advertised=node.advertised.get(listener.name, contact(context, node)),
                 directory_id=initial.get(node.node_id),
             )
             for node in controllers
         ),
         dynamic=desired.dynamic_quorum,
-        listener_name=listener,
+        listener=listener,
         broker_count=len(desired.of_role(Role.BROKER)),
     )
 
@@ -139,35 +137,12 @@ def advertised_text(advertised: Mapping[str, Address]) -> str:
     return json.dumps({name: str(address) for name, address in sorted(advertised.items())})
 
 
-def tls_directory(listener: str) -> str:
-    """Returns where the certificate of a listener is mounted."""
-    return f"{TLS_DIRECTORY}/{dns_label(listener)}"
+def secret_files(context: Context) -> SecretFiles:
+    """Returns where the Secrets are mounted: certificates and passwords are in no ConfigMap."""
+    return SecretFiles(root=SECRETS_DIRECTORY, secrets=context.facts.secrets)
 
 
-def _tls_properties(context: Context, node: DesiredNode) -> dict[str, str]:
-    """Returns references to the Secret's files, read when the node starts: certificates are in no ConfigMap."""
-    listeners = [
-        listener
-        for listener in node.listeners
-        if isinstance(listener, BrokerListener) and listener.tls is not None
-    ]
-    if not listeners:
-        return {}
-    properties = {"config.providers": "directory", "config.providers.directory.class": _DIRECTORY_PROVIDER}
-    for listener in listeners:
-        assert listener.tls is not None
-        prefix = f"listener.name.{listener.name.lower()}.ssl"
-        directory = tls_directory(listener.name)
-        properties |= {
-            f"{prefix}.keystore.type": "PEM",
-            f"{prefix}.keystore.certificate.chain": f"${{directory:{directory}:tls.crt}}",
-            f"{prefix}.keystore.key": f"${{directory:{directory}:tls.key}}",
-        }
-        secret = context.facts.secrets.get(listener.tls.secret_name)
-        if secret is not None and "ca.crt" in secret.keys:
-            properties |= {
-                f"{prefix}.truststore.type": "PEM",
-                f"{prefix}.truststore.certificates": f"${{directory:{directory}:ca.crt}}",
-                f"{prefix}.client.auth": "required",
-            }
-    return properties
+def secured_properties(context: Context, node: DesiredNode) -> dict[str, str]:
+    """Returns the node's properties of secured listeners, with references to mounted Secrets."""
+    controllers = context.manifests.controllers.spec.listeners[0]
+    return security.node_properties(node, controllers, secret_files(context))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.secrets import Secret
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Formation, Implementation, Role
 
@@ -34,19 +35,6 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretFacts:
-    """A Secret that listeners use: a text that changes with what nodes read of it, and its keys."""
-
-    version: str
-    keys: frozenset[str]
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Returns the missing keys that a listener needs."""
-        return tuple(key for key in ("tls.crt", "tls.key") if key not in self.keys)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known of a cluster's surroundings. What does not exist yet is left out."""
 
@@ -64,7 +52,7 @@ class Facts:
     """What each node was started with: kept while a load balancer or machine is not known for a moment."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """What each node's pod was made with: kept where a Secret that it depends on is missing."""
-    secrets: Mapping[str, SecretFacts] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
     """The Secrets of the namespace that listeners name."""
     formation: Formation | None = None
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.base import quantity_bytes
-from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.pod_templates import Resources
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
@@ -20,7 +19,8 @@ from quorate_operator.resources.configs import (
     VOLUME_DIRECTORY,
     advertised_text,
     quorum_facts,
-    tls_directory,
+    secret_files,
+    secured_properties,
 )
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
 from quorate_operator.resources.facts import Context, Object
@@ -29,7 +29,6 @@ from quorate_operator.resources.names import (
     ANNOTATION_REVISION,
     LABEL_PURPOSE,
     cluster_labels,
-    dns_label,
     labels_of,
     metadata,
     pod_name,
@@ -38,6 +37,7 @@ from quorate_operator.resources.names import (
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
+from quorate_operator.security import keys_in_use
 
 CONTROLLER_GRACE_S = 30
 BROKER_GRACE_S = 120
@@ -49,6 +49,9 @@ TASK_CONTAINER = "task"
 PURPOSE_TASK = "task"
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 TMP_SIZE = "256Mi"
+SECRET_MODE = 0o440
+SCRAM_USERS_DIRECTORY = "/etc/quorate-scram-users"
+_SCRAM_USERS_VOLUME = "scram-users"
 
 _REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
     (Role.CONTROLLER, Implementation.PYTHON): {"cpu": "100m", "memory": "256Mi"},
@@ -77,6 +80,12 @@ def node_pod(
     """
     spec = pod_spec(context, node)
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
+    users = context.manifests.controllers.spec.scram_users
+    if users is not None and has_scram_users(context, node, is_initial=is_initial):
+        secret = {"secretName": users.secret_name, "defaultMode": SECRET_MODE}
+        spec["volumes"].append({"name": _SCRAM_USERS_VOLUME, "secret": secret})
+        mount = {"name": _SCRAM_USERS_VOLUME, "mountPath": SCRAM_USERS_DIRECTORY, "readOnly": True}
+        spec["initContainers"][0]["volumeMounts"].append(mount)
     template = context.pool(node.pool).spec.template
     annotations = dict(template.annotations) | {
         ANNOTATION_REVISION: json.dumps(dict(node.revision), sort_keys=True),
@@ -155,8 +164,17 @@ def format_arguments(
             arguments += ["--initial-controllers", initial_controllers(founders)]
         elif desired.dynamic_quorum:
             arguments.append("--no-initial-controllers")
+        users = context.manifests.controllers.spec.scram_users
+        if users is not None and has_scram_users(context, node, is_initial=is_initial):
+            arguments += ["--add-scram-from", f"{users.mechanism}={SCRAM_USERS_DIRECTORY}"]
         arguments += ["--release-version", initial_metadata_version(desired)]
     return tuple(arguments)
+
+
+def has_scram_users(context: Context, node: DesiredNode, *, is_initial: bool) -> bool:
+    """Whether a node is formatted with the SCRAM users of a new cluster."""
+    has_users = context.manifests.controllers.spec.scram_users is not None
+    return has_users and is_initial and node.role is Role.CONTROLLER
 
 
 def format_container(
@@ -206,10 +224,10 @@ def _spread(context: Context, node: DesiredNode) -> list[Object]:
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
     """Returns the common parts of pods on a node's volume."""
-    return pod_basics(context.pool(node.pool).spec.template, _volumes(node))
+    return pod_basics(context.pool(node.pool).spec.template, _volumes(context, node))
 
 
-def _volumes(node: DesiredNode) -> list[Object]:
+def _volumes(context: Context, node: DesiredNode) -> list[Object]:
     volumes: list[Object] = [
         {
             "name": "data",
@@ -218,23 +236,33 @@ def _volumes(node: DesiredNode) -> list[Object]:
         {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
         tmp_volume(TMP_SIZE),
     ]
-    for listener in node.listeners:
-        if isinstance(listener, BrokerListener) and listener.tls is not None:
-            secret = {"secretName": listener.tls.secret_name, "defaultMode": 0o440}
-            volumes.append({"name": short_name(f"tls-{dns_label(listener.name)}"), "secret": secret})
+    for name, keys in _secrets(context, node).items():
+        items = [{"key": key, "path": key} for key in sorted(keys)]
+        secret = {"secretName": name, "defaultMode": SECRET_MODE, "items": items}
+        volumes.append({"name": _secret_volume(name), "secret": secret})
     return volumes
 
 
-def _mounts(node: DesiredNode) -> list[Object]:
+def _secrets(context: Context, node: DesiredNode) -> Mapping[str, frozenset[str]]:
+    """Returns the keys that the node reads, by Secret: it gets no others."""
+    return dict(sorted(keys_in_use(secured_properties(context, node)).items()))
+
+
+def _secret_volume(name: str) -> str:
+    return short_name(f"secret-{name}")
+
+
+def _mounts(context: Context, node: DesiredNode) -> list[Object]:
     mounts: list[Object] = [
         {"name": "data", "mountPath": VOLUME_DIRECTORY},
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
         TMP_MOUNT,
     ]
-    for listener in node.listeners:
-        if isinstance(listener, BrokerListener) and listener.tls is not None:
-            name = short_name(f"tls-{dns_label(listener.name)}")
-            mounts.append({"name": name, "mountPath": tls_directory(listener.name), "readOnly": True})
+    files = secret_files(context)
+    mounts += [
+        {"name": _secret_volume(name), "mountPath": files.directory(name), "readOnly": True}
+        for name in _secrets(context, node)
+    ]
     return mounts
 
 
@@ -248,7 +276,7 @@ def _quorate_container(context: Context, node: DesiredNode, name: str, arguments
         "command": ["quorate", *arguments],
         "env": [HOME],
         "resources": _FORMAT_RESOURCES,
-        "volumeMounts": _mounts(node),
+        "volumeMounts": _mounts(context, node),
     }
 
 
@@ -266,7 +294,7 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         for key, amounts in (("requests", requests), ("limits", resources.limits))
         if amounts
     }
-    made["volumeMounts"] = _mounts(node)
+    made["volumeMounts"] = _mounts(context, node)
     if node.implementation is Implementation.PYTHON:
         made["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
         made["env"] = [HOME]

@@ -4,40 +4,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from quorate_operator.models.listeners import BrokerListener
-from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle
+from quorate_operator.models.secrets import Secret, SecretUse, secret_of, secret_uses
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle, Role
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode, wait_for
-from quorate_operator.resources.facts import Context, Facts, SecretFacts, digest
+from quorate_operator.resources.configs import secured_properties
+from quorate_operator.resources.facts import Context
+from quorate_operator.security import keys_in_use
 
 CODE = "SecretMissing"
 
 
-_USED_KEYS = ("tls.crt", "tls.key", "ca.crt")
-"""What of a Secret is mounted. Whatever else is in it may change without a restart."""
+def described_secret(secret: Mapping[str, Any]) -> Secret:
+    """Returns a Secret as the API server describes it."""
+    return secret_of(secret.get("data") or {}, {}, salt=secret["metadata"].get("uid", ""))
 
 
-def secret_facts(secret: Mapping[str, Any]) -> SecretFacts:
-    """Returns what a listener needs to know of a Secret, as the API server describes it.
-
-    The version changes with the data that nodes read, not with labels or annotations.
-    """
-    data = secret.get("data") or {}
-    used = {key: data.get(key) for key in _USED_KEYS}
-    return SecretFacts(version=digest(used), keys=frozenset(data))
-
-
-def secret_names(node: DesiredNode) -> frozenset[str]:
-    """Returns the Secrets of the node's listeners."""
-    return frozenset(
-        listener.tls.secret_name
-        for listener in node.listeners
-        if isinstance(listener, BrokerListener) and listener.tls is not None
-    )
+def secret_names(context: Context, node: DesiredNode) -> frozenset[str]:
+    """Returns the Secrets that a node reads when it starts."""
+    names = frozenset(keys_in_use(secured_properties(context, node)))
+    users = context.manifests.controllers.spec.scram_users
+    if users is not None and node.role is Role.CONTROLLER and not _is_formed(context):
+        return names | {users.secret_name}
+    return names
 
 
-def are_usable(names: frozenset[str], facts: Facts) -> bool:
-    """Whether all of these Secrets exist and have the keys that a listener needs."""
-    return all(name in facts.secrets and not facts.secrets[name].lacks for name in names)
+def are_usable(context: Context, names: frozenset[str]) -> bool:
+    """Whether each of these Secrets has what the fields that name it need."""
+    return not names & _faults(context).keys()
 
 
 def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
@@ -45,13 +38,14 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
 
     A running node continues without its Secret, which it has read.
     """
-    refusals = _faults(context)
-    if not refusals:
+    faults = _faults(context)
+    if not faults:
         return plan
+    refusals = (Refusal(CODE, message) for messages in faults.values() for message in messages)
     plan = replace(plan, refusals=(*plan.refusals, *refusals))
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
-    held = _held(context, desired)
+    held = {node.node_id: node.label for node in desired.nodes if secret_names(context, node) & faults.keys()}
     kept = tuple(
         step for step in plan.steps if not (isinstance(step, StartNode | StopNode) and step.node_id in held)
     )
@@ -63,28 +57,26 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     return replace(plan, steps=(*kept, *waits))
 
 
-def _held(context: Context, desired: DesiredCluster) -> Mapping[int, str]:
-    return {
-        node.node_id: node.label
-        for node in desired.nodes
-        if not are_usable(secret_names(node), context.facts)
-    }
+def uses_of(context: Context) -> tuple[SecretUse, ...]:
+    """Returns each field that names a Secret which is still read: SCRAM users only until the cluster is formed."""
+    manifests = context.manifests
+    users = manifests.controllers.spec.scram_users
+    found = secret_uses(manifests.controllers, manifests.brokers)
+    if users is None or not _is_formed(context):
+        return tuple(found)
+    return tuple(use for use in found if not use.is_initial)
 
 
-def _faults(context: Context) -> tuple[Refusal, ...]:
-    found = []
-    for pool in context.manifests.brokers:
-        for place, listener in enumerate(pool.spec.listeners):
-            if listener.tls is None:
-                continue
-            name = listener.tls.secret_name
-            field = f"KafkaBroker {pool.metadata.name}: spec.listeners[{place}].tls.secretName: {name!r}"
-            secret = context.facts.secrets.get(name)
-            if secret is None:
-                fault = f"no such Secret in {context.namespace}; it must have tls.crt and tls.key"
-            elif secret.lacks:
-                fault = f"the Secret has no {' and no '.join(secret.lacks)}; it must have tls.crt and tls.key"
-            else:
-                continue
-            found.append(Refusal(CODE, f"{field}: {fault}"))
-    return tuple(found)
+def _is_formed(context: Context) -> bool:
+    formation = context.facts.formation
+    return formation is not None and formation.is_formed
+
+
+def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
+    """Returns what is wrong, by the name of the Secret."""
+    found: dict[str, tuple[str, ...]] = {}
+    for use in uses_of(context):
+        fault = use.fault(context.facts.secrets, context.namespace)
+        if fault is not None:
+            found[use.name] = (*found.get(use.name, ()), fault)
+    return found

@@ -24,8 +24,8 @@ class Certificates:
     """An authority that has signed nothing."""
 
     @classmethod
-    def create(cls, directory: Path) -> Self:
-        """Make them all in a directory. The server's names are localhost and 127.0.0.1."""
+    def create(cls, directory: Path, server_names: str = "DNS:localhost,IP:127.0.0.1") -> Self:
+        """Make them all in a directory. `server_names` are the subject alternative names of the server."""
         directory.mkdir(parents=True)
         for authority in ("ca", "other-ca"):
             _openssl(
@@ -38,7 +38,7 @@ class Certificates:
                     str(directory / f"{authority}.pem"),
                 ),
             )
-        _signed(directory, "server", "DNS:localhost,IP:127.0.0.1")
+        _signed(directory, "server", server_names)
         _signed(directory, CLIENT, "DNS:client")
         return cls(
             authority=directory / "ca.pem",

@@ -38,7 +38,7 @@ RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
 CLUSTER_LABEL = "quorate.dev/cluster"
-TLS_ROOT = "/etc/quorate-tls"
+SECRET_ROOTS = ("/etc/quorate-secrets", "/etc/quorate-scram-users")
 HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
 ADVERTISED = "advertised.listeners="
@@ -232,13 +232,24 @@ class _Pod(threading.Thread):
         volumes: dict[str, Path | None] = {}
         config: Mapping[str, str] | None = None
         secrets: dict[str, Mapping[str, bytes] | None] = {}
+        spec = self.body["spec"]
+        mounts = {
+            mount["name"]: mount["mountPath"]
+            for container in (*spec.get("initContainers", ()), *spec["containers"])
+            for mount in container["volumeMounts"]
+        }
         for source in self.body["spec"]["volumes"]:
             if claim := source.get("persistentVolumeClaim"):
                 volumes[source["name"]] = self.agent.volume_of(claim["claimName"])
             if configured := source.get("configMap"):
                 config = self.agent.config_of(configured["name"])
             if secret := source.get("secret"):
-                secrets[source["name"].removeprefix("tls-")] = self.agent.secret_of(secret["secretName"])
+                found = self.agent.secret_of(secret["secretName"])
+                keys = [one["key"] for one in secret["items"]] if "items" in secret else list(found or ())
+                is_whole = found is not None and all(key in found for key in keys)
+                secrets[mounts[source["name"]]] = (
+                    {key: (found or {})[key] for key in keys} if is_whole else None
+                )
         volume = volumes.get("data")
         if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
             return None
@@ -248,9 +259,10 @@ class _Pod(threading.Thread):
             self._write(
                 Path(places[CONFIG_ROOT]) / name, self.agent.localized(text, self.address, places).encode()
             )
-        for listener, data in secrets.items():
+        for path, data in secrets.items():
+            root = next(root for root in SECRET_ROOTS if path.startswith(root))
             for name, content in (data or {}).items():
-                self._write(Path(places[TLS_ROOT]) / listener / name, content)
+                self._write(Path(f"{places[root]}{path.removeprefix(root)}") / name, content)
         return volume
 
     def _places(self, volume: Path) -> Mapping[str, str]:
@@ -258,7 +270,7 @@ class _Pod(threading.Thread):
         return {
             **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
             VOLUME_ROOT: f"{volume}",
-            TLS_ROOT: f"{self.directory}/tls",
+            **{root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS},
             CONFIG_ROOT: f"{self.directory}/etc",
         }
 

@@ -13,6 +13,13 @@ SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OTHER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
+
+def secured(**sasl: object) -> Object:
+    """A listener with SASL_SSL."""
+    login = {"username": "node", "secretName": "login", **sasl}
+    return {"name": "CONTROLLER", "protocol": "SASL_SSL", "tls": {"secretName": "s"}, "sasl": login}
+
+
 CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"replicas": 0}, "spec.replicas: Invalid value: 0", "greater than or equal to 1"),
     ({"replicas": 10}, "spec.replicas: Invalid value: 10", "less than or equal to 9"),
@@ -34,7 +41,46 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": []}, "spec.listeners: Invalid value: 0", "at least 1 items"),
     ({"listeners": [{"name": "a"}]}, 'spec.listeners[0].name: Invalid value: "a"', "^[A-Z][A-Z0-9_]*$"),
     ({"listeners": [{"name": "A", "port": 70000}]}, "spec.listeners[0].port: Invalid value: 70000", "65535"),
-    ({"listeners": [{"name": "A", "protocol": "SSL"}]}, "spec.listeners[0].protocol", '"PLAINTEXT"'),
+    (
+        {"listeners": [{"name": "A", "protocol": "SSL"}]},
+        "spec.listeners[0]",
+        "tls is needed with protocol SSL or",
+    ),
+    (
+        {"listeners": [{"name": "A", "protocol": "SASL_SSL", "tls": {"secretName": "s"}}]},
+        "spec.listeners[0]",
+        "sasl is needed with protocol SASL_SSL, and allowed with no other",
+    ),
+    (
+        {"listeners": [secured(mechanisms=["SCRAM-SHA-512", "PLAIN"])]},
+        "spec.listeners[0].sasl.mechanisms",
+        "the first must be PLAIN: controllers log in at each other with it",
+    ),
+    (
+        {"listeners": [secured(mechanisms=["PLAIN", "PLAIN"])]},
+        "spec.listeners[0].sasl.mechanisms",
+        "each mechanism may appear once",
+    ),
+    (
+        {"listeners": [secured(username="a:b")]},
+        'spec.listeners[0].sasl.username: Invalid value: "a:b"',
+        "should match",
+    ),
+    (
+        {"listeners": [{"name": "A", "protocol": "GSSAPI"}]},
+        'spec.listeners[0].protocol: Unsupported value: "GSSAPI"',
+        '"PLAINTEXT", "SSL", "SASL_SSL"',
+    ),
+    (
+        {"authorization": {"superUsers": ["admin"]}},
+        'spec.authorization.superUsers[0]: Invalid value: "admin"',
+        "should match",
+    ),
+    (
+        {"authorization": {"superUsers": ["User:a"]}, "config": {"super.users": "User:a"}},
+        "config: authorization stands for authorizer.class.name and super.users",
+        "",
+    ),
     ({"nodes": [{"nodeId": 1}]}, "nodes: node ids of this pool", "nodeIds.first to nodeIds.first + 99"),
     ({"nodes": [{"nodeId": 3000}, {"nodeId": 3000}]}, "spec.nodes[1]: Duplicate value", '"nodeId":3000'),
     (
@@ -137,7 +183,11 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ({"controllers": None}, "spec.controllers: Required value", ""),
     ({"replicas": 1001}, "spec.replicas: Invalid value: 1001", "less than or equal to 1000"),
     ({"listeners": [{"name": "A"}, {"name": "A"}]}, "spec.listeners[1]: Duplicate value", '"name":"A"'),
-    (SSL_WITHOUT_TLS, "spec.listeners[0]", "tls is needed with protocol SSL, and allowed with no other"),
+    (
+        SSL_WITHOUT_TLS,
+        "spec.listeners[0]",
+        "tls is needed with protocol SSL or SASL_SSL, and allowed with no other",
+    ),
     (
         {"listeners": [{"name": "A", "tls": {"secretName": "s"}}]},
         "spec.listeners[0]",
@@ -233,6 +283,34 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
     ("KafkaController", {}, {"listeners": [{"name": "OTHER"}]}, "listeners[0].name", "can't be changed"),
     (
         "KafkaController",
+        {},
+        {"listeners": [secured()], "hibernated": True},
+        "listeners[0].protocol can't be changed while nodes run",
+        "set hibernated to true first",
+    ),
+    (
+        "KafkaBroker",
+        {"listeners": [{"name": "A"}]},
+        {"listeners": [secured() | {"name": "A"}]},
+        "listeners[0].protocol can't be changed",
+        "add a listener, or create another pool",
+    ),
+    (
+        "KafkaController",
+        {"scramUsers": {"secretName": "a"}},
+        {"scramUsers": {"secretName": "b"}},
+        "spec.scramUsers",
+        "use kafka-configs --alter",
+    ),
+    (
+        "KafkaController",
+        {"scramUsers": {"secretName": "a"}},
+        {"scramUsers": None},
+        "scramUsers can't be",
+        "removed",
+    ),
+    (
+        "KafkaController",
         {"storage": {"size": "10Gi"}},
         {"storage": {"size": "9Gi"}},
         "size",
@@ -298,6 +376,14 @@ def test_what_can_not_change_is_refused(
 ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
     ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
     ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
+    ("KafkaController", {"hibernated": True}, {"listeners": [secured()]}),
+    ("KafkaController", {}, {"authorization": {"superUsers": ["User:ANONYMOUS"]}}),
+    ("KafkaController", {"listeners": [secured()]}, {"listeners": [secured(username="other")]}),
+    (
+        "KafkaBroker",
+        {"listeners": [{"name": "A"}]},
+        {"listeners": [{"name": "A"}, {"name": "B", "protocol": "SSL", "tls": {"secretName": "s"}}]},
+    ),
     ("KafkaController", {"storage": {"size": "9Gi"}}, {"storage": {"size": "10Gi"}}),
     ("KafkaController", {"storage": {"size": 1000}}, {"storage": {"size": "1k"}}),
     (

@@ -141,6 +141,8 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
         "plan": {"steps": [], "refusals": []},
         "addresses": [],
         "trouble": None,
+        "clientConfig": None,
+        "controllersClientConfig": None,
     }
     assert len(cluster_id) == 22
     assert node == {

@@ -1,13 +1,14 @@
 """What Kubernetes assigns to a cluster: load balancers, node ports, machines; and the Secrets of its listeners."""
 
 import time
+from collections.abc import Mapping
 
-from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.secrets import Secret, secret_uses
 from quorate_operator.planning.cluster import Formation
-from quorate_operator.resources.facts import Facts, Images, ListenerOf, SecretFacts
+from quorate_operator.resources.facts import Facts, Images, ListenerOf
 from quorate_operator.resources.names import exposure_name
-from quorate_operator.resources.secrets import secret_facts
+from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import configured_of, revision_of
@@ -26,7 +27,7 @@ class Assigned:
         self._operator_namespace = operator_namespace
         self._machines: dict[int, str] = {}
         """Where each node's pod was last: while a node is restarted it is most likely to come back there."""
-        self._secrets: dict[str, tuple[float, SecretFacts | None]] = {}
+        self._secrets: dict[str, tuple[float, Secret | None]] = {}
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
         objects = self._objects.nodes()
@@ -70,23 +71,23 @@ class Assigned:
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
             },
-            secrets={name: found for name, (_, found) in self._secrets.items() if found is not None},
+            secrets=self.secrets(),
             formation=formation,
         )
 
+    def secrets(self) -> Mapping[str, Secret]:
+        return {name: found for name, (_, found) in self._secrets.items() if found is not None}
+
     async def look_at_secrets(self, manifests: Manifests) -> None:
         """Refreshes what is known of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
-        names = {
-            listener.tls.secret_name
-            for pool in manifests.brokers
-            for listener in pool.spec.listeners
-            if isinstance(listener, BrokerListener) and listener.tls is not None
-        }
+        namespace, found = self._objects.namespace, self.secrets()
+        uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
+        faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
         now = time.monotonic()
-        for name in names:
-            at, known = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
-            is_faulty = known is None or bool(known.lacks)
+        for name in {use.name for use in uses}:
+            at, _ = self._secrets.get(name, (-SECRET_AGE_S_MAX, None))
+            is_faulty = name in faulty
             if now - at < (FAULTY_SECRET_AGE_S_MAX if is_faulty else SECRET_AGE_S_MAX):
                 continue
-            secret = await self._api.get(SECRET, self._objects.namespace, name)
-            self._secrets[name] = now, None if secret is None else secret_facts(secret)
+            secret = await self._api.get(SECRET, namespace, name)
+            self._secrets[name] = now, None if secret is None else described_secret(secret)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from quorate_admin.security.config import SecurityConfig
+
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.models.status import HistoryStatus
@@ -33,6 +35,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
@@ -80,6 +83,7 @@ from quorate_operator.runtime.kubernetes.observing import (
 )
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
+from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
 from quorate_operator.runtime.kubernetes.stored_identity import (
     formation_of,
     formation_on_disks,
@@ -128,6 +132,7 @@ class KubernetesInfrastructure:
         self._name = name
         self._images = images
         self._context: Context | None = None
+        self._secured: SecuredAddresses | None = None
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._names = PublishedNames(self._objects)
         self._assigned = Assigned(api, self._objects, operator_namespace)
@@ -144,11 +149,13 @@ class KubernetesInfrastructure:
             completed = complete(self._as_configured(desired), manifests, facts)
         except TemplateError as error:
             raise ManifestError(str(error)) from error
+        self._secured = SecuredAddresses(self._context, completed, self._objects.nodes().values())
         nodes = tuple(replace(node, revision={**node.revision, VOLUME: "kept"}) for node in completed.nodes)
         return replace(completed, nodes=nodes, dynamic_quorum=desired.dynamic_quorum)
 
     def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
-        return with_secrets(plan, self._required_context(), desired)
+        context = self._required_context()
+        return with_logins(with_secrets(plan, context, desired), desired, context.facts.revisions)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Returns every node that is desired or present, without those of deleted pools."""
@@ -209,6 +216,10 @@ class KubernetesInfrastructure:
             if like is not None:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
+
+    def security_of(self, address: Address) -> SecurityConfig | None:
+        """Returns how the operator connects to the listener at an address; None if it is not known or not secured."""
+        return None if self._secured is None else self._secured.security_of(address)
 
     def pools_of_nodes(self) -> Mapping[int, str]:
         return {node_id: found.pool for node_id, found in self._objects.nodes().items()}

@@ -6,6 +6,8 @@ lock              held by the supervisor
 control.sock      the supervisor listens here
 supervisor.log    what the supervisor did
 bin/              Kafka's tools, set up for this cluster
+secrets/          the manifest's Secrets, a file for each key
+clients/          client properties for each user, and controllers.properties: where listeners are secured
 controller-3000/  a node: server.properties, format.log, node.log, data/
 """
 
@@ -44,6 +46,21 @@ class PlayDirectory:
     @property
     def tools(self) -> Path:
         return self.path / "bin"
+
+    @property
+    def secrets(self) -> Path:
+        """The Secrets of the manifest: a directory for each, with a file for each key."""
+        return self.path / "secrets"
+
+    @property
+    def clients(self) -> Path:
+        """Configurations of clients, where listeners are secured: a file for each user."""
+        return self.path / "clients"
+
+    @property
+    def controllers_client(self) -> Path:
+        """The configuration of a client of the controllers, where their listener is secured."""
+        return self.path / "controllers.properties"
 
     def node(self, label: str) -> Path:
         return self.path / label

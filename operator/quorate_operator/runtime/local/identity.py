@@ -150,24 +150,24 @@ def settle_identity(
 def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
     """Returns the quorum for configurations."""
     controllers = desired.of_role(Role.CONTROLLER)
-    listener = controllers[0].listeners[0].name
+    listener = controllers[0].listeners[0]
     voters = []
     for node in controllers:
         kept = identity.nodes[node.node_id]
         assert kept.directory_id is not None, "a controller's directory id is settled before it is formatted"
-        own = kept.own_address(listener)
+        own = kept.own_address(listener.name)
         voters.append(
             Voter(
                 node_id=node.node_id,
                 directory_id=kept.directory_id,
                 contact=own,
-                advertised=node.advertised.get(listener, own),
+                advertised=node.advertised.get(listener.name, own),
             )
         )
     return QuorumFacts(
         voters=tuple(voters),
         dynamic=identity.dynamic_quorum,
-        listener_name=listener,
+        listener=listener,
         broker_count=len(desired.of_role(Role.BROKER)),
     )
 

@@ -6,6 +6,9 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from quorate_admin.security.config import SecurityConfig
+
+from quorate_operator.models.listeners import Listener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
@@ -20,6 +23,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.logins import with_logins
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.errors import PlayError
@@ -30,6 +34,7 @@ from quorate_operator.runtime.local.log_shippers import Shippers
 from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
 from quorate_operator.runtime.local.node_process import LocalNode, StartedWith
 from quorate_operator.runtime.local.server_properties import advertised_in
+from quorate_operator.security import security_config
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +128,25 @@ class LocalInfrastructure:
         others = tuple(one for one in self.layout.identity.verifications if one.node_id != node_id)
         self._change(verifications=(*others, *verified))
 
+    def security_of(self, address: Address) -> SecurityConfig | None:
+        """Returns how the operator connects to the listener at an address; None if no node has that."""
+        listener = self._listeners().get(address)
+        return None if listener is None else security_config(listener, self.layout.manifests.secrets)
+
+    def _listeners(self) -> Mapping[Address, Listener]:
+        """Returns the listener at each address that a node has, had when it was started, or shall have."""
+        manifests, identity = self.layout.manifests, self.layout.identity
+        pools = {one.metadata.name: one.spec.listeners for one in manifests.resources}
+        desired = {node.node_id: node for node in self.layout.desired.nodes}
+        found: dict[Address, Listener] = {}
+        for node_id, kept in identity.nodes.items():
+            for listener in pools.get(kept.pool, ()):
+                addresses = [kept.own_addresses, kept.advertised_last]
+                if node_id in desired:
+                    addresses += [desired[node_id].interim, desired[node_id].advertised]
+                found |= {one[listener.name]: listener for one in addresses if listener.name in one}
+        return found
+
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         del desired
         return {node_id: self._contact(node_id) for node_id in self.running}
@@ -154,8 +178,8 @@ class LocalInfrastructure:
             node.kill()
 
     def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
-        del desired
-        return plan
+        running = {node_id: node.started_with.revision for node_id, node in self._nodes.items() if node.runs}
+        return with_logins(plan, desired, running)
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         """Keeps the nodes' logs bounded, and ships the log of each running controller if a history is kept.

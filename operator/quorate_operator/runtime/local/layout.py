@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.secrets import secret_uses
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
 from quorate_operator.runtime.local.server_properties import COMMENT, broker_properties, controller_properties
+from quorate_operator.security import SecretFiles, add_scram_arguments
 
 # -P: nothing is imported from the directory of the node.
 QUORATE = (sys.executable, "-P", "-m", "quorate")
@@ -62,10 +64,39 @@ class Layout:
         build = controller_properties if node.role is Role.CONTROLLER else broker_properties
         ports = self.identity.nodes[node.node_id].ports
         facts = quorum_facts(self.desired, self.identity)
-        properties = build(node, ports, facts, self.directory.node_data(node.label))
+        properties = build(node, ports, facts, self.directory.node_data(node.label), self.secret_files)
         self.directory.write(self.config_file(node), render_properties(properties, COMMENT))
         if node.implementation is Implementation.JAVA:
             self.directory.write(self._log4j_file(node), LOG4J2)
+
+    @property
+    def secret_files(self) -> SecretFiles:
+        return SecretFiles(root=str(self.directory.secrets), secrets=self.manifests.secrets)
+
+    def write_secrets(self) -> None:
+        """Writes the Secrets that the manifest names as nodes read them. Raises PlayError."""
+        manifests = self.manifests
+        for name in {use.name for use in secret_uses(manifests.controllers, manifests.brokers)}:
+            for key, value in manifests.secrets[name].values.items():
+                self.directory.write(self.directory.secrets / name / key, value)
+        users = manifests.controllers.spec.scram_users
+        controllers = self.desired.of_role(Role.CONTROLLER)
+        if users is not None and any(one.implementation is Implementation.JAVA for one in controllers):
+            arguments = add_scram_arguments(users.mechanism, manifests.secrets[users.secret_name])
+            self.directory.write(self._scram_arguments, "".join(f"{one}\n" for one in arguments))
+
+    @property
+    def _scram_arguments(self) -> Path:
+        return self.directory.secrets / "add-scram.args"
+
+    def _scram_options(self, node: DesiredNode) -> list[str]:
+        """Returns the options by which a new cluster gets its SCRAM users. No password is among them."""
+        users = self.manifests.controllers.spec.scram_users
+        if users is None:
+            return []
+        if node.implementation is Implementation.JAVA:
+            return [f"@{self._scram_arguments}"]
+        return ["--add-scram-from", f"{users.mechanism}={self.secret_files.directory(users.secret_name)}"]
 
     def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
         """Returns the command that formats the node's storage, as a first voter's or a joining node's."""
@@ -86,6 +117,8 @@ class Layout:
                 arguments += ["--initial-controllers", initial_controllers(founders)]
             elif self.identity.dynamic_quorum:
                 arguments.append("--no-initial-controllers")
+            if is_initial:
+                arguments += self._scram_options(node)
             arguments += ["--release-version", initial_metadata_version(self.desired)]
             if node.implementation is Implementation.JAVA:
                 kafka = self.identity.kafka[node.kafka_version]

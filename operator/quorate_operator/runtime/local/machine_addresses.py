@@ -18,6 +18,7 @@ from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNo
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
 from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_operator.security import SecretFiles, node_properties, secret_revision
 
 NAMESPACE = "local"
 CONTROLLERS_KNOWN_MIN = 2
@@ -29,13 +30,13 @@ _OURS = IPv4Network("127.0.0.0/8")
 def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity) -> DesiredCluster:
     """Returns the desired cluster with addresses and revisions.
 
-    Raises PlayError if two nodes would have the same address, or if a listener can't be played.
+    Raises PlayError if two nodes would have the same address.
     """
     resources: list[KafkaController | KafkaBroker] = [manifests.controllers, *manifests.brokers]
     pools = {pool.metadata.name: pool for pool in resources}
     completed = replace(
         desired,
-        nodes=tuple(_completed(node, pools[node.pool], desired.name, identity) for node in desired.nodes),
+        nodes=tuple(_completed(node, pools[node.pool], manifests, identity) for node in desired.nodes),
     )
     _check_unique(completed, identity)
     return completed
@@ -55,16 +56,12 @@ def knows_controllers(known: frozenset[int], controllers: frozenset[int]) -> boo
 
 
 def _completed(
-    node: DesiredNode, pool: KafkaController | KafkaBroker, cluster: str, identity: ClusterIdentity
+    node: DesiredNode, pool: KafkaController | KafkaBroker, manifests: Manifests, identity: ClusterIdentity
 ) -> DesiredNode:
+    cluster = manifests.controllers.metadata.name
     own = identity.nodes[node.node_id].own_addresses
     advertised = {}
     for listener in node.listeners:
-        if listener.protocol != "PLAINTEXT":
-            raise PlayError(
-                f"{node.label}: listener {listener.name}: protocol {listener.protocol}: local processes have "
-                "no Secret with a certificate; PLAINTEXT is what can be played"
-            )
         advertised[listener.name] = _advertised(node, listener.name, pool, cluster, own[listener.name])
     interim = {name: own[name] for name, address in advertised.items() if address != own[name]}
     return replace(
@@ -72,7 +69,7 @@ def _completed(
         advertised=advertised,
         interim=interim,
         controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
-        revision={**node.revision, **_revision(node, identity)},
+        revision={**node.revision, **_revision(node, manifests, identity)},
     )
 
 
@@ -99,19 +96,26 @@ def _advertised(
     return Address(host, advertised_port or listener.port or own.port)
 
 
-def _revision(node: DesiredNode, identity: ClusterIdentity) -> Mapping[str, str]:
+def _revision(node: DesiredNode, manifests: Manifests, identity: ClusterIdentity) -> Mapping[str, str]:
+    controllers = manifests.controllers.spec.listeners[0]
+    secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
     content = [
         sorted(node.config.items()),
         [(listener.name, listener.protocol) for listener in node.listeners],
         node.rack,
+        *([secured, controllers.protocol] if secured else []),
     ]
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
     return {
-        "config": digest,
+        "config": _digest(content),
+        **secret_revision(node, controllers, manifests.secrets),
         "implementation": str(node.implementation),
         "quorum": "dynamic" if identity.dynamic_quorum else "static",
         "controllers": "known",
     }
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 
 def _check_unique(desired: DesiredCluster, identity: ClusterIdentity) -> None:

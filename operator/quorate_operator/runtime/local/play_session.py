@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
@@ -18,11 +18,13 @@ from quorate_protocol.printable import PrintableFormatter
 
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
+from quorate_operator.models.secrets import secret_uses
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import LOG_SIZE_BYTES_MAX
+from quorate_operator.runtime.local.client_files import write_client_files
 from quorate_operator.runtime.local.control_socket import call
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import KafkaUnavailableError, PlayError
@@ -81,7 +83,7 @@ def ask_for(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Request:
     """Checks a manifest and finds the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
-    asked = desired_cluster(load_manifests(manifest, source))
+    asked = desired_cluster(_load(manifest, source))
     kafka, notes = _find_kafkas(asked, environment, progress)
     return Request(
         manifest=manifest,
@@ -99,7 +101,7 @@ def prepare(
 
     Raises ManifestError or PlayError, for instance AlreadyRunningError; an existing cluster is unchanged then.
     """
-    asked = desired_cluster(load_manifests(manifest, source))
+    asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
     if directory.held:
         directory.take()  # raises, before anything that takes time
@@ -117,8 +119,12 @@ def prepare(
 
 def settle(request: Request, kept: ClusterIdentity | None = None, running: Collection[int] = ()) -> Layout:
     """Returns the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
-    manifests = load_manifests(request.manifest, request.source)
+    manifests = _load(request.manifest, request.source)
     directory = request.directory
+    if any(one in str(directory.path) for one in ":}") and manifests.secrets:
+        raise PlayError(
+            f"{directory.path}: Kafka can't read Secrets under a path with ':' or '}}'; choose another --dir"
+        )
     if kept is None and directory.exists:
         kept = read_identity(directory)
     desired = _playable(desired_cluster(manifests), request.kafka)
@@ -132,12 +138,18 @@ def adopt(request: Request, layout: Layout) -> None:
     """Stores what is played from now on. Raises PlayError."""
     write_identity(layout.directory, layout.identity)
     layout.directory.write(layout.directory.manifest, request.manifest)
+    layout.write_secrets()
+    write_client_files(layout)
     if request.kafka:
         write_tools(layout, request.kafka[max(request.kafka, key=version_key)])
 
 
-def read_manifest(manifest: Path) -> str:
-    """Returns the text of a manifest file. Raises PlayError."""
+def read_manifests(files: Sequence[Path]) -> tuple[str, str]:
+    """Returns the text of manifest files, and their names for messages. Raises PlayError."""
+    return "\n---\n".join(map(_read_manifest, files)), ", ".join(map(str, files))
+
+
+def _read_manifest(manifest: Path) -> str:
     try:
         return read_bounded(manifest, MANIFEST_SIZE_BYTES_MAX).decode()
     except UnicodeDecodeError as error:
@@ -160,7 +172,7 @@ def recall(directory: PlayDirectory) -> Layout:
         manifest = directory.manifest.read_text()
     except OSError as error:
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
-    manifests = load_manifests(manifest, str(directory.manifest))
+    manifests = _load(manifest, str(directory.manifest))
     desired = _playable(desired_cluster(manifests), identity.kafka)
     return Layout(directory, manifests, complete(manifests, desired, identity), identity)
 
@@ -169,16 +181,31 @@ def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
     woken = asyncio.Event()
     infrastructure = LocalInfrastructure(layout, environment, woken.set)
 
-    runtime = ClusterRuntime(infrastructure, KafkaGateway())
+    runtime = ClusterRuntime(infrastructure, KafkaGateway(infrastructure.security_of))
     return Supervisor(infrastructure, runtime, woken, settle=settle_edited, adopt=adopt_edited)
 
 
 def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozenset[int]) -> Layout:
     """Returns the layout of an edited manifest of a running cluster. Raises PlayError."""
     try:
-        return settle(Request.from_arguments(arguments, current.directory), current.identity, running)
+        edited = settle(Request.from_arguments(arguments, current.directory), current.identity, running)
     except ManifestError as error:
         raise PlayError(str(error)) from error
+    _check_protocols(current, edited, running)
+    return edited
+
+
+def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -> None:
+    """Refuses another protocol between nodes that run: restarted ones and others could not talk to each other."""
+    running_pools = {current.identity.nodes[node_id].pool for node_id in running}
+    before = {one.metadata.name: one.spec.listeners[0] for one in current.manifests.resources}
+    for resource in edited.manifests.resources:
+        name, after = resource.metadata.name, resource.spec.listeners[0]
+        if name in running_pools and name in before and before[name].protocol != after.protocol:
+            raise PlayError(
+                f"{resource.kind} {name}: spec.listeners[0].protocol: {after.protocol!r}: is {before[name].protocol} "
+                "and can't be changed while nodes run, which talk to each other by it; `quorate play stop` first"
+            )
 
 
 def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
@@ -269,6 +296,16 @@ def node_id_of(layout: Layout, name: str) -> int:
             return node.node_id
     known = ", ".join(node.label for node in layout.desired.nodes)
     raise PlayError(f"there is no node {name!r}; there are {known}")
+
+
+def _load(manifest: str, source: str) -> Manifests:
+    """Returns manifests with each Secret that they name. Raises ManifestError."""
+    manifests = load_manifests(manifest, source)
+    uses = secret_uses(manifests.controllers, manifests.brokers)
+    faults = [fault for use in uses if (fault := use.fault(manifests.secrets, source)) is not None]
+    if faults:
+        raise ManifestError("\n".join(f"{source}: {fault}" for fault in faults))
+    return manifests
 
 
 def _find_kafkas(

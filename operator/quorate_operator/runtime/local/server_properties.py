@@ -15,6 +15,7 @@ from quorate_operator.properties import (
     quorum_properties,
 )
 from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_operator.security import SecretFiles, node_properties
 
 HTTP = "http"
 """The name under which a Python controller's port for metrics and health is kept; no listener has small letters."""
@@ -23,7 +24,7 @@ COMMENT = "Written by quorate play at each start; change the manifest instead."
 
 
 def controller_properties(
-    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path
+    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path, secrets: SecretFiles
 ) -> dict[str, str]:
     """Returns the configuration of a controller with its data in `data`; `ports` are its own."""
     properties = {
@@ -31,6 +32,7 @@ def controller_properties(
         "node.id": str(node.node_id),
         **quorum_properties(quorum),
         **_listener_properties(node, ports, {}),
+        **node_properties(node, quorum.listener, secrets),
         "log.dirs": str(data),
     }
     if node.implementation is Implementation.PYTHON and HTTP in ports:
@@ -39,7 +41,7 @@ def controller_properties(
 
 
 def broker_properties(
-    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path
+    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path, secrets: SecretFiles
 ) -> dict[str, str]:
     """Returns the configuration of a broker on a small machine: few threads, small internal topics."""
     rack = {} if node.rack is None else {"broker.rack": node.rack}
@@ -47,7 +49,8 @@ def broker_properties(
         "process.roles": "broker",
         "node.id": str(node.node_id),
         **quorum_properties(quorum),
-        **_listener_properties(node, ports, {quorum.listener_name: "PLAINTEXT"}),
+        **_listener_properties(node, ports, {quorum.listener.name: quorum.listener.protocol}),
+        **node_properties(node, quorum.listener, secrets),
         "inter.broker.listener.name": node.listeners[0].name,
         "log.dirs": str(data),
         **internal_topic_properties(quorum.broker_count),

@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import computed_field
@@ -21,6 +22,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Plan, WaitFor
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.client_files import client_config, controllers_client_config
 from quorate_operator.runtime.local.forwarding import own_publications
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
@@ -86,6 +88,10 @@ class ClusterStatus(Report):
     plan: Mapping[str, Any] = {"steps": [], "refusals": []}
     addresses: tuple[Mapping[str, Any], ...] = ()
     trouble: str | None = None
+    client_config: str | None = None
+    """The file for --command-config with --bootstrap-server; None where none is needed."""
+    controllers_client_config: str | None = None
+    """The same with --bootstrap-controller."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -207,7 +213,13 @@ def _status(
         plan=plan_as_json(view),
         addresses=tuple(_address_as_json(one) for one in addresses),
         trouble=view.problem,
+        client_config=_text(client_config(layout)),
+        controllers_client_config=_text(controllers_client_config(layout)),
     )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _quorum_status(quorum: ObservedQuorum) -> QuorumStatus:

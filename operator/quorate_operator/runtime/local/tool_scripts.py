@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from quorate_operator.planning.cluster import Role
 from quorate_operator.properties import TOOLS_LOG4J2
+from quorate_operator.runtime.local.client_files import client_config, controllers_client_config
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
@@ -55,20 +56,42 @@ def write_tools(layout: Layout, kafka: Kafka) -> None:
     jvm = (*JVM, f"-Dlog4j2.configurationFile={log4j}")
     for tool in TOOLS:
         command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
-        script = _script(tool, command, layout.bootstrap(Role.BROKER), kafka.tools_version)
+        head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {kafka.tools_version}, written by quorate play\n"
+        script = head + _script(tool, command, layout)
         directory.write(directory.tools / tool.name, script, mode=0o700)
 
 
-def _script(tool: Tool, command: str, bootstrap_servers: str, version: str) -> str:
-    head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {version}, written by quorate play\n"
+def _script(tool: Tool, command: str, layout: Layout) -> str:
     if not tool.takes_address:
-        return f'{head}exec {command} "$@"\n'
-    address = f"--bootstrap-server {bootstrap_servers}"
+        return f'exec {command} "$@"\n'
+    address = f"--bootstrap-server {layout.bootstrap(Role.BROKER)}"
     with_address = f'"$@" {address}' if tool.address_last else f'{address} "$@"'
     return (
-        f"{head}"
+        f"{_with_client(tool, layout)}"
         'case " $* " in\n'
         f'*" --bootstrap-"*|*" --help "*|*" --version "*) exec {command} "$@" ;;\n'
         f"*) exec {command} {with_address} ;;\n"
+        "esac\n"
+    )
+
+
+def _with_client(tool: Tool, layout: Layout) -> str:
+    """Returns lines that add the properties of a client, where a listener needs them and no others are named."""
+    found = {Role.CONTROLLER: controllers_client_config(layout), Role.BROKER: client_config(layout)}
+    option = {
+        role: "" if file is None else f"--command-config {shlex.quote(str(file))} "
+        for role, file in found.items()
+    }
+    if not any(option.values()):
+        return ""
+    added = {
+        role: f'set -- "$@" {one}' if tool.address_last else f'set -- {one}"$@"'
+        for role, one in option.items()
+    }
+    return (
+        'case " $* " in\n'
+        '*" --command-config"*|*" --producer.config "*|*" --consumer.config "*) ;;\n'
+        f'*" --bootstrap-controller"*) {added[Role.CONTROLLER]} ;;\n'
+        f"*) {added[Role.BROKER]} ;;\n"
         "esac\n"
     )

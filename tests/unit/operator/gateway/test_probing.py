@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
+from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway import probing
+from quorate_operator.models.listeners import Listener
+from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Reached
+from quorate_operator.security import security_config
 from quorate_protocol.errors import ErrorCode
 
 TLS_HANDSHAKE = 22
@@ -53,9 +57,11 @@ def address_of(node: FakeNode) -> Address:
     return Address(host, int(port))
 
 
-async def probe(*addresses: Address, node_ids: frozenset[int] = NODES) -> list[Reached]:
+async def probe(
+    *addresses: Address, node_ids: frozenset[int] = NODES, security: SecurityConfig | None = None
+) -> list[Reached]:
     """What is reached at each address."""
-    reached = await probing.probe(addresses, node_ids, SecurityConfig())
+    reached = await probing.probe(addresses, node_ids, lambda _: security)
     return [reached[address] for address in addresses]
 
 
@@ -189,6 +195,48 @@ def own_certificate(tmp_path: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     return context
+
+
+async def test_who_has_to_show_a_certificate_shows_it(tmp_path: Path) -> None:
+    """Goal: listeners with client authentication are probed. Method: one that requires a certificate, asked with the
+    certificate of the listener, as the operator is configured for it; then without.
+    """
+    made = Certificates.create(tmp_path / "certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.server)
+    context.load_verify_locations(made.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    tls = {"secretName": "cert", "clientAuth": "required"}
+    listener = Listener.model_validate({"name": "A", "protocol": "SSL", "tls": tls})
+    values = {"tls.crt": made.client_certificate.read_text(), "tls.key": made.client_key.read_text()}
+    whole = {"cert": Secret(values={**values, "ca.crt": made.authority.read_text()})}
+    handlers = {"DescribeConfigs": configured_as(1)}
+    async with FakeCluster((1,), ssl_context=context, handlers=handlers) as cluster:
+        address = address_of(cluster.nodes[1])
+        (reached,) = await probe(address, security=security_config(listener, whole))
+        (refused,) = await probe(address, security=security_config(listener, {}))
+    assert said(reached) == (CLUSTER_ID, 1, None)
+    assert (refused.node_id, refused.error is None) == (None, False)
+
+
+async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ssl.SSLContext) -> None:
+    """Goal: whoever takes over an address learns nothing. Method: a listener that should have SASL over TLS; one
+    there signed its own certificate, and another speaks no TLS at all.
+    """
+    sasl = {"username": "node", "secretName": "login", "mechanisms": ["PLAIN"]}
+    tls = {"secretName": "cert"}
+    listener = Listener.model_validate({"name": "A", "protocol": "SASL_SSL", "tls": tls, "sasl": sasl})
+    secrets = {"login": Secret(values={"node": "hunter2"})}
+    async with (
+        FakeCluster((1,), ssl_context=own_certificate) as false,
+        FakeCluster((2,)) as plain,
+    ):
+        addresses = (address_of(false.nodes[1]), address_of(plain.nodes[2]))
+        reached = await probe(*addresses, security=security_config(listener, secrets))
+        assert [one.node_id for one in reached] == [None, None]
+        assert "its certificate is not trusted" in (reached[0].error or "")
+        assert not false.received("SaslHandshake") + plain.received("SaslHandshake")
+        assert not false.received("SaslAuthenticate") + plain.received("SaslAuthenticate")
 
 
 async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLContext) -> None:

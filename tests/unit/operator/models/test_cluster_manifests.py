@@ -110,7 +110,7 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         (
             "listeners: [{name: C, protocol: SSL}]",
             None,
-            "spec.listeners[0].protocol: 'SSL': must be 'PLAINTEXT'",
+            "spec.listeners[0].tls: is needed with protocol SSL or SASL_SSL, and allowed with no other",
         ),
         (
             "",
@@ -125,7 +125,7 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         (
             "",
             "listeners: [{name: A, protocol: SSL}]",
-            "spec.listeners[0].tls: is needed with protocol SSL, and allowed",
+            "spec.listeners[0].tls: is needed with protocol SSL or SASL_SSL, and allowed",
         ),
         (
             "",

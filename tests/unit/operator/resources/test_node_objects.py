@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_controller.config import load_config, load_format_target
+from quorate_operator.models.secrets import Secret
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
-from quorate_operator.resources.facts import Images, SecretFacts
+from quorate_operator.resources.facts import Images
 from quorate_operator.resources.names import exposure_name, parse_address
 from quorate_operator.resources.pods import (
     format_arguments,
@@ -136,7 +137,7 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
     cluster = make(
         brokers="nodes: [{nodeId: 0, rack: east}], config: {offsets.topic.replication.factor: 1}, "
         "listeners: [{name: IN}, {name: OUT_SIDE, protocol: SSL, port: 9443, tls: {secretName: cert}}]",
-        secrets={"cert": SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key", "ca.crt"}))},
+        secrets={"cert": Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt", "p12"), "x"))},
     )
     properties = properties_of(cluster, 0, OUT_SIDE=Address("b0.example.com", 443))
     assert properties["broker.rack"] == "east"
@@ -148,11 +149,15 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
     )
     assert properties["listener.security.protocol.map"] == "IN:PLAINTEXT,OUT_SIDE:SSL,CONTROLLER:PLAINTEXT"
     assert properties["listener.name.out_side.ssl.keystore.key"] == (
-        "${directory:/etc/quorate-tls/out-side:tls.key}"
+        "${directory:/etc/quorate-secrets/cert:tls.key}"
     )
-    assert properties["listener.name.out_side.ssl.client.auth"] == "required"
-    mounts = pod_of(cluster, 0)["spec"]["containers"][0]["volumeMounts"]
-    assert {"name": "tls-out-side", "mountPath": "/etc/quorate-tls/out-side", "readOnly": True} in mounts
+    assert properties["listener.name.out_side.ssl.client.auth"] == "none"
+    spec = pod_of(cluster, 0)["spec"]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert {"name": "secret-cert", "mountPath": "/etc/quorate-secrets/cert", "readOnly": True} in mounts
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "secret-cert"]
+    keys = [{"key": key, "path": key} for key in ("ca.crt", "tls.crt", "tls.key")]
+    assert volume["secret"] == {"secretName": "cert", "defaultMode": 0o440, "items": keys}
     file = tmp_path / "server.properties"
     item = config_map(cluster.context, cluster.desired, cluster.node(0), {})
     file.write_text(item["data"]["server.properties"])

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 from kit.desired_cluster import FORMATION, Make
+from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import DesiredNode, NodeState, ObservedNode, Role
 from quorate_operator.planning.rollout import changes
 from quorate_operator.properties import internal_topic_properties
-from quorate_operator.resources.facts import Images, SecretFacts
+from quorate_operator.resources.facts import Images
 
 TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
 
@@ -94,19 +95,21 @@ def test_the_brokers_of_a_static_quorum_know_all_voters(make: Make) -> None:
 
 def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
     """Goal: renewed certificates are used. Method: another version, a Secret of somebody else, an authority."""
-    with_keys = SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key"}))
+    with_keys = Secret(values={"tls.crt": "1", "tls.key": "1"})
     before = make(brokers=TLS, secrets={"cert": with_keys}).node(0)
-    renewed = {"cert": replace(with_keys, version="2")}
+    renewed = {"cert": Secret(values={"tls.crt": "2", "tls.key": "1"})}
     assert changed(before, make(brokers=TLS, secrets=renewed).node(0)) == {"secrets"}
     others = {"cert": with_keys, "other": with_keys}
     assert changed(before, make(brokers=TLS, secrets=others).node(0)) == set()
-    trusting = {"cert": SecretFacts(version="1", keys=with_keys.keys | {"ca.crt"})}
-    assert changed(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config"}
+    trusting = {"cert": Secret(values={**with_keys.values, "ca.crt": "1"})}
+    assert changed(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config", "pod", "secrets"}
+    unused = {"cert": Secret(values={**with_keys.values, "keystore.p12": "1"})}
+    assert changed(before, make(brokers=TLS, secrets=unused).node(0)) == set()
 
 
 def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
     """Goal: nobody is restarted into waiting for a Secret. Method: it goes, beside another change that counts."""
-    trusting = {"cert": SecretFacts(version="1", keys=frozenset({"tls.crt", "tls.key", "ca.crt"}))}
+    trusting = {"cert": Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1"))}
     before = make(brokers=TLS, secrets=trusting).node(0)
     gone = make(brokers=TLS, revisions={0: before.revision}).node(0)
     assert changed(before, gone) == set()

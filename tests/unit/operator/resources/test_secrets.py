@@ -1,13 +1,14 @@
 """Secrets that are missing: told by field, and nodes that need them are neither started nor stopped."""
 
+import hashlib
 from typing import Any
 
 import pytest
 from kit.desired_cluster import Make
+from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Lifecycle
 from quorate_operator.planning.steps import Plan, StartNode, StopNode, WaitFor
-from quorate_operator.resources.facts import SecretFacts
-from quorate_operator.resources.secrets import secret_facts, with_secrets
+from quorate_operator.resources.secrets import described_secret, with_secrets
 
 TLS = "replicas: 1, listeners: [{name: IN}, {name: A, protocol: SSL, tls: {secretName: cert}}]"
 STEPS = (
@@ -17,39 +18,34 @@ STEPS = (
 )
 
 
-def secret(*keys: str) -> dict[str, SecretFacts]:
+def secret(*keys: str) -> dict[str, Secret]:
     """A Secret with these keys."""
-    return {"cert": SecretFacts(version="1", keys=frozenset(keys))}
+    return {"cert": Secret(values=dict.fromkeys(keys, "x"))}
 
 
-def described(resource_version: str, **data: str) -> dict[str, Any]:
+def described(uid: str, **data: str) -> dict[str, Any]:
     """A Secret as the API server describes it; `data` has underscores for dots."""
     return {
         "metadata": {
             "name": "cert",
-            "resourceVersion": resource_version,
-            "labels": {"seen": resource_version},
+            "uid": uid,
         },
         "data": {key.replace("_", "."): value for key, value in data.items()},
     }
 
 
-def test_nodes_restart_for_another_certificate_and_for_nothing_else() -> None:
-    """Goal: who labels a Secret restarts no broker. Method: the version of a Secret whose labels change, to which a
-    key is added that nobody mounts, and of which each mounted key changes or is added in turn.
+def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> None:
+    """Goal: who sees pods learns no password. Method: the fingerprint of a value depends on the Secret's
+    uid, not on its labels, and takes many rounds; what is no text is left out.
     """
-    first = secret_facts(described("1", tls_crt="Y2VydA==", tls_key="a2V5"))
-    assert first.keys == {"tls.crt", "tls.key"}
-    assert secret_facts(described("2", tls_crt="Y2VydA==", tls_key="a2V5")) == first
-    with_more = secret_facts(described("3", tls_crt="Y2VydA==", tls_key="a2V5", keystore_p12="eA=="))
-    assert with_more.version == first.version
-    others = [
-        described("4", tls_crt="b3RoZXI=", tls_key="a2V5"),
-        described("5", tls_crt="Y2VydA==", tls_key="b3RoZXI="),
-        described("6", tls_crt="Y2VydA==", tls_key="a2V5", ca_crt="Y2E="),
-    ]
-    assert len({first.version, *(secret_facts(one).version for one in others)}) == 4
-    assert secret_facts({"metadata": {"resourceVersion": "7"}}).lacks == ("tls.crt", "tls.key")
+    first, other = (described(uid, node="aHVudGVyMg==", p12="/w==") for uid in ("1", "2"))
+    fingerprints = {described_secret(one).fingerprint("node") for one in (first, first, other)}
+    assert len(fingerprints) == 2
+    assert described_secret(first).values == {"node": "hunter2"}
+    assert "hunter2" not in repr(described_secret(first))
+    rounds = hashlib.pbkdf2_hmac("sha256", b"hunter2", b"1 node", 10_000)[:12].hex()
+    assert rounds in fingerprints
+    assert described_secret({"metadata": {"uid": "7"}}).values == {}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +56,7 @@ def test_nodes_restart_for_another_certificate_and_for_nothing_else() -> None:
         (secret("ca.crt"), "the Secret has no tls.crt and no tls.key"),
     ],
 )
-def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, SecretFacts], told: str) -> None:
+def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], told: str) -> None:
     """Goal: no start without a certificate, no restart that would not come back. Method: a Secret that lacks keys."""
     cluster = make(brokers=TLS, secrets=secrets)
     plan = with_secrets(Plan(steps=STEPS), cluster.context, cluster.desired)

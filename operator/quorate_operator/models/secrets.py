@@ -1,0 +1,156 @@
+"""Secrets that resources name: what has to be in them, and what is wrong with one. No message or repr has values."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from quorate_operator.models.base import Metadata, Model
+from quorate_operator.models.listeners import Listener
+from quorate_operator.models.security import TLS_AUTHORITIES, TLS_CERTIFICATE, TLS_KEY, Sasl, Tls
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+
+PASSWORD_LENGTH_MAX = 256
+_PASSWORD = re.compile(rf"[!#-+\--\[\]-~]{{1,{PASSWORD_LENGTH_MAX}}}")
+_PASSWORD_RULE = (
+    f"must have 1 to {PASSWORD_LENGTH_MAX} characters of ASCII, without blanks, commas, double quotes, backslashes "
+    "and a line break at the end"
+)
+_ITERATIONS = 10_000
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+def _check_key(key: str) -> str:
+    if not _KEY.fullmatch(key) or key in (".", ".."):
+        raise ValueError("a key must have 1 to 253 letters, digits, '.', '_' and '-', and is no directory")
+    return key
+
+
+SecretKey = Annotated[str, AfterValidator(_check_key)]
+
+
+class SecretManifest(Model):
+    """`kind: Secret`, as it is applied."""
+
+    api_version: Literal["v1"]
+    kind: Literal["Secret"]
+    metadata: Metadata
+    type: str = "Opaque"
+    immutable: bool | None = None
+    data: dict[SecretKey, str] = Field(default_factory=dict, repr=False)
+    string_data: dict[SecretKey, str] = Field(default_factory=dict, repr=False)
+
+    def content(self) -> "Secret":
+        """Returns the values. Raises ValueError, which names the key."""
+        return secret_of(self.data, self.string_data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """The texts of a Secret by key."""
+
+    values: Mapping[str, str] = field(repr=False)
+    salt: str = ""
+    """Of the fingerprints: its uid on Kubernetes."""
+
+    def fingerprint(self, key: str) -> str:
+        """Returns a text that changes with the value, and takes long to guess it by."""
+        return _fingerprint(f"{self.salt} {key}", self.values[key])
+
+
+def secret_of(data: Mapping[str, Any], string_data: Mapping[str, str], salt: str = "") -> Secret:
+    """Returns the Secret of base64 and of plain texts, which take precedence. What is no text is left out.
+
+    Raises:
+        ValueError: data is not base64.
+    """
+    values = {}
+    for key, encoded in data.items():
+        try:
+            values[key] = base64.b64decode(encoded, validate=True).decode()
+        except UnicodeDecodeError:
+            continue
+        except ValueError:
+            raise ValueError(f"data.{key}: is not base64; stringData takes plain text") from None
+    return Secret(values={**values, **string_data}, salt=salt)
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(salt: str, value: str) -> str:
+    return hashlib.pbkdf2_hmac("sha256", value.encode(), salt.encode(), _ITERATIONS)[:12].hex()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A field that names a Secret, and the keys that it needs."""
+
+    where: str
+    """`KafkaBroker brokers: spec.listeners[0].tls.secretName`"""
+    name: str
+    needs: tuple[str, ...]
+    is_initial: bool = False
+    """Whether it is read only until the cluster is formed."""
+    has_passwords: bool = False
+    """Whether its values are passwords: those of `needs`, or of all keys without."""
+
+    def fault(self, secrets: Mapping[str, Secret], place: str) -> str | None:
+        """Returns what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
+        secret = secrets.get(self.name)
+        keys = " and ".join(self.needs) or "a key for each user"
+        if secret is None:
+            return f"{self.where}: {self.name!r}: no such Secret in {place}; it must have {keys}"
+        lacks = [key for key in self.needs if key not in secret.values]
+        if lacks or not secret.values:
+            lacking = " and no ".join(lacks) or "key"
+            return f"{self.where}: {self.name!r}: the Secret has no {lacking}; it must have {keys}"
+        for key in (self.needs or sorted(secret.values)) if self.has_passwords else ():
+            if _PASSWORD.fullmatch(secret.values[key]) is None:
+                return f"{self.where}: {self.name!r}: the password of {key!r} {_PASSWORD_RULE}"
+        return None
+
+
+def secret_uses(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> Iterator[SecretUse]:
+    """Yields each field that names a Secret."""
+    resources: tuple[KafkaController | KafkaBroker, ...] = (quorum, *pools)
+    for resource in resources:
+        for place, listener in enumerate(resource.spec.listeners):
+            where = f"{resource.kind} {resource.metadata.name}: spec.listeners[{place}]"
+            yield from _of_listener(where, listener, is_controllers=resource is quorum)
+    users = quorum.spec.scram_users
+    if users is not None:
+        where = f"KafkaController {quorum.metadata.name}: spec.scramUsers.secretName"
+        yield SecretUse(where=where, name=users.secret_name, needs=(), is_initial=True, has_passwords=True)
+
+
+def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Iterator[SecretUse]:
+    if listener.tls is not None:
+        needs = tls_keys(listener.tls, is_controllers=is_controllers)
+        yield SecretUse(where=f"{where}.tls.secretName", name=listener.tls.secret_name, needs=needs)
+    if listener.sasl is not None:
+        yield SecretUse(
+            where=f"{where}.sasl.secretName",
+            name=listener.sasl.secret_name,
+            needs=(listener.sasl.username,),
+            has_passwords=True,
+        )
+
+
+def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
+    """Returns the keys that a certificate's Secret needs.
+
+    Controllers need the authorities, by which they know each other and brokers know them.
+    """
+    has_authorities = is_controllers or tls.client_auth != "none"
+    return (TLS_CERTIFICATE, TLS_KEY, *((TLS_AUTHORITIES,) if has_authorities else ()))
+
+
+def plain_users(sasl: Sasl, secrets: Mapping[str, Secret]) -> tuple[str, ...]:
+    """Returns who may log in with PLAIN: the user of the nodes, and each other key of the Secret."""
+    secret = secrets.get(sasl.secret_name)
+    others = () if secret is None else (key for key in sorted(secret.values) if key != sasl.username)
+    return (sasl.username, *others)

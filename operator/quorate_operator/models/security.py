@@ -1,0 +1,145 @@
+"""How listeners are secured, and who may do what: TLS, SASL, authorization, by Secrets of the same namespace."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from quorate_operator.models.base import Model, ResourceName, rules
+
+SUPER_USERS_MAX = 100
+MECHANISMS_MAX = 3
+TLS_CERTIFICATE, TLS_KEY, TLS_AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
+"""The keys of a Secret with a certificate, as cert-manager writes them."""
+ANONYMOUS = "User:ANONYMOUS"
+AUTHORIZER_KEYS = ("authorizer.class.name", "super.users")
+"""The properties that `authorization` stands for."""
+
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_SSL"]
+ClientAuth = Literal["none", "requested", "required"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=63)]
+"""A user whose password is in a Secret: it is the key, too."""
+Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^;\s][^;]*$", max_length=500)]
+
+_PLAIN_FIRST = (
+    "the first must be PLAIN: controllers log in at each other with it, because the credentials of SCRAM are in the "
+    "log that they have yet to read"
+)
+_ONCE = "each mechanism may appear once"
+_EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "message": _ONCE}
+
+
+class Tls(Model):
+    """The certificate of a listener, and whether clients show one."""
+
+    secret_name: ResourceName = Field(
+        description=(
+            "A Secret with tls.crt and tls.key, and ca.crt: the authorities that nodes and the operator trust, and "
+            "whose certificates clients may show. A change restarts the nodes."
+        )
+    )
+    client_auth: ClientAuth = Field(
+        default="none",
+        description="ssl.client.auth: whether clients show a certificate. requested and required need ca.crt.",
+    )
+
+
+class Sasl(Model):
+    """Which mechanisms clients log in with, and how the nodes themselves do."""
+
+    mechanisms: Annotated[
+        tuple[Mechanism, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=MECHANISMS_MAX,
+            json_schema_extra=rules(_EACH_ONCE) | {"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = Field(
+        default=("SCRAM-SHA-512",),
+        description="sasl.enabled.mechanisms. Nodes and the operator log in with the first.",
+    )
+    username: UserName = Field(description="The user that nodes and the operator log in as.")
+    secret_name: ResourceName = Field(
+        description=(
+            "A Secret with the password of username, whose key is the username. With PLAIN, each key of it is a user "
+            "who may log in. A change restarts the nodes."
+        )
+    )
+
+    @model_validator(mode="after")
+    def _mechanisms_are_different(self) -> Self:
+        if len(set(self.mechanisms)) != len(self.mechanisms):
+            raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_ONCE}")
+        return self
+
+
+class ControllerSasl(Sasl):
+    """As for brokers; controllers log in at each other with PLAIN."""
+
+    mechanisms: Annotated[
+        tuple[Mechanism, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=MECHANISMS_MAX,
+            json_schema_extra=rules(_EACH_ONCE, {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST})
+            | {"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = Field(
+        default=("PLAIN", "SCRAM-SHA-512"),
+        description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN.",
+    )
+
+    @model_validator(mode="after")
+    def _plain_comes_first(self) -> Self:
+        if self.mechanisms[0] != "PLAIN":
+            raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_PLAIN_FIRST}")
+        return self
+
+
+class Authorization(Model):
+    """StandardAuthorizer on all controllers and brokers: only what an ACL allows, and super users."""
+
+    super_users: Annotated[
+        tuple[Principal, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=SUPER_USERS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = Field(
+        description="super.users: principals that may do everything, among them those of the nodes: User:node.",
+    )
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The authorizer of controllers and brokers."""
+        authorizer, super_users = AUTHORIZER_KEYS
+        return {authorizer: _AUTHORIZER, super_users: ";".join(self.super_users)}
+
+
+class ScramUsers(Model):
+    """The SCRAM users that a new cluster begins with."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": "self == oldSelf",
+                "message": "can't be changed: it is read when the cluster is formed; use kafka-configs --alter "
+                "--entity-type users, which changes users of a running cluster",
+            }
+        )
+    )
+
+    mechanism: ScramMechanism = Field(
+        default="SCRAM-SHA-512", description="The mechanism of their credentials."
+    )
+    secret_name: ResourceName = Field(
+        description="A Secret whose keys are users and whose values are their passwords. It is read only when the "
+        "cluster is formed."
+    )

@@ -1,0 +1,72 @@
+"""Passwords of nodes change user by user: a restarted node and one that still runs must let each other in. Pure.
+
+With PLAIN, a controller knows one password of a user. So another password is brought in with another user: first all
+controllers let that user in, then nodes log in as it, then the former user goes. What skips a step is refused.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
+from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode
+
+LOGIN: Final = "login"
+"""The part of a node's revision that has a `Login`."""
+CODE: Final = "UnsafeLogin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """As whom a node logs in at controllers, and the fingerprints of the passwords that it knows by user.
+
+    A controller lets these users in.
+    """
+
+    user: str
+    users: Mapping[str, str]
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> Plan:
+    """Returns the plan without starts and restarts after which nodes would shut each other out, and with the refusal.
+
+    `running` are the revisions of the nodes that run.
+    """
+    if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
+        return plan
+    fault = _fault(desired, running)
+    if fault is None:
+        return plan
+    kept = tuple(step for step in plan.steps if not isinstance(step, StartNode | StopNode))
+    return replace(plan, steps=kept, refusals=(*plan.refusals, Refusal(CODE, fault)))
+
+
+def _fault(desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> str | None:
+    controllers = frozenset(node.node_id for node in desired.of_role(Role.CONTROLLER))
+    wanted = _login_of(next(node.revision for node in desired.of_role(Role.CONTROLLER)))
+    field = f"KafkaController {desired.name}: spec.listeners[0].sasl"
+    for node_id, revision in sorted(running.items()):
+        has = _login_of(revision)
+        if has is None or wanted is None:
+            continue
+        if wanted.users.get(has.user) != has.users.get(has.user):
+            return (
+                f"{field}.secretName: the password of {has.user!r} can't be changed or removed while nodes log in "
+                f"as it, as {node_id} does: add another user to the Secret, set username to it when all controllers "
+                f"have restarted, and remove {has.user!r} when all nodes have"
+            )
+        if node_id in controllers and has.users.get(wanted.user) != wanted.users.get(wanted.user):
+            return (
+                f"{field}.username: {wanted.user!r}: controller {node_id} does not let this user in yet: add it to "
+                f"the Secret while username is {has.user!r}, and set username when all controllers have restarted"
+            )
+    return None
+
+
+def _login_of(revision: Mapping[str, str]) -> Login | None:
+    text = revision.get(LOGIN)
+    return None if text is None else Login(**json.loads(text))

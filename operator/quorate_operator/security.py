@@ -1,0 +1,238 @@
+"""How nodes and clients are configured for secured listeners. Pure.
+
+Properties of nodes refer to the files of Secrets, `${directory:PATH:KEY}`, and never have their values: each Secret
+is a directory with a file for each key, as kubelet mounts it. Properties of clients have the values.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Final
+
+from quorate_admin.errors import ConfigError
+from quorate_admin.security.config import SecurityConfig
+
+from quorate_operator.models.listeners import Listener
+from quorate_operator.models.secrets import Secret, plain_users
+from quorate_operator.models.security import (
+    TLS_AUTHORITIES,
+    TLS_CERTIFICATE,
+    TLS_KEY,
+    Sasl,
+    Tls,
+)
+from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.planning.logins import LOGIN, Login
+
+_DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+_PLAIN: Final = "PLAIN"
+_MODULES: Final = "org.apache.kafka.common.security"
+_VARIABLE: Final = re.compile(r"\$\{directory:([^:}]*):([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretFiles:
+    """The Secrets as nodes find them: `root` has a directory for each, with a file for each key."""
+
+    root: str
+    secrets: Mapping[str, Secret]
+
+    def directory(self, secret_name: str) -> str:
+        return f"{self.root}/{secret_name}"
+
+    def variable(self, secret_name: str, key: str) -> str:
+        """Returns what stands for a value in a node's properties."""
+        return f"${{directory:{self.directory(secret_name)}:{key}}}"
+
+    def has(self, secret_name: str, key: str) -> bool:
+        return secret_name in self.secrets and key in self.secrets[secret_name].values
+
+
+def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles) -> dict[str, str]:
+    """Returns the properties of a node's own listeners and, for a broker, of a client of the controllers' one."""
+    found: dict[str, str] = {}
+    for place, listener in enumerate(node.listeners):
+        found |= _server_properties(listener, files, logs_in=place == 0)
+    if node.role is Role.BROKER:
+        own = next((one.tls for one in node.listeners if one.tls is not None), None)
+        found |= _client_of_controllers(controllers, own, files)
+        if node.listeners[0].sasl is not None:
+            found["sasl.mechanism.inter.broker.protocol"] = node.listeners[0].sasl.mechanisms[0]
+    if controllers.sasl is not None:
+        found["sasl.mechanism.controller.protocol"] = controllers.sasl.mechanisms[0]
+    if not found:
+        return {}
+    return {"config.providers": "directory", "config.providers.directory.class": _DIRECTORY_PROVIDER, **found}
+
+
+def keys_in_use(properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Returns the keys that properties refer to, by the name of the Secret."""
+    used: dict[str, set[str]] = {}
+    for value in properties.values():
+        for directory, key in _VARIABLE.findall(value):
+            used.setdefault(PurePath(directory).name, set()).add(key)
+    return {name: frozenset(keys) for name, keys in used.items()}
+
+
+def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret]) -> dict[str, str]:
+    """Returns texts that change with the values of these keys, where they are known."""
+    return {
+        f"{name}/{key}": secrets[name].fingerprint(key)
+        for name, keys in sorted(used.items())
+        for key in sorted(keys)
+        if name in secrets and key in secrets[name].values
+    }
+
+
+def secret_revision(
+    node: DesiredNode, controllers: Listener, secrets: Mapping[str, Secret]
+) -> dict[str, str]:
+    """Returns the parts of a node's revision that change with the values that it reads from Secrets."""
+    secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
+    found = fingerprints(keys_in_use(secured), secrets)
+    parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}
+    sasl = controllers.sasl
+    if sasl is not None and sasl.secret_name in secrets:
+        secret = secrets[sasl.secret_name]
+        known = plain_users(sasl, secrets) if node.role is Role.CONTROLLER else (sasl.username,)
+        users = {user: secret.fingerprint(user) for user in known if user in secret.values}
+        parts[LOGIN] = Login(user=sasl.username, users=users).as_text()
+    return parts
+
+
+def add_scram_arguments(mechanism: str, users: Secret) -> list[str]:
+    """Returns arguments of kafka-storage format, with passwords: for a file that it reads (`@FILE`)."""
+    return [
+        argument
+        for user, password in sorted(users.values.items())
+        for argument in ("--add-scram", f'{mechanism}=[name={user},password="{password}"]')
+    ]
+
+
+def client_properties(
+    listener: Listener, secrets: Mapping[str, Secret], login: tuple[str, str, str] | None = None
+) -> dict[str, str]:
+    """Returns Kafka's client properties for a listener, with secrets in them.
+
+    `login` is mechanism, user and password; without it, the client logs in as the nodes do. Where clients may show a
+    certificate, it shows that of the listener. What is missing in the Secrets is left out.
+    """
+    found: dict[str, str] = {"security.protocol": listener.protocol}
+    if listener.tls is not None:
+        found |= _stores(listener.tls, secrets)
+    if listener.sasl is not None:
+        sasl = listener.sasl
+        values = secrets[sasl.secret_name].values if sasl.secret_name in secrets else {}
+        mechanism, user, password = login or (
+            sasl.mechanisms[0],
+            sasl.username,
+            values.get(sasl.username, ""),
+        )
+        found |= {
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": _jaas(mechanism, {"username": user, "password": password}),
+        }
+    return found
+
+
+def security_config(
+    listener: Listener, secrets: Mapping[str, Secret], names: Mapping[str, str] | None = None
+) -> SecurityConfig:
+    """Returns how the operator connects to a listener; see `client_properties`.
+
+    `names` are the names that certificates must have, by the hosts that are connected to, where these differ.
+    Without the Secrets nothing can be connected to, and nothing is sent.
+    """
+    try:
+        found = SecurityConfig.from_properties(client_properties(listener, secrets))
+    except ConfigError:
+        return SecurityConfig()
+    return replace(found, tls=replace(found.tls, names=dict(names or {})))
+
+
+def _stores(tls: Tls, secrets: Mapping[str, Secret]) -> dict[str, str]:
+    values = secrets[tls.secret_name].values if tls.secret_name in secrets else {}
+    found: dict[str, str] = {}
+    if TLS_AUTHORITIES in values:
+        found |= {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": values[TLS_AUTHORITIES],
+        }
+    if tls.client_auth != "none" and TLS_CERTIFICATE in values and TLS_KEY in values:
+        found |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": values[TLS_CERTIFICATE],
+            "ssl.keystore.key": values[TLS_KEY],
+        }
+    return found
+
+
+def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool) -> dict[str, str]:
+    """`logs_in`: nodes connect to each other's listener with the same settings."""
+    prefix = _prefix(listener)
+    found: dict[str, str] = {}
+    if listener.tls is not None:
+        found |= _keystore(prefix, listener.tls, files) | _truststore(prefix, listener.tls, files)
+        found[f"{prefix}ssl.client.auth"] = listener.tls.client_auth
+    if listener.sasl is not None:
+        found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.sasl.mechanisms)
+        for place, mechanism in enumerate(listener.sasl.mechanisms):
+            options = _login(listener.sasl, files) if logs_in and place == 0 else {}
+            if mechanism == _PLAIN:
+                options |= {
+                    f"user_{user}": files.variable(listener.sasl.secret_name, user)
+                    for user in plain_users(listener.sasl, files.secrets)
+                }
+            found[_jaas_key(prefix, mechanism)] = _jaas(mechanism, options)
+    return found
+
+
+def _client_of_controllers(controllers: Listener, own: Tls | None, files: SecretFiles) -> dict[str, str]:
+    """`own` is the certificate that a broker shows, where clients may show one."""
+    prefix = _prefix(controllers)
+    found: dict[str, str] = {}
+    if controllers.tls is not None:
+        found |= _truststore(prefix, controllers.tls, files)
+        if own is not None and controllers.tls.client_auth != "none":
+            found |= _keystore(prefix, own, files)
+    if controllers.sasl is not None:
+        mechanism = controllers.sasl.mechanisms[0]
+        found[_jaas_key(prefix, mechanism)] = _jaas(mechanism, _login(controllers.sasl, files))
+    return found
+
+
+def _keystore(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
+    return {
+        f"{prefix}ssl.keystore.type": "PEM",
+        f"{prefix}ssl.keystore.certificate.chain": files.variable(tls.secret_name, TLS_CERTIFICATE),
+        f"{prefix}ssl.keystore.key": files.variable(tls.secret_name, TLS_KEY),
+    }
+
+
+def _truststore(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
+    if not files.has(tls.secret_name, TLS_AUTHORITIES):
+        return {}
+    return {
+        f"{prefix}ssl.truststore.type": "PEM",
+        f"{prefix}ssl.truststore.certificates": files.variable(tls.secret_name, TLS_AUTHORITIES),
+    }
+
+
+def _login(sasl: Sasl, files: SecretFiles) -> dict[str, str]:
+    return {"username": sasl.username, "password": files.variable(sasl.secret_name, sasl.username)}
+
+
+def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    module = "plain.PlainLoginModule" if mechanism == _PLAIN else "scram.ScramLoginModule"
+    given = "".join(f' {name}="{value}"' for name, value in options.items())
+    return f"{_MODULES}.{module} required{given};"
+
+
+def _jaas_key(prefix: str, mechanism: str) -> str:
+    return f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+
+
+def _prefix(listener: Listener) -> str:
+    return f"listener.name.{listener.name.lower()}."

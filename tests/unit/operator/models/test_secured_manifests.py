@@ -1,0 +1,184 @@
+"""What manifests say of TLS, SASL and authorization, and the Secrets of a played file."""
+
+import pytest
+from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
+from quorate_operator.models.secrets import secret_uses
+from quorate_operator.planning.desired import desired_cluster
+
+SASL = "protocol: SASL_SSL, tls: {secretName: c}, sasl: {username: node, secretName: login}"
+MTLS = "protocol: SSL, tls: {secretName: c, clientAuth: required}"
+BROKER_SASL = "protocol: SASL_SSL, tls: {secretName: b}, sasl: {username: broker, secretName: users}"
+HIDDEN = "hunter2"
+
+
+def text_of(listener: str, more: str = "", brokers: str = "", secrets: str = "") -> str:
+    """A quorum and a pool, of whose first listeners something is said, and Secrets."""
+    return (
+        "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\n"
+        f"spec: {{listeners: [{{name: CONTROLLER, {listener}}}], {more}}}\n---\n"
+        "apiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\nmetadata: {name: brokers}\n"
+        f"spec: {{controllers: quorum, {brokers or f'listeners: [{{name: A, {BROKER_SASL}}}]'}}}\n{secrets}"
+    )
+
+
+def secret(name: str, **values: str) -> str:
+    """A Secret as a YAML document; keys have underscores for dots."""
+    content = ", ".join(f'{key.replace("_", ".")}: "{value}"' for key, value in values.items())
+    return f"---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{content}}}\n"
+
+
+def load(*parts: str) -> Manifests:
+    return load_manifests(text_of(*parts), "m.yaml")
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        (
+            ("protocol: SASL_SSL, tls: {secretName: c}",),
+            "KafkaController quorum: spec.listeners[0].sasl: is needed with protocol SASL_SSL",
+        ),
+        (
+            (SASL.replace("username", "mechanisms: [SCRAM-SHA-512, PLAIN], username"),),
+            "spec.listeners[0].sasl.mechanisms: SCRAM-SHA-512, PLAIN: the first must be PLAIN: controllers log in at",
+        ),
+        (
+            (SASL.replace("username", "mechanisms: [PLAIN, PLAIN], username"),),
+            "spec.listeners[0].sasl.mechanisms: PLAIN, PLAIN: each mechanism may appear once",
+        ),
+        (
+            (SASL.replace("username", "mechanisms: [GSSAPI], username"),),
+            "spec.listeners[0].sasl.mechanisms[0]: 'GSSAPI': must be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'",
+        ),
+        (
+            (SASL.replace("secretName: c", "secretName: c, clientAuth: yes please"),),
+            "spec.listeners[0].tls.clientAuth: 'yes please': must be 'none', 'requested' or 'required'",
+        ),
+        (
+            (SASL, "authorization: {superUsers: [admin]}"),
+            "spec.authorization.superUsers[0]: 'admin': must match pattern",
+        ),
+        (
+            (SASL, 'authorization: {superUsers: ["User:node"]}'),
+            (
+                "KafkaController quorum: spec.authorization.superUsers: must have 'User:broker', which the brokers "
+                "of brokers are at each other's listener A (SASL_SSL)"
+            ),
+        ),
+        (
+            ("protocol: PLAINTEXT", 'authorization: {superUsers: ["User:broker"]}'),
+            "must have 'User:ANONYMOUS', which the controllers are at each other's listener CONTROLLER (PLAINTEXT)",
+        ),
+        (
+            (SASL, 'authorization: {superUsers: ["User:a"]}, config: {super.users: "User:a"}'),
+            "spec.config: super.users: follows from authorization of the KafkaController; remove one of them",
+        ),
+        (
+            (
+                SASL,
+                'authorization: {superUsers: ["User:node"]}',
+                f"listeners: [{{name: A, {BROKER_SASL}}}], config: {{authorizer.class.name: a.B}}",
+            ),
+            "KafkaBroker brokers: spec.config: authorizer.class.name: follows from authorization",
+        ),
+        (
+            (SASL, "config: {config.providers: env}"),
+            "spec.config: config.providers: can't be set beside tls or sasl",
+        ),
+        (
+            (MTLS, "", "listeners: [{name: A}]"),
+            "KafkaBroker brokers: spec.listeners: none has tls, but brokers show their certificate",
+        ),
+    ],
+)
+def test_faults_name_the_field_and_what_is_allowed(parts: tuple[str, ...], told: str) -> None:
+    """Goal: a mistake is told before anything is started. Method: each rule once."""
+    with pytest.raises(ManifestError) as refused:
+        load(*parts)
+    assert told in str(refused.value)
+
+
+def test_all_nodes_have_the_authorizer() -> None:
+    """Goal: controllers and brokers decide alike. Method: the configuration of both."""
+    manifests = load(SASL, 'authorization: {superUsers: ["User:node", "User:broker"]}')
+    for node in desired_cluster(manifests).nodes:
+        assert node.config["super.users"] == "User:node;User:broker"
+        assert node.config["authorizer.class.name"].endswith(".StandardAuthorizer")
+
+
+def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
+    """Goal: super users may be names of certificates. Method: client authentication on both listeners."""
+    brokers = "listeners: [{name: A, protocol: SSL, tls: {secretName: b, clientAuth: required}}]"
+    assert load(MTLS, 'authorization: {superUsers: ["User:CN=node,O=x"]}', brokers)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "told"),
+    [
+        (
+            "",
+            "KafkaController quorum: spec.listeners[0].tls.secretName: 'c': no such Secret in here; it must have",
+        ),
+        (
+            secret("c", tls_crt="x", tls_key="x"),
+            "'c': the Secret has no ca.crt; it must have tls.crt and tls.key and ca.crt",
+        ),
+        (
+            secret("login", other=HIDDEN),
+            "spec.listeners[0].sasl.secretName: 'login': the Secret has no node; it must have node",
+        ),
+        (
+            secret("login", node=f"{HIDDEN}\\n"),
+            "spec.listeners[0].sasl.secretName: 'login': the password of 'node' must have 1 to 256 characters of",
+        ),
+        (
+            secret("first", admin=f"{HIDDEN},x"),
+            "spec.scramUsers.secretName: 'first': the password of 'admin' must have",
+        ),
+    ],
+)
+def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, told: str) -> None:
+    """Goal: the field, the Secret and the key, and no password. Method: each fault once."""
+    manifests = load(SASL, "scramUsers: {secretName: first}", "", secrets)
+    uses = secret_uses(manifests.controllers, manifests.brokers)
+    faults = [fault for use in uses if (fault := use.fault(manifests.secrets, "here")) is not None]
+    assert any(told in fault for fault in faults), faults
+    assert HIDDEN not in f"{faults} {manifests!r}"
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (
+            f"stringData: {{node: {{a: {HIDDEN}}}}}",
+            "document 3: Secret: stringData.node: Input should be a valid string",
+        ),
+        (
+            f"data: {{node: {HIDDEN}!}}",
+            "document 3: Secret s: data.node: is not base64; stringData takes plain text",
+        ),
+        (
+            f"stringDatas: {{node: {HIDDEN}}}",
+            "document 3: Secret: stringDatas: Extra inputs are not permitted",
+        ),
+        (f"data: {{node: {HIDDEN}ü}}", "document 3: Secret s: data.node: is not base64; stringData takes"),
+        (f"stringData: {{../x: {HIDDEN}}}", "a key must have 1 to 253 letters, digits, '.', '_' and '-'"),
+        (f'stringData: {{"..": {HIDDEN}}}', "a key must have 1 to 253 letters, digits, '.', '_' and '-'"),
+        ("immutable: 3", "document 3: Secret: immutable: Input should be a valid boolean"),
+    ],
+)
+def test_a_secret_that_is_none_is_told_without_its_values(document: str, told: str) -> None:
+    """Goal: a typing error leaks nothing. Method: values of a wrong kind, and a wrong key."""
+    text = text_of(SASL, secrets=f"---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{document}\n")
+    with pytest.raises(ManifestError) as refused:
+        load_manifests(text, "m.yaml")
+    assert told in str(refused.value)
+    assert HIDDEN not in str(refused.value)
+
+
+def test_two_secrets_of_a_name_contradict_each_other() -> None:
+    """Goal: no silent choice. Method: the same name twice; data and stringData of one are both read."""
+    with pytest.raises(ManifestError, match=r"Secret s: metadata\.name: there are two of this name"):
+        load(SASL, "", "", secret("s", a="x") * 2)
+    both = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: eA==, b: eA==}\nstringData: {b: y}\n"
+    assert load(SASL, "", "", both).secrets["s"].values == {"a": "x", "b": "y"}

@@ -1,0 +1,104 @@
+"""Passwords that nodes log in with are changed in three rolls; what would shut nodes out of each other is refused."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from kit.desired_cluster import Cluster, Make
+from quorate_operator.models.secrets import Secret
+from quorate_operator.planning.cluster import Lifecycle
+from quorate_operator.planning.logins import with_logins
+from quorate_operator.planning.steps import AddVoter, Plan, StartNode, StopNode
+
+FORMER, NEXT, BOTH = {"node": "1"}, {"next": "2"}, {"node": "1", "next": "2"}
+STEPS = Plan(
+    steps=(
+        StopNode(node_id=3000, grace_ms=1, reason="login changed"),
+        StartNode(node_id=3001, reason="it does not run"),
+        AddVoter(node_id=3002, directory_id="a" * 22, endpoints={}, reason="it is caught up"),
+    )
+)
+
+
+def cluster(make: Make, username: str, passwords: Mapping[str, str]) -> Cluster:
+    """A secured cluster whose nodes log in as a user, and whose Secret has these passwords."""
+    certificate = Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "x"))
+    return make(
+        "listeners: [{name: CONTROLLER, protocol: SASL_SSL, tls: {secretName: cert}, "
+        f"sasl: {{username: {username}, secretName: login}}}}]",
+        secrets={"cert": certificate, "login": Secret(values=passwords)},
+    )
+
+
+def revisions(*clusters: Cluster) -> dict[int, Mapping[str, str]]:
+    """The revisions of running nodes; later clusters have the nodes of higher ids."""
+    found = {}
+    for node in clusters[0].desired.nodes:
+        place = min(len(clusters) - 1, node.place)
+        found[node.node_id] = clusters[place].node(node.node_id).revision
+    return found
+
+
+def told(before: Mapping[int, Mapping[str, str]], after: Cluster) -> list[str]:
+    """The refusals of a change; what is refused stops and starts nobody."""
+    plan = with_logins(STEPS, after.desired, before)
+    assert plan.steps == (STEPS.steps if not plan.refusals else STEPS.steps[2:])
+    return [one.message for one in plan.refusals]
+
+
+def test_three_rolls_change_a_password(make: Make) -> None:
+    """Goal: nodes let each other in at every moment. Method: each roll, at its beginning and half done."""
+    stages = [
+        cluster(make, username, passwords)
+        for username, passwords in (("node", FORMER), ("node", BOTH), ("next", BOTH), ("next", NEXT))
+    ]
+    for before, after in itertools.pairwise(stages):
+        assert told(revisions(before), after) == []
+        assert told(revisions(after, before), after) == []
+        assert before.node(3000).revision["login"] != after.node(3000).revision["login"]
+
+
+@pytest.mark.parametrize(
+    ("username", "passwords", "message"),
+    [
+        (
+            "node",
+            {"node": "3"},
+            "sasl.secretName: the password of 'node' can't be changed or removed while nodes log",
+        ),
+        (
+            "next",
+            NEXT,
+            "sasl.secretName: the password of 'node' can't be changed or removed while nodes log in as it",
+        ),
+        (
+            "next",
+            BOTH,
+            "sasl.username: 'next': controller 3000 does not let this user in yet: add it to the Secret",
+        ),
+    ],
+)
+def test_what_skips_a_step_is_refused(
+    make: Make, username: str, passwords: Mapping[str, str], message: str
+) -> None:
+    """Goal: no controller that can't log in. Method: changes of a running cluster; the same when nothing runs."""
+    running = revisions(cluster(make, "node", FORMER))
+    after = cluster(make, username, passwords)
+    (refusal,) = told(running, after)
+    assert f"KafkaController quorum: spec.listeners[0].{message}" in refusal
+    assert told({}, after) == []
+
+
+def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
+    """Goal: a mistake in a Secret keeps nothing running. Method: a stop, and a hibernation."""
+    running = revisions(cluster(make, "node", FORMER))
+    desired = cluster(make, "node", {"node": "3"}).desired
+    for stopping in (replace(desired, running=False), replace(desired, lifecycle=Lifecycle.HIBERNATED)):
+        assert with_logins(STEPS, stopping, running) == STEPS
+
+
+def test_clusters_without_a_login_and_nodes_of_earlier_versions_are_not_held(make: Make) -> None:
+    """Goal: nothing changes where nobody logs in. Method: a plain cluster, and running nodes without the part."""
+    assert with_logins(STEPS, make().desired, revisions(make())) == STEPS
+    assert told({3000: {"config": "1"}}, cluster(make, "node", FORMER)) == []

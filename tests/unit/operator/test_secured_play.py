@@ -1,0 +1,226 @@
+"""A played cluster with secured listeners: files of Secrets and of clients, what formats with users, tools."""
+
+import shlex
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from quorate_operator.models.manifests import ManifestError
+from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.play_session import Request
+from quorate_operator.runtime.local.stock_kafka import Kafka
+from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.properties import parse_properties
+
+pytestmark = pytest.mark.usefixtures("own_ports")
+
+CONTROLLERS = """\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {name: quorum}
+spec:
+  replicas: 2
+  nodes: [{nodeId: 3001, implementation: java}]
+  listeners:
+    - name: CONTROLLER
+      protocol: SASL_SSL
+      tls: {secretName: cert}
+      sasl: {username: node, secretName: login}
+  authorization: {superUsers: ["User:node", "User:broker", "User:admin"]}
+  scramUsers: {secretName: users}
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {name: brokers}
+spec:
+  controllers: quorum
+  replicas: 1
+  listeners:
+    - name: CLIENTS
+      protocol: SASL_SSL
+      tls: {secretName: cert}
+      sasl: {username: broker, secretName: users}
+"""
+SECRETS = """\
+apiVersion: v1
+kind: Secret
+metadata: {name: cert}
+stringData: {tls.crt: hidden-crt, tls.key: hidden-key, ca.crt: hidden-ca}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {node: hidden-node}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: users}
+stringData: {admin: hidden-admin, alice: hidden-alice, broker: hidden-broker}
+"""
+
+
+def adopted(tmp_path: Path, *texts: str) -> Layout:
+    """The layout of files that were played in a directory of their own; java prints its arguments."""
+    files = []
+    for place, text in enumerate(texts):
+        files.append(tmp_path / f"{place}.yaml")
+        files[-1].write_text(text)
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nwhile [ "$1" != -cp ]; do shift; done; shift 3; echo "$@"\n')
+    java.chmod(0o755)
+    kafka = Kafka(version="4.4.0", java=str(java), libs=tmp_path)
+    manifest, source = play_session.read_manifests(files)
+    request = Request(
+        manifest=manifest,
+        source=source,
+        directory=play_session.directory_of("quorum", tmp_path / "cluster"),
+        kafka={"4.4.0": kafka},
+        notes=(),
+    )
+    layout = play_session.settle(request)
+    request.directory.make(request.directory.path)
+    play_session.adopt(request, layout)
+    return layout
+
+
+def with_hidden(path: Path) -> dict[str, set[str]]:
+    """The values in the files below a directory, by path from there. All of these are for their owner alone."""
+    found = {}
+    for file in path.rglob("*"):
+        if file.is_file() and "hidden" in (text := file.read_text()):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+            found[str(file.relative_to(path))] = {
+                word for word in text.replace('"', " ").split() if "hidden" in word
+            }
+    return found
+
+
+def test_values_stand_in_private_files_that_need_them(tmp_path: Path) -> None:
+    """Goal: no secret elsewhere. Method: play manifests of two files, and look into every file of the directory."""
+    layout = adopted(tmp_path, CONTROLLERS, SECRETS)
+    for node in layout.desired.nodes:
+        layout.write_config(node)
+    found = with_hidden(layout.directory.path)
+    assert found.pop("manifest.yaml")
+    assert found.pop("controllers.properties")
+    assert found.pop("secrets/add-scram.args")
+    assert found.pop("clients/alice.properties") >= {"hidden-alice"}
+    assert {name for name in found if not name.startswith("secrets/")} == {
+        "clients/admin.properties",
+        "clients/broker.properties",
+    }
+    assert found["secrets/login/node"] == {"hidden-node"}
+    assert "hidden" not in repr(layout)
+    text = layout.config_file(layout.node(0)).read_text()
+    assert f"${{directory:{layout.directory.secrets}/cert:tls.key}}" in text
+
+
+def test_no_password_is_an_argument(tmp_path: Path) -> None:
+    """Goal: nobody reads a password from a list of processes. Method: the commands that format."""
+    layout = adopted(tmp_path, CONTROLLERS, SECRETS)
+    ours, stock = (layout.format_command(layout.node(node_id)) for node_id in (3000, 3001))
+    assert f"SCRAM-SHA-512={layout.directory.secrets}/users" in ours
+    (listed,) = [one for one in stock if one.startswith("@")]
+    arguments = Path(listed[1:]).read_text().splitlines()
+    assert arguments[:2] == ["--add-scram", 'SCRAM-SHA-512=[name=admin,password="hidden-admin"]']
+    assert "hidden" not in f"{ours} {stock}"
+    joining = layout.format_command(layout.node(3000), is_initial=False)
+    assert "--add-scram-from" not in joining
+
+
+def test_the_operator_logs_in_at_each_listener(tmp_path: Path) -> None:
+    """Goal: the gateway is a client like others. Method: what it is told of the addresses of the nodes."""
+    layout = adopted(tmp_path, CONTROLLERS, SECRETS)
+    supervisor = play_session.LocalInfrastructure(layout, {}, lambda: None)
+    controller, broker = (
+        supervisor.security_of(layout.identity.nodes[node_id].own_address(name))
+        for node_id, name in ((3000, "CONTROLLER"), (0, "CLIENTS"))
+    )
+    assert controller is not None
+    assert broker is not None
+    assert controller.protocol is broker.protocol is SecurityProtocol.SASL_SSL
+    assert controller.sasl is not None
+    assert broker.sasl is not None
+    assert [controller.sasl.username, controller.sasl.password] == ["node", "hidden-node"]
+    assert [broker.sasl.username, broker.sasl.mechanism.value] == ["broker", "SCRAM-SHA-512"]
+
+
+def test_tools_log_in_unless_they_are_told_how(tmp_path: Path) -> None:
+    """Goal: short lines work in a secured cluster. Method: a java that prints its arguments."""
+    layout = adopted(tmp_path, CONTROLLERS, SECRETS)
+    bootstrap = layout.address(layout.node(0))
+    clients = layout.directory.clients
+
+    def run(tool: str, *arguments: str) -> Sequence[str]:
+        command = [str(layout.directory.tools / tool), *arguments]
+        return shlex.split(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+    # broker comes before admin among the super users
+    login = ["--command-config", str(clients / "broker.properties")]
+    address = ["--bootstrap-server", bootstrap]
+    assert run("kafka-topics", "--list") == [*address, *login, "--list"]
+    assert run("kafka-topics", "--config", "a=b") == [*address, *login, "--config", "a=b"]
+    assert run("kafka-cluster", "cluster-id") == ["cluster-id", *login, *address]
+    assert run("kafka-topics", "--command-config", "f") == [*address, "--command-config", "f"]
+    to_controllers = ["--bootstrap-controller", "h:1", "describe"]
+    assert run("kafka-features", *to_controllers) == [
+        *("--command-config", str(layout.directory.controllers_client)),
+        *to_controllers,
+    ]
+    found = parse_properties((clients / "alice.properties").read_text())
+    assert found["ssl.truststore.certificates"] == "hidden-ca"
+    assert 'username="alice" password="hidden-alice"' in found["sasl.jaas.config"]
+
+
+def test_another_password_restarts_who_reads_it(tmp_path: Path) -> None:
+    """Goal: what runs is what the manifest has. Method: revisions before and after one password changes."""
+    before = adopted(tmp_path, CONTROLLERS, SECRETS)
+    after = adopted(tmp_path, CONTROLLERS, SECRETS.replace("hidden-broker", "other-hidden"))
+    changed = {
+        node.node_id: {
+            part for part, value in node.revision.items() if before.node(node.node_id).revision[part] != value
+        }
+        for node in after.desired.nodes
+    }
+    assert changed == {3000: set(), 3001: set(), 0: {"secrets"}}
+
+
+def test_a_secret_that_no_file_has_is_asked_for(tmp_path: Path) -> None:
+    """Goal: nothing is started that would fail. Method: the manifests alone; a directory that Kafka can't name."""
+    with pytest.raises(ManifestError) as refused:
+        adopted(tmp_path, CONTROLLERS)
+    assert "spec.listeners[0].tls.secretName: 'cert': no such Secret in " in str(refused.value)
+    elsewhere = tmp_path / "a:b"
+    elsewhere.mkdir()
+    with pytest.raises(PlayError, match="Kafka can't read Secrets under a path with ':' or"):
+        adopted(elsewhere, CONTROLLERS, SECRETS)
+
+
+def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
+    """Goal: no roll in which nodes can't talk to each other. Method: an edit while controllers run, and while none
+    does.
+    """
+    plain = CONTROLLERS.replace("protocol: SASL_SSL", "protocol: SSL", 1).replace(
+        "      sasl: {username: node, secretName: login}\n", "", 1
+    )
+    plain = plain.replace('superUsers: ["User:node", ', 'superUsers: ["User:ANONYMOUS", ')
+    current = adopted(tmp_path, CONTROLLERS, SECRETS)
+    request = Request(
+        manifest=f"{plain}\n---\n{SECRETS}",
+        source="edited.yaml",
+        directory=current.directory,
+        kafka=current.identity.kafka,
+        notes=(),
+    )
+    with pytest.raises(PlayError) as refused:
+        play_session.settle_edited(request.as_arguments(), current, frozenset({3000}))
+    assert str(refused.value) == (
+        "KafkaController quorum: spec.listeners[0].protocol: 'SSL': is SASL_SSL and can't be changed while nodes "
+        "run, which talk to each other by it; `quorate play stop` first"
+    )
+    edited = play_session.settle_edited(request.as_arguments(), current, frozenset({0}))
+    assert edited.node(3000).listeners[0].protocol == "SSL"
