@@ -310,6 +310,7 @@ async def test_a_living_controller_is_left_alone(
         (ErrorCode.invalid_request, None),
     ],
 )
+@pytest.mark.usefixtures("short_silence")
 async def test_an_old_node_is_recognized_by_its_configuration(tells: ErrorCode, said: str | None) -> None:
     """Goal: Kafka 4.3 checks no identity, so it is asked for its own. Method: each answer to DescribeConfigs."""
     ghost = Ghost(quorum(), api_versions_max=4)
@@ -334,6 +335,7 @@ OLD_OR_NEW = pytest.mark.parametrize(
 
 
 @OLD_OR_NEW
+@pytest.mark.usefixtures("short_silence")
 async def test_another_node_at_a_ghosts_address_is_no_sign_of_life(options: dict[str, Any]) -> None:
     """Goal: an address that was given away. Method: the ghost is listed where controller 1 listens."""
     ghost = Ghost(quorum(), **options)
@@ -366,6 +368,7 @@ async def test_who_is_at_an_address_is_known_of_any_release(options: dict[str, A
         assert await is_one_at(cluster.nodes[2]) is None
 
 
+@pytest.mark.usefixtures("short_silence")
 async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() -> None:
     """Goal: no new ghost by a wrong number, but a second refresh. Method: nobody lists controller 2."""
     ghost = Ghost(quorum())

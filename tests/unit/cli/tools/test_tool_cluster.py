@@ -6,6 +6,7 @@ import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
 from kit.tool_runner import run_tool
 from quorate.tools.cluster import endpoints_text
+from quorate_admin.diagnosis import judgement
 from quorate_admin.types.cluster import NodeDescription
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.uuids import uuid_to_text
@@ -151,8 +152,9 @@ async def controllers() -> AsyncIterator[FakeCluster]:
         yield cluster
 
 
-async def test_a_ghost_is_refreshed(controllers: FakeCluster) -> None:
+async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: what is sent is shown; a dry run sends nothing. Method: compare text, JSON and what arrived."""
+    monkeypatch.setattr(judgement, "FETCH_SILENCE_MS_MAX", 20)
     asked = ("cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", "99")
     dry = await run_tool(*asked, "--dry-run")
     assert controllers.received("ControllerRegistration") == []
