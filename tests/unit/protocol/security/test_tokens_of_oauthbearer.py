@@ -198,7 +198,9 @@ async def test_a_keeper_follows_its_source(
     values = [issuer.token(sub=name) for name in ("alice", "bob")]
     await until(lambda: caplog.records, "the failure is logged")
     for value in values:
-        file.write_text(f"{value}\n")
+        renewed = tmp_path / "renewed"
+        renewed.write_text(f"{value}\n")
+        renewed.replace(file)  # at once, so that nobody reads half of it
         await until(lambda value=value: has(keeper, value), "the token is read")
     following.cancel()
     assert [record.message for record in caplog.records].count("token_refresh_failed") == 1
