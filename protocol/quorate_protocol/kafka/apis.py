@@ -274,12 +274,7 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _Facts(
         _ACTIVE,
         _FORWARDABLE,
-        ErrorShape(
-            copied={"allow_replication_factor_change": "allow_replication_factor_change"},
-            per_item="responses",
-            items=("topics",),
-            item=_PARTITIONS,
-        ),
+        ErrorShape(per_item="responses", items=("topics",), item=_PARTITIONS),
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _Facts(
         _ACTIVE,

@@ -1,8 +1,11 @@
 """The error shapes, compared with what Kafka 4.3.1 itself answers."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
+from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
 from kio.schema.errors import ErrorCode
 from quorate_controller.server.error_responses import error_response
 from quorate_protocol.kafka.apis import CONTROLLER_APIS
@@ -47,6 +50,16 @@ def test_error_response_equals_kafkas(
     message = KAFKA_TEXT if key in WITH_TEXT else None
     response = error_response(request, ErrorCode.not_controller, message, version=version)
     assert encode(convert(response, api.response_class(version))) == kafka_response
+
+
+def test_a_refused_reassignment_says_nothing_of_replication_factors() -> None:
+    """Goal: Kafka's default, whatever was asked. Method: a request that allows no other replication factor."""
+    request = AlterPartitionReassignmentsRequest(
+        timeout=timedelta(seconds=1), allow_replication_factor_change=False, topics=()
+    )
+    response = error_response(request, ErrorCode.cluster_authorization_failed)
+    assert isinstance(response, AlterPartitionReassignmentsResponse)
+    assert response.allow_replication_factor_change
 
 
 def test_every_api_of_the_listener_has_an_error_response() -> None:
