@@ -7,21 +7,23 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from kio.schema.alter_partition.v3.response import AlterPartitionResponse
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
+from kit.differential.node_requests import BROKERS, registration_of
+from kit.differential.question import DIRECT, At, Caller, Question
 from kit.kafka import stock_kafka_of
 from kit.metadata import end_offset, image_of
 from kit.one_controller import free_address, java_command, quorate_command, running, write_config
 from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
+from quorate_protocol.image.topics import PartitionRegistration
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.kafka.releases import RELEASES
@@ -32,7 +34,6 @@ from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
-BROKERS: Final = (1, 2, 3)
 SETTINGS: Final = (
     "controller.quorum.bootstrap.servers=ADDRESS",
     "broker.session.timeout.ms=3600000",
@@ -40,12 +41,13 @@ SETTINGS: Final = (
     "num.partitions=2",
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:ANONYMOUS;User:alice;User:bob;User:carol",
+    "delegation.token.secret.key=the secret of this test's delegation tokens",
 )
 NOT_CONTROLLER: Final = repr(ErrorCode.not_controller)
 DIRECTORIES: Final = 2
 """Log directories of each broker."""
 _START_TIMEOUT_S: Final = 90
-_ANSWER_TIMEOUT_S: Final = 60
+_ANSWER_TIMEOUT_S: Final = 30
 
 
 def directories_of(broker_id: int) -> tuple[UUID, ...]:
@@ -53,27 +55,25 @@ def directories_of(broker_id: int) -> tuple[UUID, ...]:
     return tuple(UUID(int=(broker_id << 65) + number) for number in range(DIRECTORIES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who sends a request: a client itself, or a broker that forwards what a user sent."""
-
-    user: str | None = None
-    client_id: str = "test"
-    version: int | None = None
-
-
-DIRECT: Final = Caller()
-
-
 class Node:
-    """A running controller, and the topics that were created in it."""
+    """A running controller, and what was created in it."""
 
-    def __init__(self, name: str, address: str, directory: Path) -> None:
+    def __init__(self, name: str, address: str, log: Path, cluster_id: str = CLUSTER_ID) -> None:
+        """`log` is the directory of the metadata log."""
         self.name = name
+        self._cluster_id = cluster_id
         self.epochs: dict[int, int] = {}
         """The epoch of each broker."""
-        self._directory = directory
+        self._topic_ids: dict[str, UUID] = {}
+        self._hmacs: list[bytes] = []
+        self._log = log
         self._address = address
+        self._connect()
+
+    def move(self, address: str, log: Path) -> None:
+        """Go on with another controller of the same quorum."""
+        self.close()
+        self._address, self._log = address, log
         self._connect()
 
     def _connect(self) -> None:
@@ -85,12 +85,36 @@ class Node:
         """End the connection."""
         self._socket.close()
 
+    @property
+    def at(self) -> At:
+        """What requests depend on."""
+        return At(self._cluster_id, self._topic_ids, self.epochs, self._hmacs, self._partition)
+
+    def put(self, question: Question) -> Any:
+        """Ask a question, and remember what its answer creates; None for brokers that are fenced or unfenced."""
+        what, _, broker_id = question.what.partition(" ")
+        if broker_id:
+            self.heartbeat(int(broker_id), is_fenced=what == "fence")
+            return None
+        answer = self.ask(question.make(self.at), question.caller)
+        if question.what == "CreateTopics":
+            created = {one.name: one.topic_id for one in answer.topics if one.topic_id is not None}
+            self._topic_ids.update(created)
+        elif question.what == "CreateDelegationToken" and answer.hmac:
+            self._hmacs.append(answer.hmac)
+        return answer
+
+    def _partition(self, topic: str, index: int) -> PartitionRegistration | None:
+        found = self.image().topics.by_name.get(topic)
+        return None if found is None else found.partitions.get(index)
+
     def ask(self, request: Any, caller: Caller = DIRECT) -> Any:
         """Send a canonical request; return the response in the canonical class.
 
         Stock Kafka is not active for a moment after an unexpected exception: it is asked again then.
         """
-        return eventually(lambda: self._ask(request, caller), _ANSWER_TIMEOUT_S, f"an answer of {self.name}")
+        what = f"an answer of {self.name} to {caller} {request}"
+        return eventually(lambda: self._ask(request, caller), _ANSWER_TIMEOUT_S, what)
 
     def _ask(self, request: Any, caller: Caller) -> Any:
         """The response; None while the controller is not active."""
@@ -98,7 +122,7 @@ class Node:
         version = api.version_max if caller.version is None else caller.version
         if caller.user is None:
             response = convert(self._direct(request, caller.client_id, version), api.canonical_response)
-            return None if NOT_CONTROLLER in repr(response) else response
+            return None if _is_not_active(response) else response
         principal = DefaultPrincipalData(type_="User", name=caller.user, token_authenticated=False)
         envelope = EnvelopeRequest(
             request_data=encode_request(
@@ -133,35 +157,14 @@ class Node:
 
     def image(self) -> ImageState:
         """What the log holds now."""
-        log = self._directory / METADATA_DIRECTORY
-        return image_of(log, end_offset(log))
+        return image_of(self._log, end_offset(self._log))
 
     # Brokers
 
     def register_brokers(self) -> bool:
         """Register and unfence the brokers, which support what the newest release does; False on a standby."""
-        release = RELEASES[max(RELEASES)]
-        levels = {name: (0, level) for name, level in release.feature_levels.items()}
-        levels["metadata.version"] = (7, release.metadata_version)
         for broker_id in BROKERS:
-            response = self.ask(
-                registration.BrokerRegistrationRequest(
-                    broker_id=broker_id,
-                    cluster_id=CLUSTER_ID,
-                    incarnation_id=UUID(int=broker_id << 64),
-                    listeners=(
-                        registration.Listener(
-                            name="PLAINTEXT", host="localhost", port=9092 + broker_id, security_protocol=0
-                        ),
-                    ),
-                    features=tuple(
-                        registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                        for name, (low, high) in levels.items()
-                    ),
-                    rack=None,
-                    log_dirs=directories_of(broker_id),
-                )
-            )
+            response = self.ask(registration_of(self._cluster_id, broker_id, 0, directories_of(broker_id)))
             if response.error_code:
                 return False
             self.epochs[broker_id] = response.broker_epoch
@@ -180,6 +183,14 @@ class Node:
                 want_shut_down=False,
             )
         )
+
+
+def _is_not_active(response: Any) -> bool:
+    if isinstance(
+        response, AlterPartitionResponse
+    ):  # a partition is told so, if its leader knows a later epoch
+        return response.error_code is ErrorCode.not_controller
+    return NOT_CONTROLLER in repr(response)
 
 
 @contextmanager
@@ -205,7 +216,7 @@ def started(name: str, directory: Path, *settings: str) -> Iterator[Node]:
         def connect() -> Node | None:
             assert process.poll() is None, (directory / "log").read_text()
             try:
-                node = Node(name, address, directory / "data")
+                node = Node(name, address, directory / "data" / METADATA_DIRECTORY)
             except OSError:
                 return None
             if node.register_brokers():

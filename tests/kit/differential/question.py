@@ -1,20 +1,51 @@
-"""A request of a test to both controllers, and strategies that all requests are made with."""
+"""A request of a test to a controller, and strategies that all requests are made with."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 from uuid import UUID
 
 from hypothesis import strategies as st
-from kit.differential.nodes import DIRECT, Caller
+from quorate_protocol.image.topics import PartitionRegistration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request: a client itself, or a broker that forwards what a user sent."""
+
+    user: str | None = None
+    client_id: str = "test"
+    version: int | None = None
+
+
+DIRECT: Final = Caller()
+EVE: Final = Caller(user="eve")
+"""A user without rights."""
+FORWARDED: Final = frozenset(
+    {
+        *("CreateTopics", "CreatePartitions", "DeleteTopics", "ElectLeaders", "UpdateFeatures"),
+        *("AlterPartitionReassignments", "ListPartitionReassignments"),
+        *("IncrementalAlterConfigs", "AlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials"),
+        *("CreateAcls", "DeleteAcls", "UnregisterBroker", "UnregisterController"),
+        *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
+    }
+)
+"""What brokers forward for their users."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What differs between the controllers that are asked: ids of topics by name, and epochs of brokers."""
+    """What differs between the controllers that are asked."""
 
-    topic_ids: Mapping[str, UUID]
-    epochs: Mapping[int, int]
+    cluster_id: str = ""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """By name."""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """Of brokers, by id."""
+    hmacs: Sequence[bytes] = ()
+    """Of all delegation tokens that were created, in order."""
+    partition: Callable[[str, int], PartitionRegistration | None] = lambda _topic, _index: None
+    """A partition as the log has it now."""
 
 
 Make = Callable[[At], Any]
@@ -27,6 +58,17 @@ class Question:
     what: str
     make: Make
     caller: Caller = DIRECT
+
+
+def sometimes_by_eve(questions: st.SearchStrategy[Question]) -> st.SearchStrategy[Question]:
+    """Now and then a user without rights asks through a broker; ACLs of earlier requests may allow it."""
+    return st.builds(
+        lambda question, by_eve: (
+            replace(question, caller=EVE) if by_eve and question.what in FORWARDED else question
+        ),
+        questions,
+        st.sampled_from([False] * 5 + [True]),
+    )
 
 
 def always(request: Any) -> Make:

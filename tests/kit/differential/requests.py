@@ -21,11 +21,11 @@ from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 from kio.schema.list_partition_reassignments.v0 import request as list_reassignments
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2 import request as features
-from kit.differential import security_requests
-from kit.differential.nodes import BROKERS, DIRECTORIES, Caller, directories_of
-from kit.differential.question import At, Question, always, lists, some
+from kit.differential import node_requests, security_requests
+from kit.differential.node_requests import BROKERS
+from kit.differential.nodes import DIRECTORIES, directories_of
+from kit.differential.question import At, Caller, Question, always, lists, some, sometimes_by_eve
 
 TIMEOUT: Final = timedelta(seconds=30)
 GIVEN: Final = ("given-a", "given-b", "given.c")
@@ -325,12 +325,6 @@ def _features(draw: st.DrawFn) -> Question:
 
 
 @st.composite
-def _unregister(draw: st.DrawFn) -> Question:
-    request = UnregisterBrokerRequest(broker_id=draw(st.sampled_from([77, -1])))
-    return Question("UnregisterBroker", always(request))
-
-
-@st.composite
 def _assign_to_dirs(draw: st.DrawFn) -> Question:
     # To directories that are not registered: differs on purpose, see docs/protocol-differences.md.
     broker_id = draw(st.sampled_from((*BROKERS, 9)))
@@ -372,10 +366,10 @@ _OF_TOPICS: Final = (
     _elections(),
 )
 _OF_CONFIGS: Final = (_incremental(), _alter_configs(), _describe_configs())
-_OF_NODES: Final = (_assign_to_dirs(), _features(), _unregister(), _fencing)
+_OF_NODES: Final = (_assign_to_dirs(), _features(), _fencing, *node_requests.REQUESTS)
 ROUND: Final = (
     *(_fencing, *_OF_TOPICS, *_OF_CONFIGS, *security_requests.REQUESTS, *_OF_NODES),
     *(*_OF_TOPICS, *_OF_CONFIGS, _delete_topics()),
 )
-rounds: Final[st.SearchStrategy[tuple[Question, ...]]] = st.tuples(*ROUND)
-"""Requests of each kind, and brokers that are fenced or unfenced."""
+rounds: Final[st.SearchStrategy[tuple[Question, ...]]] = st.tuples(*map(sometimes_by_eve, ROUND))
+"""Requests of each kind, by users with rights and without, and brokers that are fenced or unfenced."""

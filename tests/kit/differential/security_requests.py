@@ -1,14 +1,18 @@
-"""Random requests about quotas, users and ACLs."""
+"""Random requests about quotas, users, ACLs and delegation tokens."""
 
+from datetime import timedelta
 from typing import Any, Final
 
 from hypothesis import strategies as st
 from kio.schema.alter_client_quotas.v1 import request as quotas
 from kio.schema.alter_user_scram_credentials.v0 import request as scram
 from kio.schema.create_acls.v3 import request as create_acls
+from kio.schema.create_delegation_token.v3 import request as create_token
 from kio.schema.delete_acls.v3 import request as delete_acls
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kit.differential.question import Question, always, lists, some
+from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+from kit.differential.question import DIRECT, At, Caller, Question, always, lists, some
 
 _entities: Final = st.sampled_from(
     [
@@ -114,5 +118,58 @@ def _describe_acls(draw: st.DrawFn) -> Question:
     return Question("DescribeAcls", always(request))
 
 
-REQUESTS: Final = (_quotas(), _scram(), _create_acls(), _describe_acls(), _delete_acls())
+_callers: Final = st.sampled_from(
+    [*(Caller(user=name) for name in ("alice", "alice", "bob", "carol")), DIRECT]
+)
+# Long ones: no token expires by itself while a test runs.
+_periods: Final = st.sampled_from([timedelta(milliseconds=-1), timedelta(hours=1), timedelta(days=30)])
+
+
+@st.composite
+def _create_token(draw: st.DrawFn) -> Question:
+    def renewer(kind: str, name: str) -> Any:
+        return create_token.CreatableRenewers(principal_type=kind, principal_name=name)
+
+    renewers = st.builds(
+        renewer, st.sampled_from(["User", "User", "Group"]), st.sampled_from(["bob", "carol"])
+    )
+    owner = draw(st.sampled_from([(None, None), (None, None), ("User", "bob"), ("Group", "g"), ("", "")]))
+    request = create_token.CreateDelegationTokenRequest(
+        owner_principal_type=owner[0],
+        owner_principal_name=owner[1],
+        renewers=draw(lists(renewers, 2)),
+        max_lifetime=draw(_periods),
+    )
+    return Question("CreateDelegationToken", always(request), draw(_callers))
+
+
+def _hmac(at: At, number: int) -> bytes:
+    """That of one of the last tokens, or of none."""
+    return at.hmacs[-number] if 0 < number <= len(at.hmacs) else b"unknown"
+
+
+@st.composite
+def _renew_token(draw: st.DrawFn) -> Question:
+    number, period = draw(st.integers(0, 4)), draw(_periods)
+
+    def make(at: At) -> Any:
+        return RenewDelegationTokenRequest(hmac=_hmac(at, number), renew_period=period)
+
+    return Question("RenewDelegationToken", make, draw(_callers))
+
+
+@st.composite
+def _expire_token(draw: st.DrawFn) -> Question:
+    number, period = draw(st.integers(0, 8)), draw(_periods)
+
+    def make(at: At) -> Any:
+        return ExpireDelegationTokenRequest(hmac=_hmac(at, number), expiry_time_period=period)
+
+    return Question("ExpireDelegationToken", make, draw(_callers))
+
+
+REQUESTS: Final = (
+    *(_quotas(), _scram(), _create_acls(), _describe_acls(), _delete_acls()),
+    *(_create_token(), _renew_token(), _expire_token()),
+)
 """One of each kind."""
