@@ -3,7 +3,6 @@
 All nodes have a listener for users of SCRAM; the tools of both work through that of the broker, and at controllers.
 """
 
-import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Mapping
@@ -14,14 +13,9 @@ from kit.cluster import Cluster, free_ports, manifests
 from kit.java.tools import JavaTools
 from kit.membership import quorate, refused, succeeded
 from kit.waiting import eventually
-from quorate_admin.client import AdminClient
-from quorate_admin.errors import ServerError
-from quorate_admin.security.config import SecurityConfig
 from quorate_operator.planning.cluster import Role
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.loopback import LOOPBACK
-from quorate_protocol.errors import ErrorCode
-from quorate_protocol.properties import parse_properties
 
 pytestmark = pytest.mark.integration
 
@@ -185,13 +179,6 @@ def test_a_scram_user_logs_in_until_deleted(
     assert "RESOURCE_NOT_FOUND" in refused(quorate("configs", *at, *delete))
 
 
-async def make_token(cluster: SecuredCluster, security: SecurityConfig) -> None:
-    """Ask the controllers for a delegation token."""
-    servers = [cluster.secured_at(one) for one in cluster.controllers]
-    async with AdminClient(bootstrap_controllers=servers, security=security) as admin:
-        await admin.create_delegation_token()
-
-
 def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     """Goal: tokens of our controllers are Kafka's. Method: a SCRAM user makes one with Kafka's tool; one logs in with
     it at the stock broker and at our controllers, and makes no other with it; it is renewed with our tool, and
@@ -227,10 +214,6 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
             lambda quorum=quorum: quorate("metadata-quorum", *quorum),
         )
         assert "LeaderId:" in java_tool(KAFKA_METADATA_QUORUM, *quorum).succeeded().stdout
-    security = SecurityConfig.from_properties(parse_properties(Path(login).read_text()))
-    with pytest.raises(ServerError) as at_controller:
-        asyncio.run(make_token(cluster, security))
-    assert at_controller.value.error_code is ErrorCode.delegation_token_request_not_allowed
     with_token = ("--bootstrap-server", cluster.secured, "--command-config", login)
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused(
         quorate("delegation-tokens", *with_token, *create)
