@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
 from quorate_protocol.errors import UnsupportedVersion
 
+from quorate_controller.arrivals import Arrivals
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import ControlRequest, OwnRequestAnswered, OwnRequestFailed
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from quorate_controller.security.sasl import Credentials
 
 log = logging.getLogger(__name__)
-
-EVENTS_PER_TURN_MAX: Final = 1_000
-"""Events that one turn takes. The rest wait for the next turn, so that a burst cannot starve the timers."""
 
 TURN_INTERVAL_MS_MAX: Final = 1_000
 """The longest time between two turns, idle or not. Liveness is judged by it."""
@@ -89,7 +87,7 @@ class Driver:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._peers: PeerTransport | None = None
-        self._events: list[NodeEvent] = []
+        self._events = Arrivals()
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -143,14 +141,14 @@ class Driver:
             return
         if not self._events:
             self._oldest_event_s = self._loop.time()
-        self._events.append(event)
+        self._events.put(event)
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turn_handle = None
-        events = self._events[:EVENTS_PER_TURN_MAX]
-        del self._events[:EVENTS_PER_TURN_MAX]
+        events = self._events.take(self._is_waited_for)
+        began_s = self._loop.time()
         now_ms = self._clock.now_ms()
         # Turns are at most this far apart unless the process stood still, and then it read no heartbeats either.
         stall_ms = now_ms - self._last_turn_ms - TURN_INTERVAL_MS_MAX
@@ -163,10 +161,22 @@ class Driver:
                     log.warning("stalled", extra={"facts": {"stall_ms": stall_ms}})
                 self._node.metadata.control.excuse_silence(stall_ms)
             self._take(self._node.turn(events, now_ms))
+            # Behind the callbacks of the answers, which write them.
+            self._loop.call_soon(self._measure, began_s)
         except Exception as error:
             # The disk is left as it is: closing it would flush, and a failed flush must not be tried again.
             self._end_turns()
             self._on_failure(error)
+
+    def _measure(self, began_s: float) -> None:
+        self._events.took((self._loop.time() - began_s) * 1000)
+
+    def _is_waited_for(self, event: ControlRequest) -> bool:
+        future = self._control_futures.get(event.token)
+        if future is None or not future.done():
+            return future is not None
+        del self._control_futures[event.token]
+        return False
 
     def _take(self, effects: Effects) -> None:
         """Sends the effects of a turn and sets the timer for the next one."""

@@ -21,7 +21,7 @@ TYPES = (
     *("0992268993f22c640101", "0992268993f22c640119", "2a864886f70d010901", "2b0601040182370201", "883703"),
 )
 """DER of object identifiers: those with a keyword in RFC 2253, and others."""
-ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+ENCODINGS = {0x0C: "utf-8", 0x13: "latin-1", 0x14: "latin-1", 0x16: "latin-1", 0x1E: "utf-16-be"}
 CHARACTERS = " \r\tab,=+<>#;\"\\/Zé€ß\0-.*'()"
 PRINTABLE = " abYZ019'()+,-./:=?"
 TEXTS = (
@@ -79,6 +79,11 @@ def der(tag: int, content: bytes) -> bytes:
     return bytes((tag,)) + sizes + content
 
 
+def name_of_text(tag: int, text: bytes) -> bytes:
+    """A name with one attribute, its locality."""
+    return der(0x30, der(0x31, der(0x30, der(0x06, bytes.fromhex("550407")) + der(tag, text))))
+
+
 def any_name(rng: Random) -> bytes:
     """A name of parts that happen to be."""
     parts = []
@@ -86,7 +91,7 @@ def any_name(rng: Random) -> bytes:
         attributes = []
         for _ in range(rng.choice((1, 1, 1, 2))):
             tag = rng.choice(tuple(ENCODINGS))
-            letters = CHARACTERS if tag in (0x0C, 0x1E) else PRINTABLE
+            letters = CHARACTERS if tag in (0x0C, 0x1E) else PRINTABLE + "é"
             text = "".join(rng.choice(letters) for _ in range(rng.choice((0, 1, 3, 8, 150))))
             identifier = der(0x06, bytes.fromhex(rng.choice(TYPES)))
             attributes.append(der(0x30, identifier + der(tag, text.encode(ENCODINGS[tag]))))
@@ -96,6 +101,10 @@ def any_name(rng: Random) -> bytes:
 
 def test_names_are_printed_as_java_prints_them() -> None:
     """Goal: the same certificate is the same principal. Method: random names in DER, to Java and to us."""
+    if answers_of_java([("name", name_of_text(0x1E, b"\0a").hex())]) != ["L=a"]:
+        pytest.skip(
+            "this JDK takes each kind of text in names for UTF-8: 17.0.21.1 or one of its siblings is missing"
+        )
     rng = Random(11)
     names = [any_name(rng) for _ in range(NAMES)]
     theirs = answers_of_java([("name", name.hex()) for name in names])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from quorate_controller.security.access import UNRESTRICTED, Access
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlError
@@ -50,6 +52,8 @@ class Caller:
     broker_id: int | None = None
     """The broker that forwarded the request, as it says."""
     access: Access = UNRESTRICTED
+    connection: Hashable = None
+    """Tells connections apart: requests of many take turns."""
 
 
 @dataclass(frozen=True, slots=True)

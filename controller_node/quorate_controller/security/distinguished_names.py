@@ -1,7 +1,8 @@
 """The name of a certificate's holder as Java prints it (X500Principal.getName, RFC 2253), read from DER.
 
 Kafka's principals are made of this text, so it has to equal Java's to the letter: OpenSSL's own form has other
-keywords and escapes.
+keywords and escapes. It is that of JDK 17.0.21.1 and its siblings; older ones take the bytes of each kind of text for
+UTF-8, which is the same for UTF8String and for all that is ASCII.
 """
 
 from dataclasses import dataclass
@@ -23,8 +24,16 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-_TEXTS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
-"""Tags of UTF8String, PrintableString, T61String, IA5String, GeneralString and BMPString."""
+_BMP_STRING: Final = 0x1E
+_ENCODINGS: Final = {
+    0x0C: "utf-8",  # UTF8String
+    0x13: "latin-1",  # PrintableString
+    0x14: "latin-1",  # T61String
+    0x16: "latin-1",  # IA5String
+    0x1B: "latin-1",  # GeneralString
+    _BMP_STRING: "utf-16-be",
+}
+"""How Java decodes the kinds of text, by tag."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 
@@ -66,10 +75,13 @@ def _attribute(attribute: _Value) -> str:
         raise ValueError("an attribute of a name is no pair of type and value")
     identifier = _identifier(pair[0].content)
     keyword, value = _KEYWORDS.get(identifier), pair[1]
-    if keyword is None or value.tag not in _TEXTS:
+    encoding = _ENCODINGS.get(value.tag)
+    if keyword is None or encoding is None:
         return f"{keyword or identifier}=#{value.encoded.hex()}"
-    # Java takes the bytes of each kind of text for UTF-8.
-    return f"{keyword}={_escaped(value.content.decode(errors='replace'))}"
+    text = value.content.decode(encoding, errors="replace")
+    if value.tag == _BMP_STRING and any(ord(character) > 0xFFFF for character in text):
+        raise ValueError("a BMPString has a character that needs two units, which Java refuses")
+    return f"{keyword}={_escaped(text)}"
 
 
 def _escaped(text: str) -> str:

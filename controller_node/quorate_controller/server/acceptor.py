@@ -42,7 +42,7 @@ class Acceptor:
         *,
         listener: str,
         tls: TlsOfListener | None,
-        make_protocol: Callable[[Place], asyncio.Protocol],
+        make_protocol: Callable[[Place], asyncio.BaseProtocol],
         quotas: ConnectionQuotas,
         counters: RequestCounters,
     ) -> None:
@@ -140,9 +140,9 @@ class Acceptor:
         return self._quotas.delay_s(self._listener, now_s)
 
     async def _open(self, accepted: socket.socket, place: Place) -> None:
-        made: list[asyncio.Protocol] = []
+        made: list[asyncio.BaseProtocol] = []
 
-        def make() -> asyncio.Protocol:
+        def make() -> asyncio.BaseProtocol:
             made.append(self._make_protocol(place))
             return made[0]
 
@@ -159,7 +159,7 @@ class Acceptor:
             raise
 
     async def _shake_hands(
-        self, make: Callable[[], asyncio.Protocol], accepted: socket.socket, place: Place
+        self, make: Callable[[], asyncio.BaseProtocol], accepted: socket.socket, place: Place
     ) -> None:
         assert self._tls is not None
         try:

@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.wire.frames import FrameDecoder
@@ -25,17 +25,25 @@ from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX
+from quorate_controller.server.serving_queue import REQUESTS_AT_ONCE
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quorate_controller.server.answer_memory import AnswerMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.request_memory import RequestMemory
+    from quorate_controller.server.serving_queue import ServingQueue
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
+
+READ_BYTES_MAX: Final = 32 * 1024
+"""Bytes that are read at once: a connection that has to wait holds no more of the next request."""
+WRITE_BUFFER_BYTES_MAX: Final = 64 * 1024
+"""With more than this unsent, the peer is not reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,8 @@ class ListenerLimits:
     """Requests of one connection that may wait for their answers."""
     send_buffer_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection that may wait for the peer to read; one answer may be larger."""
+    answer_memory_bytes_max: int = 128 * 1024 * 1024
+    """Those of all connections, see `AnswerMemory`."""
     idle_timeout_ms: int = 600_000
     """connections.max.idle.ms; negative: never."""
 
@@ -96,6 +106,9 @@ class Owner(Protocol):
     handler: RequestHandler
     limits: ListenerLimits
     memory: RequestMemory
+    answers: AnswerMemory
+    serving: ServingQueue
+    read_buffer: memoryview
     quotas: ConnectionQuotas
     counters: RequestCounters
 
@@ -200,7 +213,7 @@ class Exchange:
             self._on_abandoned = None
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One accepted connection."""
 
     def __init__(self, listener: Owner, place: Place) -> None:
@@ -219,6 +232,8 @@ class Connection(asyncio.Protocol):
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
         self._memory = listener.memory
+        self._answers = listener.answers
+        self._is_queued = False
         self._announced_bytes = 0
         """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
         self._waits_for_memory = False
@@ -238,10 +253,17 @@ class Connection(asyncio.Protocol):
         self.last_activity = self._loop.time()
         self._place.close = self.abort
         self._listener.admit(self)
-        self._transport.set_write_buffer_limits(high=self._limits.send_buffer_bytes_max)
+        self._transport.set_write_buffer_limits(
+            high=min(self._limits.send_buffer_bytes_max, WRITE_BUFFER_BYTES_MAX)
+        )
         set_no_delay(transport)
         if self._listener.tls is not None and not self._listener.has_sasl:
             self._identify(self._listener.tls)
+
+    @property
+    def address(self) -> str:
+        """Host and port of the other end."""
+        return str(self.peer)
 
     def _identify(self, tls: TlsOfListener) -> None:
         """Find out whom the certificate of the other end names."""
@@ -264,6 +286,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._take_no_more()
+        self._answers.waits(self, 0, self._loop.time())
         if self._muting is not None:
             self._muting.cancel()
         self._listener.quotas.leave(self._place)
@@ -273,7 +296,16 @@ class Connection(asyncio.Protocol):
             exchange.abandon()
         self._listener.forget(self)
 
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
+        """All connections read into the same buffer: what came is taken before the next one reads."""
+        return self._listener.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read."""
+        self.data_received(bytes(self._listener.read_buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
+        """Take bytes: split them into requests, and serve these when it is their turn."""
         if self._is_refused:
             return
         try:
@@ -288,7 +320,7 @@ class Connection(asyncio.Protocol):
         # Most data is one small request.
         if self._decoder.unfinished_size_bytes or self._announced_bytes or len(data) > UNCOUNTED_BYTES_MAX:
             self._count(frames)
-        self._dispatch()
+        self._serve_in_turn()
 
     def _count(self, frames: list[bytes]) -> None:
         """Keep the accounts of memory. The first large request among these had its share if it was announced."""
@@ -321,12 +353,20 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        self._dispatch()
+        self._answers.reads(self, self._loop.time())
+        self._note_unread()
+        self._serve_in_turn()
 
     def answered(self, size_bytes: int) -> None:
         """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
         self._unsent_bytes += size_bytes
+        self._note_unread()
         self._schedule_flush()
+
+    def _note_unread(self) -> None:
+        """Count the answers that wait for earlier ones, and those that the peer does not read."""
+        written_bytes = 0 if self._is_writable else self._transport.get_write_buffer_size()
+        self._answers.waits(self, self._unsent_bytes + written_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
@@ -367,7 +407,7 @@ class Connection(asyncio.Protocol):
 
     def _unmute(self) -> None:
         self._muting = None
-        self._dispatch()
+        self._serve_in_turn()
 
     def expire(self) -> bool:
         """Nothing has moved for the idle timeout: close, unless an answer is being worked on. Says if it closes."""
@@ -383,10 +423,29 @@ class Connection(asyncio.Protocol):
         """Close now, whatever is in flight."""
         self._transport.abort()
 
-    def _dispatch(self) -> None:
-        in_flight, limits = self._in_flight, self._limits
-        while self._undispatched and self._is_writable and not (self._is_refused or self._muting):
-            if len(in_flight) >= limits.in_flight_max or self._unsent_bytes > limits.send_buffer_bytes_max:
+    def _serve_in_turn(self) -> None:
+        """Serve what has come, unless others wait: then after them."""
+        if not self._is_queued and self._undispatched and self._listener.serving:
+            self._is_queued = True
+            self._listener.serving.add(self)
+        if self._is_queued:
+            self._regulate_reading()
+        else:
+            self.serve()
+
+    def _may_serve(self) -> bool:
+        if not self._undispatched or not self._is_writable or self._is_refused or self._muting:
+            return False
+        limits = self._limits
+        is_full = len(self._in_flight) >= (1 if self._answers.is_full else limits.in_flight_max)
+        return not is_full and self._unsent_bytes <= limits.send_buffer_bytes_max
+
+    def serve(self) -> None:
+        """Pass some requests on; if there are more, they wait for another turn."""
+        self._is_queued = False
+        in_flight = self._in_flight
+        for _ in range(REQUESTS_AT_ONCE):
+            if not self._may_serve():
                 break
             exchange = Exchange(self, self._undispatched.popleft())
             in_flight.append(exchange)
@@ -398,6 +457,9 @@ class Connection(asyncio.Protocol):
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:
                 self._listener.quotas.served(self._place, self.last_activity)
+        if self._may_serve():
+            self._is_queued = True
+            self._listener.serving.add(self)
         self._regulate_reading()
 
     def _regulate_reading(self) -> None:
@@ -423,10 +485,11 @@ class Connection(asyncio.Protocol):
         if due and not self._transport.is_closing():
             self.last_activity = self._loop.time()
             self._transport.write(due[0] if len(due) == 1 else b"".join(due))
+            self._note_unread()
         if is_over:
             self._transport.close()
         else:
-            self._dispatch()
+            self._serve_in_turn()
 
 
 def set_no_delay(transport: asyncio.BaseTransport) -> None:

@@ -126,6 +126,7 @@ class Call:
             forwarded=envelope is not None,
             broker_id=None if envelope is None else forwarder_of(envelope),
             access=access,
+            connection=peer,
         )
         self.exchange = exchange
         self._counters = counters

@@ -7,10 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from quorate_controller.server.acceptor import Acceptor
-from quorate_controller.server.connection import Connection, ListenerLimits, RequestHandler
+from quorate_controller.server.answer_memory import AnswerMemory
+from quorate_controller.server.connection import READ_BYTES_MAX, Connection, ListenerLimits, RequestHandler
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas, Place
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.request_memory import RequestMemory
+from quorate_controller.server.serving_queue import ServingQueue
 
 if TYPE_CHECKING:
     from quorate_controller.server.tls import TlsOfListener
@@ -48,6 +50,9 @@ class Listener:
         self.quotas = quotas or ConnectionQuotas(ConnectionLimits(), [name], self.counters)
         """Shared with the other listeners of the process."""
         self.memory = RequestMemory(name, limits.request_memory_bytes_max, self.counters)
+        self.answers = AnswerMemory(name, limits.answer_memory_bytes_max, self.counters)
+        self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
+        self.serving: ServingQueue
         self._connections: set[Connection] = set()
         self._acceptor: Acceptor | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -59,6 +64,7 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
+        self.serving = ServingQueue()
         self._acceptor = Acceptor(
             listener=self.name,
             tls=self.tls,

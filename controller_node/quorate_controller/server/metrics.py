@@ -119,6 +119,15 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What all listeners hold."""
+
+    connections: int
+    request_bytes: int
+    answer_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sample:
     """Totals at one scrape, for rates."""
@@ -140,12 +149,12 @@ class MetricsPage(Collector):
         node: NodePort,
         counters: RequestCounters,
         *,
-        connection_count: Callable[[], int],
+        usage: Callable[[], Usage],
         unix_time_s: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
         self._counters = counters
-        self._connection_count = connection_count
+        self._usage = usage
         self._unix_time_s = unix_time_s
         self._samples: deque[_Sample] = deque()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -337,8 +346,13 @@ class MetricsPage(Collector):
             "Connections to other controllers that ended at another node or cluster",
             value=counters.misrouted_peer_connections,
         )
+        usage = self._usage()
+        yield GaugeMetricFamily("quorate_open_connections", "Accepted connections", value=usage.connections)
         yield GaugeMetricFamily(
-            "quorate_open_connections", "Accepted connections", value=self._connection_count()
+            "quorate_request_memory_bytes", "Large requests that are not answered", value=usage.request_bytes
+        )
+        yield GaugeMetricFamily(
+            "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.answer_bytes
         )
 
 

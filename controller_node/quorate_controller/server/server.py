@@ -139,17 +139,21 @@ class ControllerServer:
 
     async def _start_pages(self, host: str, port: int) -> None:
         from quorate_controller.server.http import HttpPages  # noqa: PLC0415
-        from quorate_controller.server.metrics import MetricsPage  # noqa: PLC0415
+        from quorate_controller.server.metrics import MetricsPage, Usage  # noqa: PLC0415
 
-        metrics = MetricsPage(self._node, self._counters, connection_count=self._connection_count)
+        def usage() -> Usage:
+            return Usage(
+                sum(listener.connection_count for listener in self._listeners),
+                sum(listener.memory.used_bytes for listener in self._listeners),
+                sum(listener.answers.used_bytes for listener in self._listeners),
+            )
+
+        metrics = MetricsPage(self._node, self._counters, usage=usage)
         self._pages = HttpPages(self._node, metrics)
         await self._pages.start(host, port)
         log.info(
             "listening", extra={"facts": {"listener": "http", "host": host or "*", "port": self._pages.port}}
         )
-
-    def _connection_count(self) -> int:
-        return sum(listener.connection_count for listener in self._listeners)
 
     @property
     def ports(self) -> dict[str, int]:

@@ -20,7 +20,7 @@ from kit.snapshots import busy
 from quorate_controller.node.status import NodeStatus
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import HttpPages
-from quorate_controller.server.metrics import MetricsPage
+from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_operator.handlers.health import Pulse, health_app
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.web.port import ClusterKey, CommandError
@@ -251,7 +251,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 @cache
 def _controller_pages() -> Callable[[bytes], bytes]:
     node = cast("Any", _Node())
-    page = MetricsPage(node, RequestCounters(), connection_count=lambda: 7)
+    page = MetricsPage(node, RequestCounters(), usage=lambda: Usage(0, 0, 0))
     return Site(HttpPages(node, page)._runner, _loop()).ask
 
 

@@ -8,7 +8,8 @@ CleanElection        a new leader was in the ISR or the ELR before, or joined wi
 ActiveMembers        who becomes leader or joins an ISR is neither fenced nor shutting down
 ReassignmentInSync   a replica is new only while it is being added; it stays once it is in the ISR
 InactiveLeadsNothing a broker that is fenced or shutting down leads nothing, and is in an ISR only as its last
-                     member without a leader: after each batch, or in calm where decisions are cut into slices
+                     member without a leader: after each batch, or in calm where decisions are cut into slices, as
+                     they are, too, once there are many partitions
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
+from quorate_controller.control.broker_transitions import CHANGES_PER_SLICE_MAX
 from quorate_protocol.image.partitions import NO_LEADER, PartitionRegistration
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import (
@@ -108,7 +110,7 @@ class CommittedPartitions:
                     changed[self._change(record)] = None
                 case _:
                     some_left |= self._broker(record)
-        if not self._is_sliced:
+        if not self._is_sliced and len(self.history) <= CHANGES_PER_SLICE_MAX:
             for key in self.history if some_left else changed:
                 if key in self.history:
                     self._check_members(key, self.history[key][-1])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import caller
+from kit.controller_parts import caller, heartbeat
 from kit.waiting import turn_until
 from quorate_controller import driver as driver_module
+from quorate_controller.arrivals import EVENTS_PER_TURN_MAX
 from quorate_controller.control.api import ControlError
 from quorate_controller.driver import (
-    EVENTS_PER_TURN_MAX,
     STALL_LOGGED_MS_MIN,
     TURN_INTERVAL_MS_MAX,
     UNAWAITED_TIMEOUT_MS,
@@ -87,7 +87,7 @@ async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
     """
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
-    driver.control("a request", caller(request_timeout_ms=timeout_ms))  # type: ignore[arg-type]
+    driver.control(heartbeat(), caller(request_timeout_ms=timeout_ms))
     await node.turned.wait()
     (((event,), _),) = node.calls
     assert isinstance(event, ControlRequest)
@@ -161,10 +161,10 @@ async def test_each_answer_reaches_who_asked() -> None:
     """
     node, failures = FakeNode(), list[Exception]()
     driver = new_driver(node, SetClock(), failures)
-    first, second, gone = (driver.control("a request", CALLER) for _ in range(3))  # type: ignore[arg-type]
+    first, second, gone = (driver.control(heartbeat(), CALLER) for _ in range(3))
     voted = driver.raft("a vote", "CONTROLLER")  # type: ignore[arg-type]
     gone.cancel()
-    tokens = [event.token for event in driver._events]  # type: ignore[union-attr]
+    tokens = [event.token for event in driver._events._first]  # type: ignore[union-attr]
     reply = RaftAnswer(response=VoteResponse(vote_granted=True))
     refusal = ControlError(ErrorCode.not_controller, "no")
     node.effects = Effects(
@@ -204,9 +204,9 @@ async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
     """
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
-    waiting = [driver.control("a request", CALLER), driver.raft("a vote", "CONTROLLER")]  # type: ignore[arg-type]
+    waiting = [driver.control(heartbeat(), CALLER), driver.raft("a vote", "CONTROLLER")]  # type: ignore[arg-type]
     await node.turned.wait()
-    waiting.append(driver.control("another", CALLER))  # type: ignore[arg-type]
+    waiting.append(driver.control(heartbeat(), CALLER))
     driver.stop()
     driver.stop()
     driver.raft_event("an event")  # type: ignore[arg-type]

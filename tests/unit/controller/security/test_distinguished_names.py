@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.java.tls import Certificates
-from quorate_controller.security.distinguished_names import subject_of
+from quorate_controller.security.distinguished_names import name_of, subject_of
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,40 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_the_subject_of_a_certificate_is_read(certificate: bytes) -> None:
     """Goal: the holder, not the issuer. Method: a certificate that openssl made."""
     assert subject_of(certificate) == "CN=client"
+
+
+@pytest.mark.parametrize(
+    ("tag", "text", "printed"),
+    [
+        (0x0C, "é\0".encode(), "é\\00"),
+        (0x0C, b"\xe9", "\ufffd"),
+        (0x13, b"\xe9", "é"),
+        (0x14, b"\xc3\xa9", "\xc3\xa9"),
+        (0x16, b"a,b", "a\\,b"),
+        (0x1B, b"\xe9", "é"),
+        (0x1E, "é€,".encode("utf-16-be"), "é€\\,"),
+        (0x1E, b"a", "\ufffd"),
+        (0x1E, b"\xd8\x00", "\ufffd"),
+        (0x1C, b"\0\0\0a", "#1c0400000061"),
+    ],
+)
+def test_each_kind_of_text_is_decoded_as_in_java(tag: int, text: bytes, printed: str) -> None:
+    """Goal: certificates of all kinds of authorities. Method: names of one attribute; what JDK 17.0.21.1 prints."""
+    assert name_of(locality(tag, text)) == f"L={printed}"
+
+
+def test_a_character_beyond_the_bmp_is_refused_in_a_bmp_string() -> None:
+    """Goal: as in Java, which takes such a certificate for none. Method: a pair of surrogates."""
+    with pytest.raises(ValueError, match="BMPString"):
+        name_of(locality(0x1E, "😀".encode("utf-16-be")))
+
+
+def locality(tag: int, text: bytes) -> bytes:
+    """A DER name of one attribute."""
+    value = b"\x06\x03\x55\x04\x07" + bytes((tag, len(text))) + text
+    for outer in (0x30, 0x31, 0x30):
+        value = bytes((outer, len(value))) + value
+    return value
 
 
 @given(data=st.data())

@@ -179,6 +179,11 @@ class Rig:
         self._clients.append(client)
         return client
 
+    async def barrier_of_loop(self) -> None:
+        """Let the event loop look at all sockets some times."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
     async def barrier(self) -> None:
         """Return when all that was sent to the listener before is taken: another client is served."""
         for _ in range(3):

@@ -197,7 +197,9 @@ async def test_some_requests_need_no_acl(rig: Any, key: ApiKey) -> None:
     await rig.listen()
     client = await rig.connect()
     version, request = SAMPLES[key]
-    codes = error_codes(await client.ask(request, version))
+    client.send(request, version)
+    response = await answer_or_arrival(rig, client)
+    codes = set() if response is None else error_codes(response)
     assert not codes & {ErrorCode.cluster_authorization_failed, ErrorCode.unknown_server_error}
 
 

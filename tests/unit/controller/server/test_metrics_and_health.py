@@ -16,7 +16,7 @@ from quorate_controller.config import ControllerConfig, parse_config
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import readiness
-from quorate_controller.server.metrics import MetricsPage
+from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_controller.server.server import ControllerServer, listener_limits
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
@@ -45,7 +45,7 @@ class Scraper:
         self.now_s = 1_000.0
         self.counters = RequestCounters()
         self.page = MetricsPage(
-            rig.node, self.counters, connection_count=lambda: 7, unix_time_s=lambda: self.now_s
+            rig.node, self.counters, usage=lambda: Usage(7, 8, 9), unix_time_s=lambda: self.now_s
         )
 
     def set_status(self, **changes: Any) -> None:

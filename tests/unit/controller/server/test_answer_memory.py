@@ -1,0 +1,152 @@
+"""Answers that nobody reads: what they take is bounded, and those who read are left alone."""
+
+import asyncio
+import itertools
+import logging
+from typing import Any
+
+import pytest
+from kit.waiting import HANG_S, turn_until, until
+from quorate_controller.server import answer_memory
+from quorate_controller.server.answer_memory import HARD_FACTOR, SLOW_S_MIN, AnswerMemory
+from quorate_controller.server.connection import READ_BYTES_MAX, Exchange, ListenerLimits
+from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.serving_queue import REQUESTS_AT_ONCE
+from quorate_protocol.wire.frames import encode_frame
+
+MIB = 1024 * 1024
+
+
+class Client:
+    """A connection that notes whether it was closed."""
+
+    address = "h:1"
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+def test_who_reads_nothing_for_longest_is_closed() -> None:
+    """Goal: the bound holds, at the cost of who does not read. Method: three clients; the first reads a little."""
+    counters = RequestCounters()
+    memory = AnswerMemory("CONTROLLER", 10 * MIB, counters)
+    reading, silent, last = Client(), Client(), Client()
+    memory.waits(reading, 4 * MIB, 0.0)
+    memory.waits(silent, 4 * MIB, 0.1)
+    memory.reads(reading, 5.0)
+    memory.waits(last, 4 * MIB, 5.1)
+    assert [one.is_closed for one in (reading, silent, last)] == [False, True, False]
+    assert memory.used_bytes == 8 * MIB
+    assert counters.limited == {Limit.ANSWER_MEMORY: 1}
+
+
+def test_a_burst_is_forgiven_for_a_second_but_not_all_of_it() -> None:
+    """Goal: many clients that fetch at once are not closed; memory is bounded all the same.
+
+    Method: clients that ask at the same moment, up to the bound that always holds; one more; the same later.
+    """
+    memory = AnswerMemory("CONTROLLER", 10 * MIB, RequestCounters())
+    clients = [Client() for _ in range(10 * HARD_FACTOR + 1)]
+    for client in clients[:-1]:
+        memory.waits(client, MIB, 0.0)
+    assert not any(client.is_closed for client in clients)
+    memory.waits(clients[-1], MIB, 0.0)
+    assert [client.is_closed for client in clients] == [True] + [False] * 10 * HARD_FACTOR
+    memory.waits(Client(), MIB, SLOW_S_MIN)
+    assert memory.used_bytes == 10 * MIB
+
+
+def test_small_answers_and_those_who_leave_do_not_count() -> None:
+    """Goal: nothing leaks. Method: sizes that fall below what counts."""
+    memory = AnswerMemory("CONTROLLER", 10 * MIB, RequestCounters())
+    client = Client()
+    memory.waits(client, 1000, 0.0)
+    assert memory.used_bytes == 0
+    for size_bytes in (MIB, 2 * MIB, 0, 0):
+        memory.waits(client, size_bytes, 0.0)
+        assert memory.used_bytes == size_bytes
+
+
+class LargeAnswers:
+    """Answers each request with 1 MiB."""
+
+    def __init__(self) -> None:
+        self.handled = 0
+
+    def handle(self, exchange: Exchange) -> None:
+        self.handled += 1
+        exchange.respond(bytes(MIB))
+
+
+async def test_clients_that_never_read_are_closed(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: answers in memory are bounded over all connections. Method: 14 clients that ask for 32 MiB each.
+
+    2 MiB may wait. One that reads gets all that it asked for.
+    """
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(answer_memory, "SLOW_S_MIN", 0.5)
+    await rig.listen(ListenerLimits(answer_memory_bytes_max=2 * MIB))
+    rig.listener.handler = LargeAnswers()
+    reading = await rig.connect()
+    reading.writer.write(encode_frame(b"ask") * 32)
+    read = asyncio.create_task(reading.reader.readexactly(32 * MIB))
+    for _ in range(14):
+        client = await rig.connect()
+        client.writer.transport.pause_reading()
+        client.writer.write(encode_frame(b"ask") * 32)
+    assert len(await asyncio.wait_for(read, HANG_S)) == 32 * MIB
+    assert 2 * MIB < rig.listener.answers.used_bytes <= 2 * MIB * HARD_FACTOR
+    slow_s = asyncio.get_running_loop().time() + 0.5
+    await turn_until(lambda: asyncio.get_running_loop().time() > slow_s)
+    late = await rig.connect()
+    late.writer.transport.pause_reading()
+    late.writer.write(encode_frame(b"ask") * 32)
+    await asyncio.wait_for(
+        until(lambda: rig.counters.limited[Limit.ANSWER_MEMORY] > 0, "a slow reader"), HANG_S
+    )
+    assert rig.listener.answers.used_bytes <= 4 * MIB
+    assert {record.message for record in caplog.records} == {"slow_reader_closed"}
+    await rig.listener.close(grace_s=0)
+    await turn_until(lambda: rig.listener.answers.used_bytes == 0)
+
+
+async def test_connections_are_served_in_turn(rig: Any) -> None:
+    """Goal: who sends thousands of requests at once does not hold up others. Method: note the order of service."""
+    order: list[bytes] = []
+
+    class Noting:
+        def handle(self, exchange: Exchange) -> None:
+            order.append(bytes(exchange.frame))
+            exchange.respond(encode_frame(b""))
+
+    await rig.listen()
+    rig.listener.handler = Noting()
+    for _ in range(3):
+        await rig.connect()
+    await turn_until(lambda: rig.listener.connection_count == 3)
+    for number, connection in enumerate(rig.listener._connections):
+        connection.data_received(encode_frame(b"%d" % number) * 100)
+    await turn_until(lambda: len(order) == 300)
+    runs = [len(list(run)) for _, run in itertools.groupby(order)]
+    # The first connection found nobody waiting, and then was the first to wait.
+    assert runs[0] <= 2 * REQUESTS_AT_ONCE
+    assert max(runs[1:]) == REQUESTS_AT_ONCE
+    assert len(runs) > 300 / REQUESTS_AT_ONCE
+
+
+async def test_little_is_read_at_once(rig: Any) -> None:
+    """Goal: a connection that waits holds little. Method: requests that are not answered; what was taken of more."""
+    await rig.listen(ListenerLimits(in_flight_max=1))
+    rig.listener.handler = type("Silent", (), {"handle": lambda _self, _exchange: None})()
+    client = await rig.connect()
+    client.writer.write(encode_frame(bytes(1_000)) * 1_000)
+    await turn_until(lambda: any(one._undispatched for one in rig.listener._connections))
+    await rig.barrier_of_loop()
+    (connection,) = rig.listener._connections
+    held = sum(map(len, connection._undispatched)) + connection._decoder.buffered_size_bytes
+    assert 0 < held <= READ_BYTES_MAX
