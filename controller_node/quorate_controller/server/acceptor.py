@@ -30,6 +30,8 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long the other end may take to confirm the end of a connection."""
 ACCEPT_PAUSE_S: Final = 0.1
 """After a failed accept: the process may be out of file descriptors."""
+HANDSHAKE_PAUSE_S: Final = 0.01
+"""Until it is looked again whether one of many handshakes is done."""
 ACCEPTS_PER_TURN: Final = 16
 """Connections that are accepted in one turn of the event loop; with TLS one, as its handshake takes long."""
 
@@ -107,6 +109,11 @@ class Acceptor:
             self._pause = self._loop.call_later(delay_s, self._resume)
 
     def _accept_some(self, listening: socket.socket) -> None:
+        if self._tls is not None:
+            delay_s = self._quotas.handshake_delay_s(self._listener, self._loop.time())
+            if delay_s > 0:
+                self._pause_for(min(delay_s, HANDSHAKE_PAUSE_S))
+                return
         for _ in range(ACCEPTS_PER_TURN if self._tls is None else 1):
             try:
                 accepted, address = listening.accept()

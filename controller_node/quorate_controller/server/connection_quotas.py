@@ -31,8 +31,10 @@ log = logging.getLogger(__name__)
 
 IDLE_S_MIN: Final = 10.0
 """A client that was served keeps its place this long: a broker that is silent for longer loses its session, too."""
-HANDSHAKES_MAX: Final = 128
+HANDSHAKES_MAX: Final = 256
 """Handshakes of a listener under way. Each costs a millisecond or two of the event loop, perhaps all at once."""
+HANDSHAKE_S_MIN: Final = 0.5
+"""How long a handshake keeps its place when so many are under way: many clients may come at the same moment."""
 UNBOUNDED: Final = 2**31 - 1
 """Kafka's default of each of these limits."""
 
@@ -199,6 +201,13 @@ class ConnectionQuotas:
     def _note(self, limit: Limit, event: str, facts: Mapping[str, object]) -> None:
         self._counters.limited[limit] += 1
         log.warning(event, extra={"facts": facts})
+
+    def handshake_delay_s(self, listener: str, now_s: float) -> float:
+        """Return for how long a listener must begin no other handshake, because none under way is slow yet."""
+        handshakes = self._by_listener[listener].by_stage[Stage.HANDSHAKE]
+        if len(handshakes) < HANDSHAKES_MAX:
+            return 0.0
+        return max(0.0, next(iter(handshakes)).used_s + HANDSHAKE_S_MIN - now_s)
 
     def delay_s(self, listener: str, now_s: float) -> float:
         """Count a new connection; return for how long its listener must accept no other."""

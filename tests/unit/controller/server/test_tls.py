@@ -234,12 +234,25 @@ async def test_few_handshakes_are_under_way_at_once(
     The first three are closed, and a client is served.
     """
     monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", 0.05)
     await secured.listen(tls_of(certificates))
     silent = [await secured.connect(None) for _ in range(5)]
     for reader, _ in silent[:3]:
         assert await asyncio.wait_for(reader.read(), HANG_S) == b""
     assert secured.counters.limited[Limit.HANDSHAKES] == 3
     await secured.ask(client_context(certificates))
+
+
+async def test_many_clients_that_come_at_once_are_served(
+    secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a cluster that starts is no attack. Method: 40 clients at the same moment, two handshakes at a time."""
+    monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", HANG_S)
+    await secured.listen(tls_of(certificates))
+    context = client_context(certificates)
+    await asyncio.wait_for(asyncio.gather(*(secured.ask(context) for _ in range(40))), HANG_S)
+    assert secured.counters.limited[Limit.HANDSHAKES] == 0
 
 
 async def test_a_handshake_that_ends_gives_its_place_back(
