@@ -27,7 +27,7 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
     assert told["code"] == "VolumeCannotGrow"
     assert f"the StorageClass {name} has no allowVolumeExpansion" in told["message"]
     assert operated.condition("Stalled")["reason"] == "VolumeCannotGrow"
-    assert any(name in note for note in operated.events("VolumeCannotGrow"))
+    operated.wait(lambda: name in "".join(operated.events("VolumeCannotGrow")), "the Event")
 
     classes.patch_storage_class(name, {"allowVolumeExpansion": True})
     operated.wait(lambda: _requested(operated) == "2Gi", "the larger size to be requested")

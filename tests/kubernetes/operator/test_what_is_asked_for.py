@@ -29,7 +29,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
         operated.patch_brokers(replicas=replicas)
         operated.wait(lambda: _is_refused(operated, BROKERS), "each generation to be refused")
     assert "node id 5 belongs to KafkaBroker others" in operated.brokers_condition("Ready")["message"]
-    assert any("node id 5" in note for note in operated.events("InvalidManifest"))
+    operated.wait(lambda: "node id 5" in "".join(operated.events("InvalidManifest")), "the Event")
     assert [one["nodeId"] for one in (operated.brokers() or {})["status"]["brokers"]] == [0]
     assert _reason(operated, OTHERS) == operated.condition("Ready")["reason"] == "Hibernated"
     assert operated.condition("Degraded")["status"] == "False"
@@ -210,7 +210,7 @@ def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> 
         operated.patch(template=template)
         operated.wait(lambda told=told: told in _refused(operated), f"the refusal that names {told}")
         assert operated.condition("Stalled")["reason"] == "RestartRefused"
-        assert any(told in note for note in operated.events("RestartRefused"))
+        operated.wait(lambda told=told: told in "".join(operated.events("RestartRefused")), "the Event")
         assert operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid == uid
     assert operated.events("StopNode") == []
     operated.patch(template={"priorityClassName": None, "labels": {"team": "a"}})
