@@ -15,11 +15,12 @@ PYTEST := $(BIN)/pytest
 PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 MINUTES ?= 5
+HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate soak fuzz control-plane node-image clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +73,9 @@ simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a 
 
 soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
 	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; JAVA=1: stock Kafka, too
+	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JAVA),--java) $(if $(WRITE),--write)
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

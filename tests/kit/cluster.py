@@ -277,6 +277,10 @@ class Cluster:
         process = self._processes.get(node_id)
         return process is not None and process.poll() is None
 
+    def pid(self, node_id: int) -> int:
+        """The process of a node that runs."""
+        return self._processes[node_id].pid
+
     def signal(self, node_id: int, number: signal.Signals) -> None:
         """Send a node's process a signal."""
         self._processes[node_id].send_signal(number)

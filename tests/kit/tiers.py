@@ -72,6 +72,7 @@ NIGHTLY = {
     "tests/integration/parity/test_random_requests.py"
     "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
+    "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 20 to 25 minutes",
 }

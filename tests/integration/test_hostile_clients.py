@@ -1,0 +1,48 @@
+"""Controllers under attack, as real processes: heartbeats, elections and memory stay within bounds.
+
+`make hostile` runs all attacks on all kinds of listeners, for longer.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from kit.hostile.attacks import ATTACKS
+from kit.hostile.report import violations
+from kit.hostile.siege import besieged
+
+pytestmark = pytest.mark.integration
+
+SECONDS = 1.5
+CONNECTIONS_MAX = 1_000
+ON = {
+    "PLAINTEXT": ("connections", "vanished", "slow-loris", "announced", "no-reader"),
+    "SASL_SSL": ("slow-login", "lengths", "no-reader", "throttled", "hellos", "guesses"),
+}
+"""Each attack where it is worst."""
+APPLIES = {
+    "announced": "queued.max.request.bytes",
+    "lengths": "socket.request.max.bytes",
+    "throttled": "controller_mutation_rate",
+    "hellos": "handshakes",
+}
+"""The limit that has to be counted under an attack."""
+
+
+@pytest.mark.parametrize("protocol", list(ON))
+def test_hostile_clients_disturb_nobody(tmp_path: Path, protocol: str) -> None:
+    """Goal: whoever reaches a listener can't depose the leader, fence brokers or fill the memory.
+
+    Method: one attack after the other on the leader, while a broker sends heartbeats, topics are created and others
+    connect; no epoch passes, nobody is refused, each limit counts.
+    """
+    with besieged(tmp_path, protocol) as siege:
+        for name in ON[protocol]:
+            attack = ATTACKS[name]
+            if attack.needs_root and os.geteuid() != 0:
+                continue
+            figures = siege.stand(name, SECONDS, min(attack.size, CONNECTIONS_MAX))
+            assert violations(figures) == [], f"{name}: {figures}"
+            assert figures.did.get("connections", 0) > 0, f"{name} has attacked nobody: {figures.did}"
+            if name in APPLIES:
+                assert figures.limited[APPLIES[name]] > 0, f"{name}: {figures.limited}"

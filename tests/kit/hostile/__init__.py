@@ -1,0 +1,5 @@
+"""Hostile clients against real controllers, and what a well-behaved client sees meanwhile.
+
+`attacks.py` has the attacks; each runs in a process of its own (`attacker.py`). `probe.py` measures, `siege.py`
+brings both together on a quorum of real processes, `report.py` makes the tables of docs/limits.md.
+"""

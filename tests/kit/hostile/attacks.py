@@ -1,0 +1,388 @@
+"""What hostile clients do. Each attack goes on until its time is over, and counts what it did."""
+
+import asyncio
+import random
+import socket
+import ssl
+import struct
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kit.hostile.victim import API_VERSIONS, CLIENT, CLIENT_PASSWORD, Victim, frame_of
+from quorate_protocol.kafka.enums import ConfigResourceType
+
+OPEN_AT_ONCE: Final = 200
+"""Connections that an attack begins at the same time."""
+BYTE_EVERY_S: Final = 1.0
+PIPELINED: Final = 200
+LARGEST: Final = 100 * 1024 * 1024
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER that makes close() send RST."""
+_TCP_REPAIR: Final = 19
+_REPLY_BYTES: Final = 64 * 1024
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Attacker:
+    """One hostile process. `did` counts what it did and what happened to it."""
+
+    def __init__(self, victim: Victim, seconds: float) -> None:
+        self.victim = victim
+        self.did: Counter[str] = Counter()
+        self._ends_s = time.monotonic() + seconds
+        self._chance = random.Random(1)
+        self._kept: list[object] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the attack is over."""
+        return time.monotonic() >= self._ends_s
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(max(0.0, self._ends_s - time.monotonic()))
+
+    # ---------------------------------------------------------------------------------------- connections
+
+    async def _raw(self) -> socket.socket:
+        """A connection without a TLS handshake."""
+        opened = socket.socket()
+        opened.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(opened, (self.victim.host, self.victim.port))
+        except OSError:
+            opened.close()
+            raise
+        self.did["connections"] += 1
+        return opened
+
+    async def _streams(self, context: ssl.SSLContext | None) -> Streams:
+        streams = await asyncio.open_connection(
+            self.victim.host, self.victim.port, ssl=context, limit=_REPLY_BYTES
+        )
+        self.did["connections"] += 1
+        return streams
+
+    async def _secured(self, context: ssl.SSLContext | None) -> Streams:
+        """A connection behind its TLS handshake, if there is one, that nobody has authenticated."""
+        return await self._streams(context)
+
+    async def _logged_in(self, context: ssl.SSLContext | None, password: str = CLIENT_PASSWORD) -> Streams:
+        """A connection that may send requests."""
+        reader, writer = await self._secured(context)
+        await self._exchange(reader, writer, frame_of(API_VERSIONS, 4))
+        if self.victim.has_sasl:
+            await self._exchange(reader, writer, frame_of(SaslHandshakeRequest(mechanism="PLAIN")))
+            message = f"\0{CLIENT}\0{password}".encode()
+            await self._exchange(reader, writer, frame_of(SaslAuthenticateRequest(auth_bytes=message)))
+        return reader, writer
+
+    async def _exchange(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes
+    ) -> None:
+        writer.write(frame)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(size)
+
+    async def _many(
+        self, count: int, act: Callable[[], Awaitable[object]], at_once: int = OPEN_AT_ONCE
+    ) -> None:
+        """Do something so many times, `at_once` of them at the same time; a refusal counts."""
+        allowed = asyncio.Semaphore(at_once)
+
+        async def one() -> None:
+            async with allowed:
+                if self.is_over:
+                    return
+                try:
+                    async with asyncio.timeout_at(
+                        asyncio.get_running_loop().time() + self._ends_s - time.monotonic()
+                    ):
+                        await act()
+                except (OSError, EOFError, TimeoutError) as error:
+                    self.did[f"failed: {type(error).__name__}"] += 1
+
+        await asyncio.gather(*(one() for _ in range(count)))
+
+    async def _again_and_again(self, act: Callable[[], Awaitable[object]], at_once: int) -> None:
+        while not self.is_over:
+            await self._many(at_once * 5, act, at_once)
+
+    # -------------------------------------------------------------------------------------------- attacks
+
+    async def fill(self, connections: int) -> None:
+        """Open connections and say nothing."""
+
+        async def one() -> None:
+            self._kept.append(await self._raw())
+
+        await self._many(connections, one)
+        await self._rest()
+
+    async def vanish(self, connections: int) -> None:
+        """Open connections and vanish without FIN or RST, as a machine does that loses its power. Needs root."""
+
+        async def one() -> None:
+            opened = await self._raw()
+            opened.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+            opened.close()
+            self.did["vanished"] += 1
+
+        await self._many(connections, one)
+        await self._rest()
+
+    async def drip(self, connections: int) -> None:
+        """Send the first thing that the listener expects, a byte a second: a request, or a TLS handshake."""
+        hello = _client_hello() if self.victim.has_tls else b""
+
+        async def one() -> None:
+            opened = await self._raw()
+            self._kept.append(opened)
+            await self._drip(hello or frame_of(API_VERSIONS, 4) * 10, opened.send)
+
+        await self._many(connections, one, connections)
+
+    async def drip_login(self, connections: int) -> None:
+        """Begin to log in, and send the password a byte a second."""
+        context = self.victim.tls()
+
+        async def one() -> None:
+            reader, writer = await self._secured(context)
+            self._kept.append(writer)
+            await self._exchange(reader, writer, frame_of(SaslHandshakeRequest(mechanism="PLAIN")))
+            frame = frame_of(SaslAuthenticateRequest(auth_bytes=b"\0client\0" + bytes(10_000)))
+            await self._drip(frame, lambda byte: _write(writer, byte))
+
+        await self._many(connections, one, connections)
+
+    async def _drip(self, data: bytes, send: Callable[[bytes], object]) -> None:
+        for position in range(len(data)):
+            if self.is_over:
+                return
+            send(data[position : position + 1])
+            self.did["bytes"] += 1
+            await asyncio.sleep(BYTE_EVERY_S)
+
+    async def announce(self, connections: int) -> None:
+        """Announce the largest request that is allowed, send 256 KiB of it, and no more."""
+        context = self.victim.tls()
+
+        async def one() -> None:
+            _, writer = await (self._logged_in(context) if self.victim.has_sasl else self._secured(context))
+            self._kept.append(writer)
+            writer.write(LARGEST.to_bytes(4, "big") + bytes(256 * 1024))
+
+        await self._many(connections, one, 50)
+        await self._rest()
+
+    async def lengths(self, at_once: int) -> None:
+        """Send lengths that are negative or too large, again and again."""
+        context = self.victim.tls()
+        wrong = (
+            b"\xff\xff\xff\xff",
+            b"\x80\x00\x00\x00",
+            b"\x7f\xff\xff\xff",
+            (LARGEST + 1).to_bytes(4, "big"),
+        )
+
+        async def one() -> None:
+            reader, writer = await self._secured(context)
+            writer.write(self._chance.choice(wrong) + bytes(1000))
+            await reader.read()
+            writer.transport.abort()
+
+        await self._again_and_again(one, at_once)
+
+    async def garbage(self, at_once: int) -> None:
+        """Send random bytes without a handshake, again and again."""
+
+        async def one() -> None:
+            reader, writer = await self._streams(None)
+            writer.write(self._chance.randbytes(self._chance.randrange(1, 2000)))
+            writer.write_eof()
+            with suppress(OSError):
+                await reader.read()
+            writer.transport.abort()
+
+        await self._again_and_again(one, at_once)
+
+    async def reset(self, at_once: int) -> None:
+        """Connect, send half a request and reset the connection, again and again."""
+        half = frame_of(API_VERSIONS, 4)[:10]
+
+        async def one() -> None:
+            opened = await self._raw()
+            opened.send(half)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            opened.close()
+
+        await self._again_and_again(one, at_once)
+
+    async def ask_without_reading(self, connections: int) -> None:
+        """Ask for large answers on many connections and read none of them."""
+        context = self.victim.tls()
+        frames = b"".join(frame_of(_all_configs(), correlation_id=number) for number in range(PIPELINED))
+
+        async def one() -> None:
+            _, writer = await self._logged_in(context)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            self._kept.append(writer)
+            writer.write(frames)
+            self.did["requests"] += PIPELINED
+
+        await self._many(connections, one, 20)
+        await self._rest()
+
+    async def create_beyond_quota(self, connections: int) -> None:
+        """Create topics far beyond the quota of this client id, and do not wait as told."""
+        context = self.victim.tls()
+
+        async def one() -> None:
+            reader, writer = await self._logged_in(context)
+            while not self.is_over:
+                name = f"hostile-{self._chance.randbytes(8).hex()}"
+                await self._exchange(reader, writer, frame_of(_new_topic(name)))
+                self.did["answers"] += 1
+
+        await self._many(connections, one, connections)
+
+    async def shake_hands(self, at_once: int) -> None:
+        """Complete TLS handshakes and leave, again and again."""
+        context = self.victim.tls()
+
+        async def one() -> None:
+            _, writer = await self._secured(context)
+            writer.transport.abort()
+
+        await self._again_and_again(one, at_once)
+
+    async def hello_at_once(self, connections: int) -> None:
+        """Open connections, then begin the TLS handshakes of all of them at the same moment, again and again."""
+        hello = _client_hello()
+
+        async def one() -> None:
+            opened.append(await self._raw())
+
+        while not self.is_over:
+            opened: list[socket.socket] = []
+            await self._many(connections, one)
+            for connection in opened:
+                with suppress(OSError):
+                    connection.send(hello)
+                    self.did["hellos"] += 1
+            await asyncio.sleep(1.0)
+            for connection in opened:
+                connection.close()
+
+    async def guess(self, at_once: int) -> None:
+        """Log in with wrong passwords, again and again."""
+        context = self.victim.tls()
+
+        async def one() -> None:
+            reader, writer = await self._logged_in(context, "wrong")
+            await reader.read()
+            self.did["refused"] += 1
+            writer.transport.abort()
+
+        await self._again_and_again(one, at_once)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """A row of the table: what is done, how often, and where."""
+
+    text: str
+    run: Callable[[Attacker, int], Awaitable[None]]
+    size: int
+    """Connections, in all or at once."""
+    needs_tls: bool = False
+    needs_sasl: bool = False
+    needs_root: bool = False
+
+    def fits(self, protocol: str) -> bool:
+        """Whether there is anything to attack on a listener with this security protocol."""
+        return (protocol.endswith("SSL") or not self.needs_tls) and (
+            protocol.startswith("SASL") or not self.needs_sasl
+        )
+
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    "connections": Attack(text="{size:,} silent connections", run=Attacker.fill, size=5_000),
+    "vanished": Attack(
+        text="{size:,} connections whose clients vanish without FIN",
+        run=Attacker.vanish,
+        size=1_000,
+        needs_root=True,
+    ),
+    "slow-loris": Attack(text="{size:,} connections, a byte a second each", run=Attacker.drip, size=1_000),
+    "slow-login": Attack(
+        text="{size:,} logins, a byte of the password a second",
+        run=Attacker.drip_login,
+        size=1_000,
+        needs_sasl=True,
+    ),
+    "announced": Attack(
+        text="{size:,} requests of 100 MiB of which 256 KiB come", run=Attacker.announce, size=500
+    ),
+    "lengths": Attack(text="negative and oversized lengths, {size} at a time", run=Attacker.lengths, size=20),
+    "garbage": Attack(text="garbage, {size} connections at a time", run=Attacker.garbage, size=20),
+    "resets": Attack(text="half requests, then a reset, {size} at a time", run=Attacker.reset, size=20),
+    "no-reader": Attack(
+        text="{size} clients that ask for 200 large answers each and read none",
+        run=Attacker.ask_without_reading,
+        size=200,
+    ),
+    "throttled": Attack(
+        text="{size} clients beyond their quota that do not wait", run=Attacker.create_beyond_quota, size=20
+    ),
+    "handshakes": Attack(
+        text="TLS handshakes, {size} at a time", run=Attacker.shake_hands, size=20, needs_tls=True
+    ),
+    "hellos": Attack(
+        text="{size:,} TLS handshakes that begin at the same moment",
+        run=Attacker.hello_at_once,
+        size=1_000,
+        needs_tls=True,
+    ),
+    "guesses": Attack(text="wrong passwords, {size} at a time", run=Attacker.guess, size=20, needs_sasl=True),
+}
+
+
+def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    if writer.transport.is_closing():
+        raise ConnectionResetError
+    writer.write(data)
+
+
+def _client_hello() -> bytes:
+    """The first message of a TLS handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    begun = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        begun.do_handshake()
+    return outgoing.read()
+
+
+def _all_configs() -> DescribeConfigsRequest:
+    """All configs of brokers with their synonyms and descriptions: a small request, a large answer."""
+    resource = DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name="probed-0", configuration_keys=None
+    )
+    return DescribeConfigsRequest(
+        resources=(resource,) * 20, include_synonyms=True, include_documentation=True
+    )
+
+
+def _new_topic(name: str) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
+    return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=10), validate_only=False)

@@ -1,0 +1,105 @@
+"""What figures have to be, and the tables of docs/limits.md."""
+
+import os
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kit.hostile.attacks import ATTACKS
+from kit.hostile.siege import Figures, quantile
+
+DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "limits.md"
+BEGIN: Final = "<!-- figures: `make hostile WRITE=1` -->"
+END: Final = "<!-- end of the figures -->"
+MIB: Final = 1024 * 1024
+HEARTBEAT_S_MAX: Final = 4.5
+"""Half of the session timeout of brokers: with a heartbeat every 2 s none is fenced."""
+COLUMNS: Final = (
+    "attack",
+    "heartbeats",
+    "CreateTopics",
+    "a newcomer: connect, log in, ask",
+    "memory, MiB",
+    "processors",
+    "elections",
+    "limits that applied",
+)
+RSS_BYTES_MAX: Final = 512 * MIB
+"""60 MiB of a small controller, 128 for unread answers, 100 for large requests, 180 for buffers of 500 connections
+with TLS, and some KiB for each other connection."""
+
+
+def violations(figures: Figures) -> list[str]:
+    """What an attack did that none may do."""
+    found = []
+    if figures.elections:
+        found.append(f"{figures.elections} epochs passed")
+    slowest_s = max(figures.heartbeats_s, default=figures.seconds)
+    if slowest_s > HEARTBEAT_S_MAX:
+        found.append(f"a heartbeat took {slowest_s:.1f} s, allowed are {HEARTBEAT_S_MAX}")
+    if figures.rss_max_bytes > RSS_BYTES_MAX:
+        rss, allowed = figures.rss_max_bytes // MIB, RSS_BYTES_MAX // MIB
+        found.append(f"{rss} MiB of resident memory, allowed are {allowed}")
+    if figures.failures:
+        found.append(f"clients that behave were refused: {', '.join(sorted(set(figures.failures))[:3])}")
+    return found
+
+
+def _milliseconds(values: Sequence[float]) -> str:
+    if not values:
+        return "none answered"
+    return " / ".join(f"{1000 * quantile(list(values), share):,.0f}" for share in (0.5, 0.99))
+
+
+def label(figures: Figures) -> str:
+    """What was done, in words."""
+    if not figures.attack:
+        return "nobody attacks"
+    attack = ATTACKS[figures.attack]
+    return attack.text.format(size=attack.size)
+
+
+def row(figures: Figures) -> str:
+    """One line of a table."""
+    limits = ", ".join(f"`{name}` {count:,}" for name, count in figures.limited.items() if count)
+    cells = (
+        label(figures),
+        _milliseconds(figures.heartbeats_s),
+        _milliseconds(figures.creates_s),
+        _milliseconds(figures.connects_s),
+        f"{figures.rss_max_bytes // MIB:,}",
+        f"{figures.processors:.2f}",
+        str(figures.elections),
+        limits or "-",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def markdown(tables: Iterable[tuple[str, Sequence[Figures]]]) -> str:
+    """A table for each quorum that was attacked."""
+    machine = f"{platform.machine()} with {os.cpu_count()} cores"
+    lines = [
+        f"Measured on {time.strftime('%Y-%m-%d')}, {machine}, which attackers,",
+        "clients and three controllers share. Latencies are p50 / p99 in milliseconds.",
+    ]
+    for title, figures in tables:
+        lines += [
+            "",
+            f"**{title}**",
+            "",
+            f"| {' | '.join(COLUMNS)} |",
+            "|---" * len(COLUMNS) + "|",
+            *map(row, figures),
+        ]
+    return "\n".join(lines)
+
+
+def write(text: str) -> None:
+    """Replace the figures in docs/limits.md."""
+    content = DOCUMENT.read_text()
+    before, _, rest = content.partition(f"{BEGIN}\n")
+    _, _, after = rest.partition(f"\n{END}")
+    assert rest, f"{DOCUMENT} has no line {BEGIN}"
+    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

@@ -1,0 +1,201 @@
+"""Three controllers of which the leader is attacked, and the figures of each attack."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+from kit.cluster import Cluster, free_ports, manifests
+from kit.hostile.attacks import ATTACKS
+from kit.hostile.probe import Administrator, Broker, Memory, Newcomer, Seen
+from kit.hostile.victim import Victim, properties_of
+from quorate_admin.client import AdminClient
+from quorate_admin.security.config import SecurityConfig
+from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
+HOSTILE_CLIENT_ID: Final = "hostile"
+MUTATION_RATE: Final = 5.0
+WARM_UP_S: Final = 2.0
+UNFENCED_TIMEOUT_S: Final = 30
+END_GRACE_S: Final = 60
+_LIMITED: Final = re.compile(r'^quorate_limited_connections_total\{limit="([^"]+)"\} (\S+)', re.MULTILINE)
+_TESTS: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What one attack did to the leader. Times in seconds."""
+
+    attack: str
+    """A key of ATTACKS; empty: nobody attacked."""
+    protocol: str
+    seconds: float
+    did: Mapping[str, int]
+    limited: Mapping[str, int]
+    """By the limit that applied: quorate_limited_connections_total."""
+    heartbeats_s: list[float] = field(repr=False)
+    creates_s: list[float] = field(repr=False)
+    connects_s: list[float] = field(repr=False)
+    rss_before_bytes: int
+    rss_max_bytes: int
+    processors: float
+    """Of the leader's process, on average."""
+    elections: int
+    """Epochs that passed."""
+    failures: list[str]
+    """What the clients that behave were refused."""
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value that this share of the values does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+class Siege:
+    """A quorum whose leader is attacked."""
+
+    def __init__(self, cluster: Cluster, victim: Victim, http: Mapping[int, int]) -> None:
+        self.cluster = cluster
+        self.victim = victim
+        self._http = http
+        self._seen = Seen()
+        quorum = cluster.await_quorum()
+        self._leader = quorum.leader_id
+        self._epoch = quorum.leader_epoch
+        self._process = psutil.Process(cluster.pid(self._leader))
+        self._broker = Broker(victim, cluster.layout.identity.cluster_id)
+        self._workers = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._workers.enter_context(self._broker)
+        assert self._broker.unfenced.wait(UNFENCED_TIMEOUT_S), "the broker stays fenced"
+        for worker in (
+            Administrator(self.victim, lambda: self._seen),
+            Newcomer(self.victim, lambda: self._seen),
+            Memory(self._process.pid, lambda: self._seen),
+        ):
+            self._workers.enter_context(worker)
+        self._set_quota()
+        time.sleep(WARM_UP_S)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._workers.__exit__(*raised)  # type: ignore[arg-type]
+
+    def _set_quota(self) -> None:
+        async def alter() -> None:
+            async with AdminClient(
+                bootstrap_controllers=self.cluster.bootstrap_controllers.split(","),
+                security=self.cluster.controller_security,
+            ) as admin:
+                await admin.alter_client_quotas(
+                    [
+                        ClientQuotaAlteration(
+                            entity=ClientQuotaEntity.of({"client-id": HOSTILE_CLIENT_ID}),
+                            values={"controller_mutation_rate": MUTATION_RATE},
+                        )
+                    ]
+                )
+
+        asyncio.run(alter())
+
+    def stand(self, attack: str, seconds: float, size: int | None = None) -> Figures:
+        """Attack for so long and return the figures; without an attack those of peace."""
+        self._seen = self._broker.seen = seen = Seen()
+        rss_bytes = self._process.memory_info().rss
+        limited, cpu_s, began_s = self._limited(), self._cpu_s(), time.monotonic()
+        did = self._attack(attack, seconds, size) if attack else self._rest(seconds)
+        took_s = time.monotonic() - began_s
+        processors = (self._cpu_s() - cpu_s) / took_s
+        epoch = self.cluster.await_quorum().leader_epoch
+        elections, self._epoch = epoch - self._epoch, epoch
+        self._seen = self._broker.seen = Seen()
+        return Figures(
+            attack=attack,
+            protocol=self.victim.protocol,
+            seconds=took_s,
+            did=did,
+            limited={name: count - limited.get(name, 0) for name, count in self._limited().items()},
+            heartbeats_s=seen.heartbeats_s,
+            creates_s=seen.creates_s,
+            connects_s=seen.connects_s,
+            rss_before_bytes=rss_bytes,
+            rss_max_bytes=max(seen.rss_bytes),
+            processors=processors,
+            elections=elections,
+            failures=seen.failures,
+        )
+
+    def _rest(self, seconds: float) -> dict[str, int]:
+        time.sleep(seconds)
+        return {}
+
+    def _attack(self, name: str, seconds: float, size: int | None) -> dict[str, int]:
+        chosen = ATTACKS[name].size if size is None else size
+        command = [
+            *(sys.executable, "-m", "kit.hostile.attacker", name),
+            *(self.victim.to_json(), str(chosen), str(seconds)),
+        ]
+        ended = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_TESTS)},
+            timeout=seconds + END_GRACE_S,
+            check=True,
+        )
+        did: dict[str, int] = json.loads(ended.stdout)
+        return did
+
+    def _cpu_s(self) -> float:
+        times = self._process.cpu_times()
+        return times.user + times.system
+
+    def _limited(self) -> dict[str, int]:
+        """What the leader has counted so far; nothing on a Java controller."""
+        port = self._http.get(self._leader)
+        if port is None:
+            return {}
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+            return {name: int(float(count)) for name, count in _LIMITED.findall(page.read().decode())}
+
+
+@contextmanager
+def besieged(directory: Path, protocol: str, jars: Path | None = None) -> Iterator[Siege]:
+    """A quorum of ours, or with `jars` of stock Kafka, whose leader has clients that behave."""
+    controllers = (3000, 3001, 3002)
+    manifest = manifests(java=controllers if jars else (), brokers=0)
+    cluster = Cluster.settle(directory / "cluster", jars, manifest)
+    properties, authority = properties_of(protocol, directory / "certificates")
+    first = free_ports(len(controllers))
+    http = {} if jars else {node_id: first + place for place, node_id in enumerate(controllers)}
+    for node_id in controllers:
+        page = {"quorate.http.listener": f"127.0.0.1:{http[node_id]}"} if http else {}
+        cluster.configure(node_id, {**properties, **page, "broker.session.timeout.ms": "9000"})
+    cluster.controller_security = _security(protocol, properties)
+    cluster.format(*controllers)
+    try:
+        cluster.start(*controllers)
+        host, _, port = cluster.address(cluster.await_quorum().leader_id).rpartition(":")
+        with Siege(cluster, Victim(host, int(port), protocol, authority), http) as siege:
+            yield siege
+    finally:
+        cluster.close()
+
+
+def _security(protocol: str, properties: Mapping[str, str]) -> SecurityConfig:
+    own = {key: value for key, value in properties.items() if key.startswith("ssl.truststore")}
+    if protocol.startswith("SASL"):
+        jaas = properties["listener.name.controller.plain.sasl.jaas.config"]
+        own |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    return SecurityConfig.from_properties({"security.protocol": protocol, **own})
