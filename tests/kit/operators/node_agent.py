@@ -236,7 +236,7 @@ class _Pod(threading.Thread):
         mounts = {
             mount["name"]: mount["mountPath"]
             for container in (*spec.get("initContainers", ()), *spec["containers"])
-            for mount in container["volumeMounts"]
+            for mount in container.get("volumeMounts", ())
         }
         for source in self.body["spec"]["volumes"]:
             if claim := source.get("persistentVolumeClaim"):
