@@ -31,6 +31,7 @@ from quorate_operator.handlers.statuses import (
     controller_status,
     failed_status,
     has_leader,
+    is_mere_progress,
     merged_status,
     overlaid,
     refused_status,
@@ -63,6 +64,8 @@ LOOKS_AT_A_TIME_MAX = 16
 PACE = Pace(working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000)
 """Changes of a cluster's resources and pods wake its loop at once."""
 JITTER = 0.25
+PROGRESS_INTERVAL_MS = 10_000
+"""How often at most the progress of a step is written into a status: each write goes to everybody who watches."""
 LEASE_TIMEOUT_S = 60.0
 
 GUARDED = (
@@ -120,6 +123,8 @@ class ClusterReconciler:
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
         self._faults_in_a_row = 0
+        self._progress_told: dict[str, int] = {}
+        """When the status of each resource was written last, by uid, in Unix ms."""
 
     def wake(self) -> None:
         self._loop.wake()
@@ -410,7 +415,7 @@ class ClusterReconciler:
         if ready is not None:
             reason = "" if ready["status"] == "True" else str(ready["reason"])
             self._shared.metrics.set_state(kind.name, self.key.namespace, name, reason)
-        if patch is None:
+        if patch is None or not self._is_due(body, before, patch):
             return
         try:
             written = await self._shared.api.merge(
@@ -421,6 +426,19 @@ class ClusterReconciler:
                 return
             raise
         self._shared.store.put(written)
+
+    def _is_due(self, body: Object, before: dict[str, Any], patch: dict[str, Any]) -> bool:
+        """Whether a status is written now: mere progress is told from time to time."""
+        uid, now_ms = body["metadata"]["uid"], clock.now_ms()
+        is_recent = now_ms - self._progress_told.get(uid, 0) < PROGRESS_INTERVAL_MS
+        if is_recent and is_mere_progress(before, patch):
+            return False
+        self._progress_told = {
+            known: at_ms
+            for known, at_ms in self._progress_told.items()
+            if now_ms - at_ms < PROGRESS_INTERVAL_MS
+        } | {uid: now_ms}
+        return True
 
     def _about(self, desired: DesiredCluster, action: steps.Action) -> Object:
         """Returns the resource for an Event about a step: the node's pool, or the quorum."""

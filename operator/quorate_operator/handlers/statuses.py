@@ -28,6 +28,7 @@ from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepV
 
 ROLLOUT_DUE = "RolloutDue"
 """The reason of Ready while nodes are ready, and run with what is not desired any more."""
+_TELLING_PROGRESS = ("Progressing", "Reconciling")
 _NAMED_MAX = 10
 """How many nodes a message names."""
 
@@ -155,6 +156,11 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
     ):
         return None
     return target
+
+
+def is_mere_progress(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Whether a patch changes only what each look changes while work is under way: counts, and words about them."""
+    return _without_progress({**before, **patch}) == _without_progress(before)
 
 
 def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
@@ -333,6 +339,22 @@ def _without_nulls(value: Any) -> Any:
         case list():
             return [_without_nulls(part) for part in value]
     return value
+
+
+def _without_progress(status: Mapping[str, Any]) -> dict[str, Any]:
+    kept = _without_watermark(status)
+    kept["plan"] = [_without(one, "reason", "waitsFor") for one in kept.get("plan") or ()]
+    kept["brokers"] = [_without(one, "replicas") for one in kept.get("brokers") or ()]
+    kept["voters"] = [_without(one, "lag") for one in kept.get("voters") or ()]
+    kept["conditions"] = [
+        _without(one, "message") if one["type"] in _TELLING_PROGRESS else one
+        for one in kept.get("conditions") or ()
+    ]
+    return kept
+
+
+def _without(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key not in names}
 
 
 def _without_watermark(status: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from quorate_operator.handlers.statuses import (
     controller_status,
     failed_status,
     has_leader,
+    is_mere_progress,
     merged_status,
     refused_status,
 )
@@ -57,6 +58,32 @@ def test_a_growing_log_alone_is_no_write() -> None:
     first = merged_status({}, _status(), NOW)
     assert first is not None
     assert merged_status(first, _status(watermark=99), LATER) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_mere"),
+    [
+        ({"plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 8 left"}]}, True),
+        ({"brokers": [{"nodeId": 0, "state": "ready", "replicas": 8}]}, True),
+        ({"voters": [{"nodeId": 3000, "lag": 4}]}, True),
+        ({"conditions": [{"type": "Progressing", "status": "True", "message": "8 left"}]}, True),
+        ({"plan": []}, False),
+        ({"plan": [{"step": "StopNode", "nodeId": 0, "reason": "it leaves"}]}, False),
+        ({"brokers": [{"nodeId": 0, "state": "stopped", "replicas": 9}]}, False),
+        ({"conditions": [{"type": "Progressing", "status": "False", "message": "9 left"}]}, False),
+        ({"readyReplicas": 2}, False),
+    ],
+)
+def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is_mere: bool) -> None:
+    """Goal: a drain of hours does not write each second, and a change is told at once. Method: one change each."""
+    before = {
+        "readyReplicas": 3,
+        "plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 9 left"}],
+        "brokers": [{"nodeId": 0, "state": "ready", "replicas": 9}],
+        "voters": [{"nodeId": 3000}],
+        "conditions": [{"type": "Progressing", "status": "True", "message": "9 left"}],
+    }
+    assert is_mere_progress(before, change) is is_mere
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:

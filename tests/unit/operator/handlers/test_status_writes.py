@@ -1,0 +1,49 @@
+"""When a reconcile writes the status of a resource."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from quorate_operator.handlers import reconciler as reconciler_module
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.reconciler import PROGRESS_INTERVAL_MS, ClusterReconciler
+from quorate_operator.runtime.kubernetes.api import BROKERS, Kind
+from quorate_operator.web.port import ClusterKey
+
+Object = dict[str, Any]
+
+
+class _Api:
+    """Keeps one resource, whose status is written."""
+
+    def __init__(self) -> None:
+        self.body: Object = {"metadata": {"name": "brokers", "uid": "u"}, "status": {}}
+        self.writes = 0
+
+    async def merge(self, _kind: Kind, _namespace: str, _name: str, patch: Object, **_: Any) -> Object:
+        self.writes += 1
+        self.body = {**self.body, "status": {**self.body["status"], **patch["status"]}}
+        return self.body
+
+
+async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a drain of hours is no write each second. Method: statuses of a drain, a second apart, then its end."""
+    now_ms = [1_000_000]
+    monkeypatch.setattr(reconciler_module.clock, "now_ms", lambda: now_ms[0])
+    api = _Api()
+    store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
+    shared = SimpleNamespace(api=api, store=store, metrics=OperatorMetrics())
+    key = ClusterKey("kafka", "quorum")
+    one = ClusterReconciler(key, cast("Any", shared), cast("Any", None), cast("Any", None), lambda: None)
+
+    async def write(left: int | None) -> int:
+        plan = [] if left is None else [{"step": "WaitFor", "reason": f"broker-0 to be drained: {left} left"}]
+        await one._write_status(BROKERS, api.body, {"conditions": [], "plan": plan})
+        now_ms[0] += 1_000
+        return api.writes
+
+    seconds = PROGRESS_INTERVAL_MS // 1_000
+    assert [await write(100 - second) for second in range(seconds)] == [1] * seconds
+    assert await write(50) == 2
+    assert await write(49) == 2
+    assert await write(None) == 3
