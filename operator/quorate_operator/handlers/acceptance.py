@@ -12,9 +12,13 @@ from typing import Any, NamedTuple
 
 from quorate_operator.handlers.resources import ClusterResources
 from quorate_operator.models.base import ANNOTATION_RECOVER
+from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController, Resource
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.pod_addresses import check_hosts
 from quorate_operator.runtime.kubernetes.api import Object
 
 
@@ -74,9 +78,7 @@ class _Judge:
 
     def judged(self) -> Acceptance:
         try:
-            manifests = joined(
-                self._load_quorum(), [self._load_pool(body) for body in self._bodies], self._source
-            )
+            manifests = self._joined(self._load_quorum(), [self._load_pool(body) for body in self._bodies])
         except ManifestError:
             return self._judged_one_by_one()
         accepted = {body["metadata"]["uid"]: body["spec"] for body in (self._quorum, *self._bodies)}
@@ -88,7 +90,7 @@ class _Judge:
         quorum, used = self._as_before()
         try:
             changed = self._load_quorum()
-            joined(changed, list(used.values()), self._source)
+            self._joined(changed, list(used.values()))
         except ManifestError as error:
             refused[_named(self._quorum)] = str(error)
             if quorum is None:
@@ -101,7 +103,7 @@ class _Judge:
             others = [pool for uid, pool in used.items() if uid != _uid(body)]
             try:
                 pool = self._load_pool(body)
-                joined(quorum, [*others, pool], self._source)
+                self._joined(quorum, [*others, pool])
             except ManifestError as error:
                 refused[_named(body)] = str(error)
                 if _uid(body) in used:
@@ -109,7 +111,7 @@ class _Judge:
             else:
                 used[_uid(body)] = pool
                 accepted[_uid(body)] = body["spec"]
-        manifests = joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name), self._source)
+        manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
         return Acceptance(manifests=manifests, accepted=accepted, refused=refused)
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
@@ -123,9 +125,19 @@ class _Judge:
                 continue
             with suppress(ManifestError):
                 if quorum is not None:
-                    joined(quorum, [*used.values(), pool], self._source)
+                    self._joined(quorum, [*used.values(), pool])
                 used[_uid(body)] = pool
         return quorum, used
+
+    def _joined(self, quorum: KafkaController, pools: list[KafkaBroker]) -> Manifests:
+        """Returns a quorum and its pools together. Raises ManifestError, also for hosts that templates don't give."""
+        manifests = joined(quorum, pools, self._source)
+        facts = Facts(namespace=self._quorum["metadata"]["namespace"], images=Images(quorate=""))
+        try:
+            check_hosts(Context(manifests=manifests, facts=facts), desired_cluster(manifests))
+        except TemplateError as error:
+            raise ManifestError(f"{self._source}: {error}") from error
+        return manifests
 
     def _load_quorum(self) -> KafkaController:
         quorum = self._loaded(self._quorum)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from quorate_operator.models.hosts import fill_host, template_values
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
-from quorate_operator.planning.cluster import Address, DesiredNode, Role
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
 from quorate_operator.resources.facts import Context, ListenerOf
 from quorate_operator.resources.names import exposure_name, is_service_name, pod_host, pod_name
 
@@ -40,6 +40,12 @@ def contact(context: Context, node: DesiredNode) -> Address:
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
     """Returns what the node advertises, by listener name. Raises TemplateError."""
     return {listener.name: _advertised(context, node, listener) for listener in node.listeners}
+
+
+def check_hosts(context: Context, desired: DesiredCluster) -> None:
+    """Checks that each template of a host gives one for each node. Raises TemplateError."""
+    for node in desired.nodes:
+        interim(context, node)  # with the advertised ones
 
 
 def interim(context: Context, node: DesiredNode) -> dict[str, Address]:

@@ -113,3 +113,17 @@ def test_what_is_invalid_in_itself_is_left_out() -> None:
     assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "right": [7, 8, 9]}
     assert "is the name of a KafkaController" in found.refused[Named("KafkaBroker", "quorum")]
     assert "is the controllers' listener" in found.refused[Named("KafkaBroker", "wrong")]
+
+
+def test_a_template_that_gives_no_host_is_told_where_it_is() -> None:
+    """Goal: a host that can't be concerns its pool alone. Method: one that the schema takes, with an empty part."""
+    before = _accepted(_quorum(), _resource("brokers"))
+    listeners = [{"name": "PLAINTEXT", "advertisedHost": "b{nodeId}..example.com"}]
+    wrong = _resource("brokers", listeners=listeners, replicas=2)
+    found = _accepted(_quorum(), wrong, before=before)
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "brokers": [0, 1, 2]}
+    assert "advertisedHost: 'b{nodeId}..example.com': gives 'b0..example.com'" in (
+        found.refusal_of(wrong) or ""
+    )
+    interim = [{"name": "PLAINTEXT", "interimHost": "-{nodeId}"}]
+    assert "interimHost" in (_accepted(_quorum(), _resource("other", listeners=interim)).refused.popitem()[1])
