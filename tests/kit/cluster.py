@@ -29,6 +29,7 @@ from quorate_admin.errors import AdminError
 from quorate_admin.types.cluster import ClusterDescription, QuorumDescription
 from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.runtime.local import play_session
+from quorate_operator.runtime.local.identity import ClusterIdentity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.loopback import is_free
 from quorate_operator.runtime.local.server_properties import HTTP
@@ -124,6 +125,15 @@ def environment_for(jars: Path, scratch: Path) -> dict[str, str]:
     return {**os.environ, "KAFKA_HOME": str(home), "KAFKA_HEAP_OPTS": options}
 
 
+def without_http(identity: ClusterIdentity) -> ClusterIdentity:
+    """The identity of a cluster whose controllers serve no metrics."""
+    nodes = {
+        node_id: replace(node, ports={name: port for name, port in node.ports.items() if name != HTTP})
+        for node_id, node in identity.nodes.items()
+    }
+    return replace(identity, nodes=nodes)
+
+
 class Cluster:
     """A cluster below `directory`, formatted and not started. Close it."""
 
@@ -149,11 +159,7 @@ class Cluster:
         """Settle ids and ports; nothing is formatted yet. A cluster without Java nodes needs no jars."""
         environment = environment_for(jars, directory.parent) if jars else os.environ
         layout = play_session.prepare(manifest, "test", directory, environment, lambda _: None).layout
-        identities = {
-            node_id: replace(node, ports={name: port for name, port in node.ports.items() if name != HTTP})
-            for node_id, node in layout.identity.nodes.items()
-        }
-        return cls(replace(layout, identity=replace(layout.identity, nodes=identities)), environment)
+        return cls(replace(layout, identity=without_http(layout.identity)), environment)
 
     # Nodes
 
@@ -211,6 +217,11 @@ class Cluster:
     def metadata(self, node_id: int) -> Path:
         """The node's metadata partition."""
         return self.data(node_id) / "__cluster_metadata-0"
+
+    def directory_id(self, node_id: int) -> str:
+        """The id that the node's directory was given when it was formatted."""
+        lines = (self.data(node_id) / "meta.properties").read_text().splitlines()
+        return next(line.removeprefix("directory.id=") for line in lines if line.startswith("directory.id="))
 
     def log_of(self, node_id: int) -> str:
         """What the node's process printed."""

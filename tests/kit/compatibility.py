@@ -35,7 +35,10 @@ COUNTERPARTS: Final = {
         "tests/integration/storage/",
         "tests/integration/test_java_reads_our_directories.py",
     ),
-    "stock command line tools, Quorate's controllers": ("tests/integration/test_stock_tools.py",),
+    "stock command line tools, Quorate's controllers": (
+        "tests/integration/parity/test_same_scripts.py",
+        "tests/integration/test_stock_tools.py",
+    ),
     "stock command line tools, compared with Quorate's": ("tests/integration/parity/",),
     "Quorate's tools and admin client, stock clusters": (
         "tests/integration/admin/",

@@ -104,11 +104,6 @@ class Membership(Cluster):
         )
         return self.await_quorum(*node_ids)
 
-    def directory_id(self, node_id: int) -> str:
-        """The id that the node's directory was given when it was formatted."""
-        lines = (self.data(node_id) / "meta.properties").read_text().splitlines()
-        return next(line.removeprefix("directory.id=") for line in lines if line.startswith("directory.id="))
-
     def asks(self) -> str:
         """The addresses of the controllers that run, for --bootstrap-controller."""
         return ",".join(self.address(one) for one in self.controllers if self.runs(one))

@@ -1,4 +1,5 @@
-"""A cluster of stock Kafka alone: Java controllers and brokers, secured, and formatted by Kafka's own tool.
+"""A cluster of stock Kafka alone: Java controllers and brokers, secured, and formatted by Kafka's own tool. The
+controllers may be ours instead, with the same configuration.
 
 Its listeners: PLAINTEXT on brokers and CONTROLLER on controllers, where everyone is User:ANONYMOUS, a super user;
 SASL_SSL (CONTROLLER_SASL on controllers) for the users below, who may do what ACLs allow; and on brokers SSL for
@@ -10,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from kit.cluster import Cluster, environment_for, free_ports, manifests
+from kit.cluster import Cluster, environment_for, free_ports, manifests, without_http
 from kit.java.tls import Certificates
 from kit.java.tools import JavaTools
+from kit.membership import quorate, succeeded
 from kit.releases import TOOLS_LEVEL
-from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.layout import Layout
@@ -102,13 +104,14 @@ class JavaCluster(Cluster):
         quorum: str = "dynamic",
         metadata_version: str | None = TOOLS_LEVEL,
         properties: Mapping[str, str] | None = None,
+        java_controllers: bool = True,
     ) -> Self:
         """Settle ids, ports and certificates, and format every node; `properties` are for every node."""
         environment = environment_for(jars, directory.parent)
         first = 3000
         manifest = manifests(
             controllers=controllers,
-            java=range(first, first + controllers),
+            java=range(first, first + controllers) if java_controllers else (),
             brokers=brokers,
             quorum=quorum,
             metadata_version=metadata_version,
@@ -118,7 +121,7 @@ class JavaCluster(Cluster):
             directory=plain.directory,
             manifests=plain.manifests,
             desired=plain.desired,
-            identity=plain.identity,
+            identity=without_http(plain.identity),
             certificates=Certificates.create(directory.with_name(f"{directory.name}-tls")),
             secured_ports=_secured_ports(plain.desired.nodes),
             extra=dict(properties or {}),
@@ -128,7 +131,7 @@ class JavaCluster(Cluster):
         return cluster
 
     def format(self, *node_ids: int) -> None:
-        """Format nodes with kafka-storage."""
+        """Format nodes with kafka-storage, controllers of ours with our own."""
         for node_id in node_ids:
             node = self._nodes[node_id]
             self.data(node_id).mkdir(parents=True, exist_ok=True)
@@ -138,7 +141,10 @@ class JavaCluster(Cluster):
             if node.role is Role.CONTROLLER:
                 credential = f"[name={SCRAM_USER},password={SCRAM_PASSWORD}]"
                 arguments += ["--add-scram", f"SCRAM-SHA-256={credential}"]
-            self._tools(STORAGE_TOOL, *arguments).succeeded()
+            if node.implementation is Implementation.PYTHON:
+                succeeded(quorate("controller", *arguments))
+            else:
+                self._tools(STORAGE_TOOL, *arguments).succeeded()
 
     @property
     def certificates(self) -> Certificates:
