@@ -122,12 +122,6 @@ LIBRDKAFKA: Final[Calls] = {
     "set of a topic that is not there": _change(_TOPIC, "absent", ("retention.ms", "1", _SET)),
     "set of a broker": _change(_BROKER, "1", ("log.cleaner.threads", "2", _SET)),
     "set of a broker what is fixed": _change(_BROKER, "1", ("node.id", "2", _SET)),
-    "replace": lambda admin: _each(
-        admin.alter_configs([ConfigResource(_TOPIC, _NAME, set_config={"flush.messages": "9"})])
-    ),
-    "replace by what is wrong": lambda admin: _each(
-        admin.alter_configs([ConfigResource(_TOPIC, _NAME, set_config={"flush.messages": "x"})])
-    ),
     "acls": lambda admin: _each(
         admin.create_acls([_acl("User:librdkafka"), _acl("User:librdkafka", AclOperation.WRITE)])
     ),

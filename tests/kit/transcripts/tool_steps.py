@@ -426,7 +426,7 @@ TOKENS: Final = (
         "delegation-tokens",
         "$admin --describe --owner-principal User:carol --owner-principal User:alice",
         "User:carol",
-        masks=TOKEN,
+        masks=[*TOKEN, LINES],
     ),
 )
 
