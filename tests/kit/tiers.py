@@ -71,6 +71,7 @@ NIGHTLY = {
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
     "tests/integration/parity/test_random_requests.py"
     "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
+    "tests/integration/parity/test_same_scripts.py": "ten nodes, seven of them JVMs; two to four minutes",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
     "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
