@@ -136,6 +136,7 @@ class Counts:
     leaders: Mapping[int, int] = field(default_factory=dict)
     fragile: Mapping[int, int] = field(default_factory=dict)
     unpreferred: Mapping[int, int] = field(default_factory=dict)
+    lagging: Mapping[int, int] = field(default_factory=dict)
 
 
 def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapping[str, int]]:
@@ -161,6 +162,7 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     fragile: Counter[int] = Counter()
+    lagging: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
         needed = own.get(topic.name, general)
         for partition in topic.partitions.values():
@@ -169,8 +171,15 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
             size = len(partition.replicas)
             if size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
                 fragile.update(partition.isr)
+            if size > len(partition.isr):
+                moving = (*partition.adding_replicas, *partition.removing_replicas)
+                lagging.update({*partition.replicas}.difference(partition.isr, moving))
     return Counts(
-        replicas=replicas, leaders=leaders, fragile=fragile, unpreferred=Counter(_unpreferred(image))
+        replicas=replicas,
+        leaders=leaders,
+        fragile=fragile,
+        unpreferred=Counter(_unpreferred(image)),
+        lagging=lagging,
     )
 
 
@@ -184,6 +193,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             free_bytes=_free_bytes(log_dirs.get(broker_id)),
             fragile=counts.fragile.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
+            lagging=counts.lagging.get(broker_id, 0),
         )
         for broker_id in sorted({*image.cluster.brokers, *counts.replicas})
     }

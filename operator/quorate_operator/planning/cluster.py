@@ -296,6 +296,8 @@ class BrokerLoad:
     leader, if this broker stopped now."""
     unpreferred: int = 0
     """Partitions whose preferred leader this broker is and does not lead, though it is in sync."""
+    lagging: int = 0
+    """Replicas that are not in sync, without those that a reassignment adds or removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,9 @@ ANNOTATION_VERIFIED = "quorate.dev/verified"
 ANNOTATION_PUBLISHED = "quorate.dev/published"
 """On Services of published names: which ports, since when, retired when, as JSON."""
 
+CONDITION_IN_SYNC = "quorate.dev/in-sync"
+"""On pods of brokers, as a readiness gate: whether the broker is in service and its replicas are in sync."""
+
 FINALIZER = "quorate.dev/cluster"
 NAME_LENGTH_MAX = 63
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

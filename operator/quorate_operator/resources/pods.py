@@ -27,6 +27,7 @@ from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
+    CONDITION_IN_SYNC,
     LABEL_PURPOSE,
     cluster_labels,
     labels_of,
@@ -79,6 +80,9 @@ def node_pod(
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins.
     """
     spec = pod_spec(context, node)
+    if node.role is Role.BROKER:
+        # No part of a revision: pods that were made without it have it after their next start.
+        spec["readinessGates"] = [{"conditionType": CONDITION_IN_SYNC}]
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
     users = context.manifests.controllers.spec.scram_users
     if users is not None and has_scram_users(context, node, is_initial=is_initial):
@@ -321,7 +325,10 @@ def _python_probes() -> Object:
 
 
 def _kafka_probes(port: int) -> Object:
-    """Stock Kafka opens its listeners when it has caught up with the metadata, just before it is unfenced."""
+    """Stock Kafka opens its listeners when it has caught up with the metadata, just before it is unfenced.
+
+    Whether its replicas are in sync, the readiness gate of its pod says.
+    """
     check = {"tcpSocket": {"port": port}}
     return {
         # Recovery of a large log after a crash takes long, and must not be interrupted.

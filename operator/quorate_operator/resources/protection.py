@@ -16,6 +16,9 @@ from quorate_operator.resources.names import (
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 
+ALWAYS_ALLOW = "AlwaysAllow"
+IF_HEALTHY_BUDGET = "IfHealthyBudget"
+
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
     """Returns a budget of one controller, or none if a majority needs every caught-up voter.
@@ -28,21 +31,24 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
     return _budget(context, context.cluster, Role.CONTROLLER, max(0, pods - spare))
 
 
-def brokers_budget(context: Context, *, pods: int, spare: int) -> Object:
+def brokers_budget(context: Context, *, pods: int, spare: int, may_unready_go: bool) -> Object:
     """Returns one budget for the brokers of all pools, which have replicas of the same partitions.
 
-    `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`.
+    `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`. A broker that is not
+    ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if all others are there.
     """
-    return _budget(context, brokers_budget_name(context.cluster), Role.BROKER, max(0, pods - spare))
+    policy = ALWAYS_ALLOW if may_unready_go else IF_HEALTHY_BUDGET
+    name = brokers_budget_name(context.cluster)
+    return _budget(context, name, Role.BROKER, max(0, pods - spare), policy)
 
 
 def brokers_budget_name(cluster: str) -> str:
     return short_name(f"{cluster}-brokers")
 
 
-def _budget(context: Context, name: str, role: Role, available: int) -> Object:
-    # minAvailable, since Kubernetes asks the owner of bare pods how many there should be for anything else. An
-    # unhealthy pod may always go: a drain must not wait for a node that is broken where it is.
+def _budget(context: Context, name: str, role: Role, available: int, unready: str = ALWAYS_ALLOW) -> Object:
+    # minAvailable, since Kubernetes asks the owner of bare pods how many there should be for anything else. Pods that
+    # are not ready may go as a rule: a drain must not wait for a node that is broken where it is.
     selected = cluster_labels(context, role)
     owner = context.manifests.controllers
     return {
@@ -52,7 +58,7 @@ def _budget(context: Context, name: str, role: Role, available: int) -> Object:
         "spec": {
             "minAvailable": available,
             "selector": {"matchLabels": selected},
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "unhealthyPodEvictionPolicy": unready,
         },
     }
 

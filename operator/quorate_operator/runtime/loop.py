@@ -22,6 +22,7 @@ from typing import Protocol
 from quorate_operator import clock
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster
+from quorate_operator.planning.in_sync import brokers_in_sync
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError
 from quorate_operator.runtime.port import Runtime
@@ -80,6 +81,8 @@ class Pace:
     asleep_ms: int
     retry_ms_min: int
     retry_ms_max: int
+    lagging_ms: int = 5_000
+    """While replicas are not in sync: disruption budgets and readiness wait for them."""
 
     def after_failures(self, number: int) -> int:
         """Returns how long to rest after so many failures in a row."""
@@ -96,6 +99,8 @@ class Pace:
             rest_ms = self.working_ms
         elif turn.look.desired.lifecycle in (Lifecycle.PAUSED, Lifecycle.HIBERNATED):
             rest_ms = self.asleep_ms
+        elif not all(one.holds for one in brokers_in_sync(turn.look.observed).values()):
+            rest_ms = min(self.lagging_ms, self.settled_ms)
         else:
             rest_ms = self.settled_ms
         look_at_ms = turn.look.plan.look_again_at_ms

@@ -94,6 +94,8 @@ class _Pod(threading.Thread):
         super().__init__(name=body["metadata"]["name"], daemon=True)
         self.agent = agent
         self.body = body
+        self.known = body
+        """The pod as the API server had it last."""
         self.uid = body["metadata"]["uid"]
         self.address = agent.address_of(self.name)
         self.directory = agent.directory / f"{self.name}-{self.uid[:8]}"
@@ -308,12 +310,22 @@ class _Pod(threading.Thread):
             "initContainerStatuses": self._inits if inits is None else inits,
             "containerStatuses": containers
             + [one.status(ready=True, restarts=0) for one in self._side_cars.values()],
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "conditions": [
+                {"type": "ContainersReady", "status": str(ready)},
+                {"type": "Ready", "status": str(ready and self._passes_gates())},
+            ],
         }
         if status == self._written:
             return
         self._written = status
         self.agent.report(self.name, status)
+
+    def _passes_gates(self) -> bool:
+        """Whether every condition that the pod's readiness waits for holds, as the API server has it."""
+        holding = {
+            one["type"] for one in self.known["status"].get("conditions") or () if one["status"] == "True"
+        }
+        return all(gate["conditionType"] in holding for gate in self.body["spec"].get("readinessGates", ()))
 
     def _report_gone(self) -> None:
         self.kill()
@@ -472,6 +484,8 @@ class NodeAgent:
                 del self._pods[name]
             elif found["metadata"].get("deletionTimestamp"):
                 running.leave(found)
+            else:
+                running.known = found
         for name, found in pods.items():
             if name not in self._pods and not found["metadata"].get("deletionTimestamp"):
                 self._pods[name] = _Pod(self, found)

@@ -33,6 +33,7 @@ ALLOWED = [
     *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
     ("update", "quorate.dev", "kafkabrokers", "finalizers"),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    ("patch", "", "pods", "status"),
     *((verb, "", "persistentvolumeclaims", "") for verb in ("list", "watch", "create", "patch", "delete")),
     *((verb, "", "services", "") for verb in ("list", "watch", "create", "patch", "delete")),
     *((verb, "", "configmaps", "") for verb in ("list", "watch", "create", "patch", "delete")),

@@ -74,7 +74,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         headless_service(context, desired, name, Role.CONTROLLER),
         headless_service(context, desired, pool.metadata.name, Role.BROKER),
         controllers_budget(context, voters=3, pods=3),
-        brokers_budget(context, pods=3, spare=1),
+        brokers_budget(context, pods=3, spare=1, may_unready_go=True),
         controllers_policy(context, desired),
     ]
     history = history_of(context)

@@ -178,13 +178,19 @@ class KubernetesApi:
         return await self._request("PUT", path, self._manager, body)
 
     async def apply(
-        self, kind: Kind, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        body: Mapping[str, Any],
+        *,
+        subresource: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
         """Server-side apply: the field manager owns the fields in `body`; fields that it owned before are removed.
 
         With `dry_run`, the request is validated and admitted as if it were meant, and nothing is written.
         """
-        path = kind.path(namespace, body["metadata"]["name"])
+        path = kind.path(namespace, body["metadata"]["name"], subresource)
         query = {**self._manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
         return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 

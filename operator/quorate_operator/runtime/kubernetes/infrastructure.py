@@ -81,6 +81,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     verifications_of,
     verified_text,
 )
+from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
 from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
@@ -243,16 +244,17 @@ class KubernetesInfrastructure:
             raise steps.StepError(str(error)) from error
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        if desired.lifecycle is Lifecycle.PAUSED:
-            return
-        await keep_surroundings(
-            self._objects,
-            self._required_context(),
-            desired,
-            observed,
-            cluster=self._name,
-            pools=self._pools(),
-        )
+        if desired.lifecycle is not Lifecycle.PAUSED:
+            await keep_surroundings(
+                self._objects,
+                self._required_context(),
+                desired,
+                observed,
+                cluster=self._name,
+                pools=self._pools(),
+            )
+        # After the budgets: a broker that becomes ready must not make room for an eviction that they don't allow.
+        await keep_readiness(self._api, self._objects, observed)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
         found = [one for one in self._objects.nodes().values() if pools is None or one.pool in pools]

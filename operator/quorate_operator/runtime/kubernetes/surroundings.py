@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
+from quorate_operator.planning.in_sync import may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
@@ -38,7 +39,12 @@ async def keep_surroundings(
     wanted = [
         headless_service(context, desired, cluster, Role.CONTROLLER),
         controllers_budget(context, voters=voters, pods=controllers),
-        brokers_budget(context, pods=brokers, spare=spare_brokers(desired, observed)),
+        brokers_budget(
+            context,
+            pods=brokers,
+            spare=spare_brokers(desired, observed),
+            may_unready_go=brokers <= 1 or may_unready_go(observed),
+        ),
         controllers_policy(context, desired),
     ]
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]

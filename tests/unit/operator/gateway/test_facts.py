@@ -143,10 +143,16 @@ def test_loads_are_counted_by_broker(metadata) -> None:
     assert found == {
         1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
         2: BrokerLoad(replicas=3, leaders=3, fragile=1),
-        3: BrokerLoad(replicas=1),
-        9: BrokerLoad(replicas=2),
+        3: BrokerLoad(replicas=1, lagging=1),
+        9: BrokerLoad(replicas=2, lagging=2),
     }
     assert list(facts.unpreferred_partitions(metadata.image)) == [PartitionId("a", 0)]
+
+
+def test_replicas_on_the_move_do_not_lag(metadata) -> None:
+    """Goal: a reassignment makes no broker unready. Method: a replica that comes, one that goes, one that lags."""
+    metadata.topic("a", ((1, 2, 3, 4), (4,)), adding_replicas=(1,), removing_replicas=(2,))
+    assert facts.count_partitions(metadata.image, 1, {}).lagging == {3: 1}
 
 
 @pytest.mark.parametrize(

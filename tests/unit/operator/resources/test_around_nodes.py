@@ -50,13 +50,20 @@ def test_one_budget_covers_the_brokers_of_all_pools(
     make: Make, pods: int, spare: int, available: int
 ) -> None:
     """Goal: drains of machines count brokers of all pools together. Method: the budget, and what it selects."""
-    budget = brokers_budget(make().context, pods=pods, spare=spare)
+    budget = brokers_budget(make().context, pods=pods, spare=spare, may_unready_go=True)
     assert budget["spec"]["minAvailable"] == available
     assert budget["metadata"]["name"] == "quorum-brokers"
     assert budget["spec"]["selector"]["matchLabels"] == {
         "quorate.dev/cluster": "quorum",
         "app.kubernetes.io/component": "broker",
     }
+
+
+@pytest.mark.parametrize(("may_go", "policy"), [(True, "AlwaysAllow"), (False, "IfHealthyBudget")])
+def test_a_broker_that_is_not_ready_stays_while_it_is_needed(make: Make, may_go: bool, policy: str) -> None:
+    """Goal: a broker that catches up is not evicted with partitions that only it can keep. Method: both policies."""
+    budget = brokers_budget(make().context, pods=3, spare=0, may_unready_go=may_go)
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == policy
 
 
 def test_the_headless_service_names_pods_that_are_not_ready(make: Make) -> None:

@@ -17,6 +17,7 @@ from quorate_operator.resources.names import exposure_name, parse_address
 from quorate_operator.resources.pods import (
     format_arguments,
     node_pod,
+    pod_spec,
     rebuild_quorum_arguments,
     task_pod,
     volume_claim,
@@ -36,6 +37,14 @@ def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict
     """The node's server.properties, read back."""
     item = config_map(cluster.context, cluster.desired, cluster.node(node_id), advertised)
     return parse_properties(item["data"]["server.properties"])
+
+
+def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make) -> None:
+    """Goal: an open port is not enough, and pods of an older operator run on. Method: the gate, and the revision."""
+    cluster = make()
+    assert pod_of(cluster, 0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
+    assert "readinessGates" not in pod_of(cluster, 3000)["spec"], "controllers answer at /readyz"
+    assert "readinessGates" not in pod_spec(cluster.context, cluster.node(0)), "it is no part of the revision"
 
 
 @pytest.mark.parametrize("node_id", [3000, 0])
