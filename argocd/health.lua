@@ -1,7 +1,7 @@
--- The health of KafkaControllers and KafkaBrokers for Argo CD; one script for both. See argocd/README.md.
+-- The health of all kinds for Argo CD; one script for all. See argocd/README.md.
 local health = { status = "Progressing", message = "the operator has not reconciled it yet" }
 if obj.metadata ~= nil and obj.metadata.deletionTimestamp ~= nil then
-  health.message = "its nodes are being stopped"
+  health.message = "it is being deleted"
   return health
 end
 if obj.status == nil or obj.status.conditions == nil then
@@ -39,8 +39,13 @@ elseif is("QuorumHealthy", "False") and not is("Progressing", "True") then
 elseif is("Degraded", "True") then
   health.status = "Degraded"
   health.message = said("Degraded")
+elseif is("Stalled", "True") then
+  health.status = "Degraded"
+  health.message = said("Stalled")
 elseif is("Progressing", "True") then
   health.message = said("Progressing")
+elseif conditions["Progressing"] == nil and is("Reconciling", "True") then
+  health.message = said("Reconciling")
 elseif is("Ready", "True") then
   health.status = "Healthy"
   health.message = said("Ready")

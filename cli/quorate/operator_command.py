@@ -93,6 +93,16 @@ def run_command(
     lease_duration: Annotated[
         int, option(None, "Seconds after which another replica takes over.", min=2, max=3600)
     ] = 15,
+    drift_interval: Annotated[
+        int,
+        option(
+            None,
+            "Seconds between two looks at a KafkaTopic that is as its spec asks for.",
+            envvar="QUORATE_DRIFT_INTERVAL",
+            min=1,
+            max=86_400,
+        ),
+    ] = 60,
     identity: Annotated[
         str | None,
         option(None, "The name of this replica, by default host name and process id.", envvar="POD_NAME"),
@@ -115,7 +125,7 @@ def run_command(
         LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)
     ] = LogLevel.INFO,
 ) -> None:
-    """Reconcile KafkaControllers and KafkaBrokers until SIGTERM. The log goes to stderr."""
+    """Reconcile clusters and what is in them until SIGTERM. The log goes to stderr."""
     if namespace and all_namespaces:
         raise typer.BadParameter("--namespace and --all-namespaces can't be used together")
     try:
@@ -137,6 +147,7 @@ def run_command(
         own_namespace=os.environ.get("POD_NAMESPACE") or None,
         leader_election=leader_election,
         lease_duration_s=lease_duration,
+        drift_interval_s=drift_interval,
         listen=_address("--listen", listen),
         web=_address("--web", web) if web is not None else None,
         web_token=_token(web_token_file),

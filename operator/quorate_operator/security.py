@@ -12,8 +12,11 @@ from pathlib import PurePath
 from typing import Final
 
 from quorate_admin.errors import ConfigError
-from quorate_admin.security.config import SecurityConfig
+from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
+from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
+from quorate_operator.models.entities import PASSWORD, USERNAME, ClientSecurity
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.secrets import Secret, plain_users
 from quorate_operator.models.security import (
@@ -152,15 +155,46 @@ def security_config(
     return replace(found, tls=replace(found.tls, names=dict(names or {})))
 
 
+def client_security(security: ClientSecurity | None, values: Mapping[str, str]) -> SecurityConfig:
+    """Returns how the operator connects to brokers that it does not run; `values` are those of the Secret.
+
+    No value can name a file or an address, as client properties could.
+
+    Raises:
+        ConfigError: a value can't be used. The message does not have it.
+    """
+    if security is None:
+        return SecurityConfig()
+    sasl = None
+    if security.mechanism is not None:
+        sasl = SaslConfig(
+            mechanism=Mechanism(security.mechanism), username=values[USERNAME], password=values[PASSWORD]
+        )
+    protocol = SecurityProtocol[security.protocol]
+    try:
+        tls = (
+            tls_from_properties(_pem_stores(values, shows_certificate=True))
+            if protocol.is_tls
+            else TlsConfig()
+        )
+    except SecurityConfigError as error:
+        raise ConfigError(str(error)) from None
+    return SecurityConfig(protocol=protocol, tls=tls, sasl=sasl)
+
+
 def _stores(tls: Tls, secrets: Mapping[str, Secret]) -> dict[str, str]:
     values = secrets[tls.secret_name].values if tls.secret_name in secrets else {}
+    return _pem_stores(values, shows_certificate=tls.client_auth != "none")
+
+
+def _pem_stores(values: Mapping[str, str], *, shows_certificate: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     if TLS_AUTHORITIES in values:
         found |= {
             "ssl.truststore.type": "PEM",
             "ssl.truststore.certificates": values[TLS_AUTHORITIES],
         }
-    if tls.client_auth != "none" and TLS_CERTIFICATE in values and TLS_KEY in values:
+    if shows_certificate and TLS_CERTIFICATE in values and TLS_KEY in values:
         found |= {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.certificate.chain": values[TLS_CERTIFICATE],

@@ -62,7 +62,7 @@ class Api:
                 return Answer(error.code, json.load(error))
 
     def create(self, namespace: str, item: Object) -> Answer:
-        """Create a KafkaController or KafkaBroker; unknown fields are refused, as kubectl asks for."""
+        """Create a resource; unknown fields are refused, as kubectl asks for."""
         return self.send("POST", f"{path_of(namespace, item['kind'])}?fieldValidation=Strict", item)
 
     def change(self, namespace: str, kind: str, name: str, spec: Object) -> Answer:
@@ -114,8 +114,7 @@ def api(api_server: ApiServer, kubectl: Kubectl) -> Api:
 
 
 def resource(kind: str, name: str = "one", spec: Object | None = None) -> Object:
-    """A resource with this spec; a KafkaBroker belongs to `quorum`."""
-    given = spec or {}
-    if kind == "KafkaBroker":
-        given = {"controllers": "quorum", **given}
+    """A resource with this spec; all but a KafkaController belong to `quorum`."""
+    owner = {"KafkaController": {}, "KafkaBroker": {"controllers": "quorum"}}.get(kind, {"cluster": "quorum"})
+    given = {**owner, **(spec or {})}
     return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": given}

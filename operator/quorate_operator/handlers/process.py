@@ -13,6 +13,9 @@ from typing import Any
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
+from quorate_operator.handlers.entities.keepers import TopicKeeper
+from quorate_operator.handlers.entities.registry import Entities
+from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse, health_app, served
 from quorate_operator.handlers.metrics import OperatorMetrics
@@ -48,6 +51,7 @@ class OperatorOptions:
     `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `own_namespace` is
     where the operator's own pod is, None outside of Kubernetes. `listen` is the
     host and port of /healthz, /readyz and /metrics, `web` those of the status page; None: not served.
+    `drift_interval_s` is the time between two looks at a topic that is as desired.
     """
 
     identity: str
@@ -57,6 +61,7 @@ class OperatorOptions:
     own_namespace: str | None = None
     leader_election: bool = True
     lease_duration_s: int = 15
+    drift_interval_s: int = 60
     listen: tuple[str, int] | None = None
     web: tuple[str, int] | None = None
     web_token: str | None = None
@@ -125,7 +130,9 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
-    clusters = Clusters(shared, partial(_reconciler, cache, options))
+    targets = Targets(shared.api, shared.store, shared.snapshots)
+    clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
+    entities = Entities(shared, targets, [TopicKeeper()], drift_interval_s=options.drift_interval_s)
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
@@ -133,7 +140,7 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     async def handle() -> None:
         # Nothing is judged before all that is there is known.
         await watcher.wait_filled()
-        await run_kopf(clusters, options.namespaces, ready=ready, stop=stop)
+        await run_kopf(clusters, entities, options.namespaces, ready=ready, stop=stop)
 
     async def report_ready() -> None:
         await ready.wait()
@@ -144,11 +151,11 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     try:
         await _until_stopped([watcher.run(), handle(), report_ready()], stop)
     finally:
-        await clusters.close()
+        await asyncio.gather(clusters.close(), entities.close())
 
 
 def _reconciler(
-    cache: ObjectCache, options: OperatorOptions, key: ClusterKey, shared: Shared
+    cache: ObjectCache, options: OperatorOptions, targets: Targets, key: ClusterKey, shared: Shared
 ) -> ClusterReconciler:
     infrastructure = KubernetesInfrastructure(
         shared.api,
@@ -159,6 +166,7 @@ def _reconciler(
         images=options.images,
         operator_namespace=options.own_namespace,
     )
+    targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
     runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.pulse.look, key))
     return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure.history)

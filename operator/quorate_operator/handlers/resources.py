@@ -82,13 +82,7 @@ class ResourceStore:
 
     def put(self, body: Object) -> bool:
         """Stores a resource as it was seen. Returns whether something changed that a reconcile acts on."""
-        known = self._of_kind(body)
-        key = key_of(body)
-        before = known.get(key)
-        if before is not None and _is_older(body, before):
-            return False
-        known[key] = body
-        return before is None or _essence(before) != _essence(body)
+        return put_newer(self._of_kind(body), body)
 
     def remove(self, body: Object) -> None:
         self._of_kind(body).pop(key_of(body), None)
@@ -120,12 +114,7 @@ class ResourceStore:
         return counted
 
     def count_paused(self, namespace: str) -> int:
-        return sum(
-            bool(body["spec"].get("paused"))
-            or body["metadata"].get("annotations", {}).get(ANNOTATION_PAUSE) == "true"
-            for key, body in self._quorums.items()
-            if key.namespace == namespace
-        )
+        return sum(is_paused(body) for key, body in self._quorums.items() if key.namespace == namespace)
 
     def _of_kind(self, body: Object) -> dict[ClusterKey, Object]:
         return self._quorums if body["kind"] == CONTROLLERS.name else self._pools
@@ -145,6 +134,16 @@ class QuorumOf:
         self._store.put(quorum)
 
 
+def put_newer(known: dict[ClusterKey, Object], body: Object) -> bool:
+    """Stores a resource unless a newer state is there. Returns whether something changed that a reconcile acts on."""
+    key = key_of(body)
+    before = known.get(key)
+    if before is not None and is_older(body, before):
+        return False
+    known[key] = body
+    return before is None or _essence(before) != _essence(body)
+
+
 def key_of(body: Object) -> ClusterKey:
     return ClusterKey(body["metadata"]["namespace"], body["metadata"]["name"])
 
@@ -153,7 +152,12 @@ def is_deleted(body: Object) -> bool:
     return body["metadata"].get("deletionTimestamp") is not None
 
 
-def _is_older(body: Object, than: Object) -> bool:
+def is_paused(body: Object) -> bool:
+    annotations = body["metadata"].get("annotations") or {}
+    return bool(body["spec"].get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
+
+
+def is_older(body: Object, than: Object) -> bool:
     """Whether an event was sent before our last write of the resource."""
     one, other = body["metadata"], than["metadata"]
     return one["uid"] == other["uid"] and int(one["resourceVersion"]) < int(other["resourceVersion"])

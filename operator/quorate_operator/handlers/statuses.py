@@ -66,7 +66,7 @@ def controller_status(
         history=history,
     )
     judged = [*_common(view, pool), _quorum_health(view), _upgrade(view)]
-    return _dump(status) | {"conditions": _conditions(judged, generation)}
+    return _dump(status) | {"conditions": conditions_of(judged, generation)}
 
 
 def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str,
         version=own.version,
         brokers=tuple(_broker(node) for node in own.nodes),
     )
-    return _dump(status) | {"conditions": _conditions(_common(view, own), generation)}
+    return _dump(status) | {"conditions": conditions_of(_common(view, own), generation)}
 
 
 def _broker(node: NodeView) -> BrokerStatus:
@@ -114,7 +114,7 @@ def refused_status(
     }
     judged: list[Judgement] = [(kind, is_so, INVALID_MANIFEST, message) for kind, is_so in holds.items()]
     kept = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
-    return {"observedGeneration": generation, "conditions": _conditions(judged, generation), **kept}
+    return {"observedGeneration": generation, "conditions": conditions_of(judged, generation), **kept}
 
 
 def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
     What failed is tried again.
     """
     judged: list[Judgement] = [(kind, True, "StepFailed", problem) for kind in ("Reconciling", "Degraded")]
-    return {"conditions": _conditions(judged, generation)}
+    return {"conditions": conditions_of(judged, generation)}
 
 
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
@@ -258,7 +258,8 @@ def _upgrade(view: ClusterView) -> Judgement:
     return ("UpgradeBlocked", False, "NotBlocked", "")
 
 
-def _conditions(judged: Iterable[Judgement], generation: int) -> list[dict[str, Any]]:
+def conditions_of(judged: Iterable[Judgement], generation: int) -> list[dict[str, Any]]:
+    """Returns conditions as the status has them, but without their times."""
     words = {True: "True", False: "False", None: "Unknown"}
     return [
         Condition(

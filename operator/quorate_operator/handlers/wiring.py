@@ -1,4 +1,4 @@
-"""kopf's part: it watches both kinds, delays their deletion until their pods have stopped, and wakes reconciles.
+"""kopf's part: it watches all kinds, delays deletions until what has to end before has ended, and wakes reconciles.
 
 `on.event` is enough for creation, change and resumption: a reconcile does not ask what happened, and kopf's own
 handlers for these would write into each object.
@@ -11,6 +11,7 @@ from typing import Any
 import kopf
 
 from quorate_operator.handlers.cluster_tasks import Clusters
+from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.resources.names import FINALIZER
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
@@ -47,8 +48,17 @@ def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
     return settings
 
 
-def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
+def registry_of(clusters: Clusters, entities: Entities) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
+    # kopf reads these files by itself; it does not know `kubernetes.aio`.
+    kopf.on.login(registry=registry)(kopf.login_with_service_account)
+    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
+    _watch_clusters(registry, clusters)
+    _watch_entities(registry, entities)
+    return registry
+
+
+def _watch_clusters(registry: kopf.OperatorRegistry, clusters: Clusters) -> None:
 
     async def happened(event: kopf.RawEvent, **_: Any) -> None:
         body: Object = dict(event["object"])
@@ -68,23 +78,51 @@ def registry_of(clusters: Clusters) -> kopf.OperatorRegistry:
         except TimeoutError:
             raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_PAUSE_S) from None
 
-    # kopf reads these files by itself; it does not know `kubernetes.aio`.
-    kopf.on.login(registry=registry)(kopf.login_with_service_account)
-    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
     for kind in (CONTROLLERS, BROKERS):
         group, version = kind.api_version.split("/")
         kopf.on.event(group, version, kind.plural, registry=registry)(happened)
         kopf.timer(group, version, kind.plural, registry=registry, interval=KNOCK_INTERVAL_S)(knock)
         kopf.on.delete(group, version, kind.plural, registry=registry)(deleted)
-    return registry
+
+
+def _watch_entities(registry: kopf.OperatorRegistry, entities: Entities) -> None:
+    """Only a resource that deletes something in Kafka has a finalizer: without `when`, kopf removes it again."""
+
+    async def happened(event: kopf.RawEvent, **_: Any) -> None:
+        body: Object = dict(event["object"])
+        if event["type"] == "DELETED":
+            entities.gone(body)
+        else:
+            entities.seen(body)
+
+    async def deleted(body: kopf.Body, **_: Any) -> None:
+        entities.seen(dict(body))
+        try:
+            async with asyncio.timeout(DELETION_WAIT_S):
+                await entities.wait_cleared(dict(body))
+        except TimeoutError:
+            raise kopf.TemporaryError("it is being deleted in Kafka", delay=DELETION_PAUSE_S) from None
+
+    def deletes(spec: kopf.Spec, **_: Any) -> bool:
+        return bool(spec.get("deletionPolicy") == "Delete")
+
+    for kind in entities.kinds:
+        group, version = kind.api_version.split("/")
+        kopf.on.event(group, version, kind.plural, registry=registry)(happened)
+        kopf.on.delete(group, version, kind.plural, registry=registry, when=deletes)(deleted)
 
 
 async def run_kopf(
-    clusters: Clusters, namespaces: Collection[str] | None, *, ready: asyncio.Event, stop: asyncio.Event
+    clusters: Clusters,
+    entities: Entities,
+    namespaces: Collection[str] | None,
+    *,
+    ready: asyncio.Event,
+    stop: asyncio.Event,
 ) -> None:
     """Watches and handles until `stop` is set or something fails for good. Sets `ready` once it has begun."""
     await kopf.operator(
-        registry=registry_of(clusters),
+        registry=registry_of(clusters, entities),
         settings=settings_of(cluster_wide=namespaces is None),
         standalone=True,
         clusterwide=namespaces is None,

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
+from quorate_operator.models.topics import TOPIC_NAME_LENGTH_MAX, KafkaTopic, KafkaTopicStatus
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -19,11 +20,10 @@ NAME_LENGTH_MAX = 52
 """A pod is named `<name>-<node id>`: a host name of at most 63 letters, of which a node id has up to 10."""
 
 _DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
-_METADATA = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
-    },
+_OF_PODS = {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
+_OF_TOPIC = {
+    "rule": f"has(self.spec.topicName) || size(self.metadata.name) <= {TOPIC_NAME_LENGTH_MAX}",
+    "message": f"spec.topicName: is needed with a metadata.name of more than {TOPIC_NAME_LENGTH_MAX} characters",
 }
 _CLUSTER_ID_RULE = {
     "rule": (
@@ -39,7 +39,11 @@ _CLUSTER_ID_RULE = {
 
 
 def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
-    """Both of them, as manifests."""
+    """All of them, as manifests: what clusters consist of, and what is in them."""
+    return (*_of_clusters(), *_of_entities())
+
+
+def _of_clusters() -> tuple[dict[str, Any], ...]:
     return (
         _definition(
             KafkaController,
@@ -78,24 +82,53 @@ def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
     )
 
 
+def _of_entities() -> tuple[dict[str, Any], ...]:
+    return (
+        _definition(
+            KafkaTopic,
+            KafkaTopicStatus,
+            plural="kafkatopics",
+            short_names=("kt", "ktopics"),
+            validations=(_OF_TOPIC,),
+            columns=(
+                _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
+                _column("Topic", ".status.topicName", "string", "The name in Kafka."),
+                _column("Partitions", ".status.partitions", "integer", "Number of partitions."),
+                _column("Factor", ".status.replicationFactor", "integer", "Replicas of each partition."),
+                _condition_column("Ready", "Ready"),
+                _condition_column("Stalled", "Stalled", priority=1),
+                _column("Topic ID", ".status.topicId", "string", "The topic's id.", priority=1),
+                _AGE,
+            ),
+            has_pods=False,
+        ),
+    )
+
+
 def _definition(
-    kind: type[KafkaController] | type[KafkaBroker],
+    kind: type[BaseModel],
     status: type[BaseModel],
     *,
     plural: str,
     short_names: Sequence[str],
     validations: Sequence[Mapping[str, str]],
     columns: Sequence[Mapping[str, Any]],
+    has_pods: bool = True,
 ) -> dict[str, Any]:
+    """`has_pods`: pods are named after the resource, and it is scaled by their number."""
     name = kind.__name__
     spec = structural_schema(kind.model_fields["spec"].annotation)
+    if kind.model_fields["spec"].is_required():
+        spec.pop("default", None)
     schema: dict[str, Any] = {
         "type": "object",
         "description": spec["description"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": _METADATA,
+            "metadata": {"type": "object", "properties": {"name": _OF_PODS}}
+            if has_pods
+            else {"type": "object"},
             "spec": spec,
             "status": _without_defaults(structural_schema(status)),
         },
@@ -103,19 +136,17 @@ def _definition(
     }
     if validations:
         schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": schema},
-        "subresources": {
-            "status": {},
-            "scale": {
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            },
-        },
+        "subresources": {"status": {}, **({"scale": scale} if has_pods else {})},
         "additionalPrinterColumns": [dict(column) for column in columns],
     }
     return {

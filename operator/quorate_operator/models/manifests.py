@@ -6,7 +6,7 @@ import types
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -17,6 +17,7 @@ from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
+from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.v1alpha1 import (
     API_VERSION,
     KINDS,
@@ -30,6 +31,13 @@ from quorate_operator.models.v1alpha1 import (
 DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
 _METADATA = frozenset(Metadata.model_fields)
+
+Entity = KafkaTopic
+ENTITIES: Mapping[str, type[Entity]] = {"KafkaTopic": KafkaTopic}
+"""What is in a Kafka cluster, by kind: `quorate play` takes none of these."""
+
+
+_Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class ManifestError(Exception):
@@ -80,11 +88,20 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
 
 def load_object(body: Mapping[str, Any], source: str) -> Resource:
     """A resource as the API server returns it, without what only the API server writes. Raises ManifestError."""
+    return _load_resource(_without_servers_part(body, source), source, KINDS)
+
+
+def load_entity(body: Mapping[str, Any], source: str) -> Entity:
+    """As `load_object`, for what is in a Kafka cluster. Raises ManifestError."""
+    return _load_resource(_without_servers_part(body, source), source, ENTITIES)
+
+
+def _without_servers_part(body: Mapping[str, Any], source: str) -> dict[str, Any]:
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
         raise ManifestError(f"{source}: metadata: missing; it must be given")
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
-    return _load_resource({**body, "metadata": kept}, source, ignored=("status",))
+    return {name: part for name, part in body.items() if name != "status"} | {"metadata": kept}
 
 
 def _with_node_ids(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> list[KafkaBroker]:
@@ -225,16 +242,16 @@ def _load_documents(text: str, source: str) -> Iterator[Resource | _NamedSecret]
         if document is not None:
             where = f"{source}: document {index}"
             is_secret = isinstance(document, dict) and document.get("kind") == "Secret"
-            yield _load_secret(document, where) if is_secret else _load_resource(document, where)
+            yield _load_secret(document, where) if is_secret else _load_resource(document, where, KINDS)
 
 
-def _load_resource(document: object, where: str, ignored: Sequence[str] = ()) -> Resource:
+def _load_resource(document: object, where: str, kinds: Mapping[str, type[_Kind]]) -> _Kind:
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: must be a mapping with apiVersion, kind, metadata and spec")
     kind = document.get("kind")
-    model = KINDS.get(kind) if isinstance(kind, str) else None
+    model = kinds.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise ManifestError(f"{where}: kind: {_shown(kind)}: must be one of {', '.join(sorted(KINDS))}")
+        raise ManifestError(f"{where}: kind: {_shown(kind)}: must be one of {', '.join(sorted(kinds))}")
     if document.get("apiVersion") != API_VERSION:
         raise ManifestError(
             f"{where}: apiVersion: {_shown(document.get('apiVersion'))}: must be {API_VERSION}"
@@ -243,7 +260,7 @@ def _load_resource(document: object, where: str, ignored: Sequence[str] = ()) ->
     name = metadata.get("name") if isinstance(metadata, dict) else None
     label = f"{where}: {kind} {name}" if isinstance(name, str) else f"{where}: {kind}"
     try:
-        return model.model_validate({name: part for name, part in document.items() if name not in ignored})
+        return model.model_validate(document)
     except ValidationError as error:
         faults = error.errors(include_url=False)
         lines = [

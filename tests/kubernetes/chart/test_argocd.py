@@ -87,7 +87,11 @@ LEAVING = {
         (resource({"paused": True}, Ready="True"), ("Suspended", "paused")),
         (resource({"hibernated": True}, Ready="False"), ("Suspended", "hibernated")),
         (PAUSED_BY_ANNOTATION, ("Suspended", "paused")),
-        (LEAVING, ("Progressing", "its nodes are being stopped")),
+        (LEAVING, ("Progressing", "it is being deleted")),
+        # Topics and users have the conditions of kstatus alone.
+        (resource(Ready="True", Reconciling="False", Stalled="False"), ("Healthy", "about Ready")),
+        (resource(Ready="False", Reconciling="True", Stalled="False"), ("Progressing", "about Reconciling")),
+        (resource(Ready="False", Reconciling="True", Stalled="True"), ("Degraded", "about Stalled")),
     ],
 )
 def test_health_is_what_the_conditions_say(given: dict[str, Any], expected: tuple[str, str]) -> None:

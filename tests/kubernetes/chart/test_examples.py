@@ -7,12 +7,13 @@ import pytest
 import yaml
 from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
-from quorate_operator.models.manifests import load_manifests
+from quorate_operator.models.manifests import ENTITIES, load_entity, load_manifests
 from quorate_operator.planning.desired import desired_cluster
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 CLUSTERS = sorted(path for path in EXAMPLES.rglob("*.yaml") if "kind: KafkaController" in path.read_text())
+IN_CLUSTERS = EXAMPLES / "topics-and-users.yaml"
 MIGRATION = sorted((EXAMPLES / "static-to-dynamic").glob("*.yaml"))
 APPLY_TIMEOUT_S = 30
 
@@ -24,6 +25,15 @@ def test_the_models_take_each_example(path: Path) -> None:
     desired = desired_cluster(manifests)
     assert desired.nodes
     assert len({node.node_id for node in desired.nodes}) == len(desired.nodes)
+
+
+def test_the_models_take_what_is_in_clusters() -> None:
+    """Goal: what is shown works. Method: read each document as the operator does; clusters exist."""
+    documents = list(yaml.safe_load_all(IN_CLUSTERS.read_text()))
+    assert {one["kind"] for one in documents} == ENTITIES.keys()
+    named = {load_entity(one, IN_CLUSTERS.name).spec.cluster for one in documents} - {None}
+    quickstart = load_manifests((EXAMPLES / "quickstart.yaml").read_text(), "quickstart.yaml")
+    assert named == {quickstart.controllers.metadata.name}
 
 
 def test_the_migration_goes_from_static_to_dynamic_to_more() -> None:
@@ -58,6 +68,7 @@ def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServe
         subprocess.run(
             [*kubectl, "get", "kafkacontrollers", "--namespace", namespace], check=True, capture_output=True
         )
+    is_applied(IN_CLUSTERS)
     for path in CLUSTERS:
         other = f"{namespace}-{CLUSTERS.index(path)}"
         subprocess.run([*kubectl, "create", "namespace", other], check=True, capture_output=True)

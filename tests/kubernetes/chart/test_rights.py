@@ -27,9 +27,10 @@ FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
 ALLOWED = [
     *(
         (verb, "quorate.dev", kind, "")
-        for kind in ("kafkacontrollers", "kafkabrokers")
+        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics")
         for verb in ("list", "watch", "patch")
     ),
+    ("patch", "quorate.dev", "kafkatopics", "status"),
     *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
     ("update", "quorate.dev", "kafkabrokers", "finalizers"),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),

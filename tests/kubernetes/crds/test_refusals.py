@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kit.api_requests import Api, Object, resource
-from quorate_operator.models.manifests import ManifestError, load_object
+from quorate_operator.models.manifests import ENTITIES, ManifestError, load_entity, load_object
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line
 
 NEWEST_LINE = release_line(NEWEST_RELEASE)
@@ -237,10 +237,48 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+TOPICS: list[tuple[dict[str, Any], str, str]] = [
+    ({"cluster": None}, "spec: Invalid value", "either cluster or bootstrapServers must be given"),
+    (
+        {"bootstrapServers": ["a:1"]},
+        "spec: Invalid value",
+        "either cluster or bootstrapServers must be given",
+    ),
+    ({"cluster": None, "bootstrapServers": ["a"]}, 'spec.bootstrapServers[0]: Invalid value: "a"', "match"),
+    ({"security": {"protocol": "PLAINTEXT"}}, "security: is for bootstrapServers", "says how it is secured"),
+    (
+        {
+            "cluster": None,
+            "bootstrapServers": ["a:1"],
+            "security": {"protocol": "SASL_SSL", "secretName": "s"},
+        },
+        "spec.security",
+        "mechanism: is needed with protocol SASL_SSL or SASL_PLAINTEXT",
+    ),
+    (
+        {
+            "cluster": None,
+            "bootstrapServers": ["a:1"],
+            "security": {"protocol": "SASL_SSL", "mechanism": "PLAIN"},
+        },
+        "spec.security",
+        "secretName: is needed with protocol SASL_SSL or SASL_PLAINTEXT",
+    ),
+    ({"topicName": "a b"}, 'spec.topicName: Invalid value: "a b"', "should match"),
+    ({"topicName": "__consumer_offsets"}, "spec.topicName", "one of those that brokers keep"),
+    ({"partitions": 0}, "spec.partitions: Invalid value: 0", "greater than or equal to 1"),
+    ({"replicationFactor": 33}, "spec.replicationFactor: Invalid value: 33", "less than or equal to 32"),
+    ({"config": {"a": True}}, 'spec.config.a: Invalid value: "boolean"', "must be of type"),
+    ({"deletionPolicy": "Burn"}, 'spec.deletionPolicy: Unsupported value: "Burn"', '"Retain", "Delete"'),
+    ({"partition": 1}, 'unknown field "spec.partition"', ""),
+]
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "words"),
     [("KafkaController", spec, words) for spec, *words in CONTROLLERS]
-    + [("KafkaBroker", spec, words) for spec, *words in BROKERS],
+    + [("KafkaBroker", spec, words) for spec, *words in BROKERS]
+    + [("KafkaTopic", spec, words) for spec, *words in TOPICS],
 )
 def test_what_can_not_be_is_refused(
     api: Api, namespace: str, kind: str, spec: Object, words: list[str]
@@ -252,7 +290,7 @@ def test_what_can_not_be_is_refused(
     assert [word for word in words if word not in answer.message] == [], answer.message
     if spec not in STRICTER_HERE:
         with pytest.raises(ManifestError):
-            load_object(item, "here")
+            (load_entity if kind in ENTITIES else load_object)(item, "here")
 
 
 @pytest.mark.parametrize("name", ["3brokers", "a.b", "x" * 53])

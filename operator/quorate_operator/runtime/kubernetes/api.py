@@ -91,6 +91,7 @@ CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
 BROKERS = Kind("quorate.dev/v1alpha1", "KafkaBroker", "kafkabrokers")
+TOPICS = Kind("quorate.dev/v1alpha1", "KafkaTopic", "kafkatopics")
 OWNED_KINDS = {
     kind.name: kind
     for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB)

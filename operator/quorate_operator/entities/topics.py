@@ -1,0 +1,226 @@
+"""Plans one topic: creation or adoption, more partitions, configs, another replication factor, deletion. Pure."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Self
+from uuid import UUID
+
+from quorate_protocol.uuids import uuid_to_text
+
+from quorate_operator.entities.factor import ObservedPartition, plan_factor
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.models.topics import KafkaTopic
+
+CANT_SHRINK = "PartitionsCantShrink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTopic:
+    """A topic as brokers describe it; `config` has what was set for this topic alone."""
+
+    topic_id: UUID | None
+    partitions: Mapping[int, ObservedPartition]
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HadTopic:
+    """What the status has kept: whether the resource has had the topic, with which id, and which configs it had."""
+
+    is_had: bool = False
+    topic_id: str | None = None
+    config: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_status(cls, status: Mapping[str, Any]) -> Self:
+        return cls(
+            is_had=status.get("topicName") is not None,
+            topic_id=status.get("topicId"),
+            config=frozenset(status.get("managedConfig") or ()),
+        )
+
+
+NOT_HAD: Final = HadTopic()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    """CreateTopics; None leaves a number to the cluster's default."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: int | None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        numbers = {"partitions": self.partitions, "replicas": self.replication_factor}
+        told = [f"{number} {what}" for what, number in numbers.items() if number is not None]
+        return f"create the topic {self.topic} with {' and '.join(told) or 'default numbers'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """CreatePartitions."""
+
+    topic: str
+    present: int
+    count: int
+
+    @property
+    def text(self) -> str:
+        return f"partitions: {self.count}, not {self.present}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfig:
+    """IncrementalAlterConfigs: `values` are set, `resets` removed. `present` has what is there of both."""
+
+    topic: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    resets: tuple[str, ...] = ()
+    present: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        told = [f"{name}: {value}, not {self._present(name)}" for name, value in self.values.items()]
+        return "; ".join((*told, *(f"{name}: reset, not {self._present(name)}" for name in self.resets)))
+
+    def _present(self, name: str) -> str:
+        return self.present.get(name, "the default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignReplicas:
+    """AlterPartitionReassignments: all replicas of some partitions, the preferred leader first."""
+
+    topic: str
+    replicas: Mapping[int, tuple[int, ...]]
+    replication_factor: int
+
+    @property
+    def text(self) -> str:
+        return f"replicationFactor: {self.replication_factor}, for {len(self.replicas)} partition(s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    """DeleteTopics, by id where the topic has one: not another topic of the name."""
+
+    topic: str
+    topic_id: UUID | None
+
+    @property
+    def text(self) -> str:
+        return f"delete the topic {self.topic}"
+
+
+def plan_topic(
+    resource: KafkaTopic,
+    observed: ObservedTopic | None,
+    kafka: ObservedKafka,
+    *,
+    had: HadTopic = NOT_HAD,
+) -> EntityPlan:
+    """Plans a topic whose resource stays; `observed` is None if it does not exist."""
+    spec, name = resource.spec, resource.topic_name
+    if observed is None:
+        create = CreateTopic(
+            topic=name,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=spec.config,
+        )
+        return EntityPlan(
+            changes=(create,),
+            status=_status(name, managedConfig=sorted(spec.config)),
+            note=f"the topic {name} was deleted by somebody; it is created anew" if had.topic_id else None,
+        )
+    changes: list[Change] = []
+    refusals: list[Refusal] = []
+    count = len(observed.partitions)
+    if spec.partitions is not None and spec.partitions > count:
+        changes.append(AddPartitions(topic=name, present=count, count=spec.partitions))
+    elif spec.partitions is not None and spec.partitions < count:
+        refusals.append(
+            Refusal(
+                code=CANT_SHRINK,
+                message=f"spec.partitions: {spec.partitions}: the topic {name} has {count}, and partitions can't be "
+                f"removed; set it to {count}, or create another topic",
+            )
+        )
+    changes += _config_changes(name, spec.config, observed.config, had.config)
+    factor = plan_factor(spec.replication_factor, observed.partitions, kafka.brokers)
+    if factor.replicas:
+        assert spec.replication_factor is not None
+        changes.append(
+            ReassignReplicas(topic=name, replicas=factor.replicas, replication_factor=spec.replication_factor)
+        )
+    if factor.refusal is not None:
+        refusals.append(factor.refusal)
+    topic_id = None if observed.topic_id is None else uuid_to_text(observed.topic_id)
+    return EntityPlan(
+        changes=tuple(changes),
+        waits=factor.waits,
+        refusals=tuple(refusals),
+        status=_status(
+            name,
+            topicId=topic_id,
+            partitions=count,
+            replicationFactor=min((one.present for one in observed.partitions.values()), default=None),
+            reassigningPartitions=sum(one.is_moving for one in observed.partitions.values()) or None,
+            managedConfig=sorted({*spec.config, *(had.config & observed.config.keys())}),
+        ),
+        note=_found(name, topic_id, had),
+    )
+
+
+def plan_topic_deletion(resource: KafkaTopic, observed: ObservedTopic | None, had: HadTopic) -> EntityPlan:
+    """Plans the end of a topic whose resource is deleted. One that the resource never had stays."""
+    if observed is None or not had.is_had or resource.spec.deletion_policy == "Retain":
+        return EntityPlan()
+    return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
+
+
+def _status(name: str, **known: object) -> dict[str, object]:
+    """Returns every field, None for one that is not known."""
+    fields = ("topicId", "partitions", "replicationFactor", "reassigningPartitions", "managedConfig")
+    return {"topicName": name, **{field: known.get(field) for field in fields}}
+
+
+def _found(name: str, topic_id: str | None, had: HadTopic) -> str | None:
+    if not had.is_had:
+        return f"the topic {name} exists, and is kept as this resource has it from now on"
+    if had.topic_id in (None, topic_id):
+        return None
+    return f"the topic {name} was made anew by somebody: its id was {had.topic_id} and is {topic_id}"
+
+
+def _config_changes(
+    topic: str, desired: Mapping[str, str], observed: Mapping[str, str], managed: frozenset[str]
+) -> list[Change]:
+    values = {
+        name: value
+        for name, value in sorted(desired.items())
+        if name not in observed or not is_same_value(observed[name], value)
+    }
+    resets = tuple(sorted(name for name in managed if name in observed and name not in desired))
+    if not values and not resets:
+        return []
+    present = {name: observed[name] for name in (*values, *resets) if name in observed}
+    return [AlterConfig(topic=topic, values=values, resets=resets, present=present)]
+
+
+def is_same_value(one: str, other: str) -> bool:
+    """Whether two texts are one value to Kafka, which answers in its own spelling: 0.5 for 0.50."""
+    if one == other:
+        return True
+    if [part.strip() for part in one.split(",")] == [part.strip() for part in other.split(",")]:
+        return True
+    if {one.strip().lower(), other.strip().lower()} <= {"true", "false"}:
+        return one.strip().lower() == other.strip().lower()
+    with suppress(InvalidOperation):
+        return Decimal(one.strip()) == Decimal(other.strip())
+    return False

@@ -1,0 +1,146 @@
+"""Topics: what brokers say of them, and the requests that change them. Everything goes through brokers (KIP-919)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ErrorCode, ServerError
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
+from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource
+
+from quorate_operator.entities.factor import ObservedPartition
+from quorate_operator.entities.plan import Broker, ObservedKafka
+from quorate_operator.entities.topics import (
+    AddPartitions,
+    AlterConfig,
+    CreateTopic,
+    DeleteTopic,
+    ObservedTopic,
+    ReassignReplicas,
+)
+
+TOPICS_PER_REQUEST_MAX = 200
+TopicChange = CreateTopic | AddPartitions | AlterConfig | ReassignReplicas | DeleteTopic
+_MISSING = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
+
+
+async def observe_kafka(client: AdminClient, leaving: Collection[int] = ()) -> ObservedKafka:
+    """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError."""
+    described = await client.describe_cluster()
+    brokers = (
+        Broker(
+            broker_id=node.node_id,
+            rack=node.rack,
+            is_usable=not node.fenced and node.node_id not in leaving,
+        )
+        for node in described.nodes
+    )
+    return ObservedKafka(cluster_id=described.cluster_id, brokers=tuple(brokers))
+
+
+async def observe_topics(
+    client: AdminClient, names: Iterable[str]
+) -> Mapping[str, ObservedTopic | ServerError | None]:
+    """Returns topics by name: None for one that does not exist, the error for one that can't be described.
+
+    Raises:
+        AdminError: no broker answered.
+    """
+    left = iter(dict.fromkeys(names))
+    found: dict[str, ObservedTopic | ServerError | None] = {}
+    while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
+        found |= await _observe_some(client, some)
+    return found
+
+
+async def _observe_some(
+    client: AdminClient, names: Sequence[str]
+) -> Mapping[str, ObservedTopic | ServerError | None]:
+    described = await client.describe_topics(names)
+    there = {one.name: one for one in described.values.values()}
+    found: dict[str, ObservedTopic | ServerError | None] = {
+        str(name): _error_or_missing(error) for name, error in described.errors.items()
+    }
+    if not there:
+        return found
+    resources = {name: ConfigResource(ConfigResourceType.TOPIC, name) for name in there}
+    configs = await client.describe_configs(resources.values())
+    moving = await client.list_partition_reassignments(
+        TopicPartition(name, one.partition) for name, topic in there.items() for one in topic.partitions
+    )
+    for name, resource in resources.items():
+        if resource in configs.errors:
+            found[name] = _error_or_missing(configs.errors[resource])
+            continue
+        own = {
+            entry.name: entry.value or ""
+            for entry in configs.values[resource]
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+        found[name] = _observed(there[name], own, moving)
+    return found
+
+
+def _error_or_missing(error: ServerError) -> ServerError | None:
+    return None if error.error_code in _MISSING else error
+
+
+def _observed(
+    topic: TopicDescription,
+    config: Mapping[str, str],
+    moving: Mapping[TopicPartition, PartitionReassignment],
+) -> ObservedTopic:
+    partitions = {}
+    for one in topic.partitions:
+        moves = moving.get(TopicPartition(topic.name, one.partition))
+        partitions[one.partition] = ObservedPartition(
+            # Both answers are of different moments: the later one has what is being moved.
+            replicas=one.replicas if moves is None else moves.replicas,
+            isr=one.isr,
+            adding=frozenset(moves.adding_replicas) if moves else frozenset(),
+            removing=frozenset(moves.removing_replicas) if moves else frozenset(),
+        )
+    return ObservedTopic(topic_id=topic.topic_id, partitions=partitions, config=config)
+
+
+async def change_topic(client: AdminClient, change: TopicChange) -> None:
+    """Makes one change; one that was made already is no error.
+
+    Raises:
+        ServerError: it was refused.
+        AdminError: no broker answered.
+    """
+    match change:
+        case CreateTopic():
+            new = NewTopic(
+                name=change.topic,
+                partitions=-1 if change.partitions is None else change.partitions,
+                replication_factor=-1 if change.replication_factor is None else change.replication_factor,
+                configs=change.config,
+            )
+            made = await client.create_topics([new])
+            _raise_unless(made.errors.values(), ErrorCode.topic_already_exists)
+        case AddPartitions():
+            more = {change.topic: NewPartitions(total_count=change.count)}
+            (await client.create_partitions(more)).raise_any()
+        case AlterConfig():
+            resource = ConfigResource(ConfigResourceType.TOPIC, change.topic)
+            operations = [AlterConfigOp(name=name, value=value) for name, value in change.values.items()]
+            operations += [AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in change.resets]
+            (await client.incremental_alter_configs({resource: operations})).raise_any()
+        case ReassignReplicas():
+            replicas = {
+                TopicPartition(change.topic, number): brokers for number, brokers in change.replicas.items()
+            }
+            (await client.alter_partition_reassignments(replicas)).raise_any()
+        case DeleteTopic():
+            key = change.topic if change.topic_id is None else change.topic_id
+            _raise_unless((await client.delete_topics([key])).errors.values(), *_MISSING)
+
+
+def _raise_unless(errors: Iterable[ServerError], *codes: ErrorCode) -> None:
+    for error in errors:
+        if error.error_code not in codes:
+            raise error

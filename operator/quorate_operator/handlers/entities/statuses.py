@@ -1,0 +1,96 @@
+"""The status of a topic or user: conditions as kstatus defines them, and what is left to do. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quorate_operator.entities.plan import EntityPlan
+from quorate_operator.handlers.statuses import Judgement, conditions_of
+from quorate_operator.models.entities import CHANGES_MAX
+from quorate_operator.planning.planner import PAUSED
+
+AS_DESIRED = "AsDesired"
+CHANGING = "Changing"
+WAITING = "Waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a resource was not looked at, or a change not made. `is_retried`: it may go by itself."""
+
+    code: str
+    message: str
+    is_retried: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcome of one look at a resource. Without a plan, it could not be looked at."""
+
+    plan: EntityPlan | None = None
+    failure: Failure | None = None
+    is_paused: bool = False
+    cluster_id: str | None = None
+
+
+def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
+    """Returns the status without conditions' times. Without a plan, the kind's own part of the status stays."""
+    judged = [_ready(verdict), _reconciling(verdict), _stalled(verdict)]
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "conditions": conditions_of(judged, generation),
+    }
+    plan = verdict.plan
+    if plan is None:
+        return status
+    told = [change.text for change in plan.changes[:CHANGES_MAX]]
+    return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": told or None}
+
+
+def is_ready(status: Mapping[str, Any], generation: int) -> bool:
+    """Whether the status says that the resource is as this generation of it asks for."""
+    return status.get("observedGeneration") == generation and any(
+        one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()
+    )
+
+
+def _due(plan: EntityPlan) -> tuple[str, str]:
+    """Returns a reason and message of what is left to do; empty texts if nothing is."""
+    if plan.changes:
+        return CHANGING, "; ".join(change.text for change in plan.changes)
+    return (WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")
+
+
+def _ready(verdict: Verdict) -> Judgement:
+    for one in (_blocked(verdict), _left(verdict)):
+        if one is not None:
+            return ("Ready", False, *one)
+    return ("Ready", True, AS_DESIRED, "")
+
+
+def _reconciling(verdict: Verdict) -> Judgement:
+    failure, left = verdict.failure, _left(verdict)
+    if failure is not None:
+        return ("Reconciling", failure.is_retried, failure.code, failure.message)
+    if verdict.is_paused:
+        return ("Reconciling", False, PAUSED, "paused: the operator changes nothing")
+    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, AS_DESIRED, "")
+
+
+def _stalled(verdict: Verdict) -> Judgement:
+    blocked = _blocked(verdict)
+    if blocked is None or (verdict.failure is not None and verdict.failure.is_retried):
+        return ("Stalled", False, "NothingRefused", "")
+    return ("Stalled", True, *blocked)
+
+
+def _blocked(verdict: Verdict) -> tuple[str, str] | None:
+    if verdict.failure is not None:
+        return verdict.failure.code, verdict.failure.message
+    refusals = verdict.plan.refusals if verdict.plan is not None else ()
+    return (refusals[0].code, "; ".join(one.message for one in refusals)) if refusals else None
+
+
+def _left(verdict: Verdict) -> tuple[str, str] | None:
+    code, message = _due(verdict.plan) if verdict.plan is not None else ("", "")
+    return (code, message) if code else None

@@ -1,0 +1,167 @@
+"""Where the Kafka cluster of topics and users is reached: at brokers of a cluster of ours, or as the spec says."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from quorate_admin.config import Address, AdminConfig
+from quorate_admin.errors import ConfigError
+from quorate_admin.security.config import SecurityConfig
+
+from quorate_operator.gateway.contacts import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
+from quorate_operator.handlers.entities.statuses import Failure
+from quorate_operator.handlers.resources import ResourceStore, is_deleted, is_paused
+from quorate_operator.models.entities import EntitySpec
+from quorate_operator.planning.cluster import Address as NodeAddress
+from quorate_operator.planning.cluster import DesiredCluster, Role
+from quorate_operator.resources.secrets import described_secret
+from quorate_operator.runtime.kubernetes.api import CONTROLLERS, SECRET, KubernetesApi, Object
+from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
+from quorate_operator.security import client_security
+from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import SnapshotRegistry
+
+API_TIMEOUT_MS = 20_000
+"""For one answer, whichever of the brokers gives it."""
+
+
+class TargetKey(NamedTuple):
+    """The Kafka cluster that resources of a namespace name: `cluster`, or `servers` as JSON."""
+
+    namespace: str
+    cluster: str
+    servers: str
+
+    @classmethod
+    def of(cls, body: Object) -> "TargetKey":
+        """The target of a resource, also if the rest of it is invalid."""
+        spec, namespace = body["spec"], body["metadata"]["namespace"]
+        servers = {name: spec[name] for name in ("bootstrapServers", "security") if name in spec}
+        text = json.dumps(servers, sort_keys=True) if servers else ""
+        return cls(namespace, str(spec.get("cluster") or ""), text)
+
+    @property
+    def event_key(self) -> ClusterKey:
+        """Where Events are shown besides in Kubernetes: on the page of the cluster."""
+        return ClusterKey(self.namespace, self.cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How to reach a cluster, or why it can't be reached now.
+
+    `is_gone`: there is no such cluster any more, nor anything to delete in it. `leaving` are brokers that get no
+    replicas.
+    """
+
+    config: AdminConfig | None = None
+    failure: Failure | None = None
+    is_gone: bool = False
+    is_paused: bool = False
+    leaving: frozenset[int] = frozenset()
+
+
+class Targets:
+    """Finds targets for the operator of all namespaces."""
+
+    def __init__(self, api: KubernetesApi, store: ResourceStore, snapshots: SnapshotRegistry) -> None:
+        self._api = api
+        self._store = store
+        self._snapshots = snapshots
+        self._infrastructures: dict[ClusterKey, KubernetesInfrastructure] = {}
+
+    def put(self, key: ClusterKey, infrastructure: KubernetesInfrastructure) -> None:
+        """Stores where the nodes of a cluster are."""
+        self._infrastructures[key] = infrastructure
+
+    async def find(self, key: TargetKey, spec: EntitySpec) -> Target:
+        """Returns the target of resources with this key, of which `spec` is one. Raises ApiError."""
+        if spec.cluster is not None:
+            return await self._of_cluster(ClusterKey(key.namespace, spec.cluster))
+        return await self._of_servers(key.namespace, spec)
+
+    async def _of_servers(self, namespace: str, spec: EntitySpec) -> Target:
+        values = None
+        if spec.security is not None and spec.security.secret_name is not None:
+            secret = await self._api.get(SECRET, namespace, spec.security.secret_name)
+            values = None if secret is None else described_secret(secret).values
+            fault = spec.security.secret_fault(values)
+            if fault is not None:
+                return Target(failure=Failure(code="SecretMissing", message=fault, is_retried=False))
+        try:
+            security = client_security(spec.security, values or {})
+            addresses = tuple(Address.parse(one) for one in spec.bootstrap_servers or ())
+        except (ConfigError, ValueError) as error:
+            message = f"spec.bootstrapServers, spec.security: {error}"
+            return Target(failure=Failure(code="InvalidConnection", message=message, is_retried=False))
+        return Target(config=_config(addresses, security))
+
+    async def _of_cluster(self, key: ClusterKey) -> Target:
+        quorum = self._store.of_cluster(key).quorum
+        if quorum is None:
+            # Resources are seen in no order: what was not seen yet is asked for.
+            quorum = await self._api.get(CONTROLLERS, key.namespace, key.name)
+        if quorum is None or is_deleted(quorum):
+            self._infrastructures.pop(key, None)
+            message = f"spec.cluster: {key.name!r}: no such KafkaController in {key.namespace}"
+            return Target(
+                failure=Failure(code="ClusterMissing", message=message, is_retried=False), is_gone=True
+            )
+        if quorum["spec"].get("hibernated"):
+            return Target(
+                failure=Failure(code="Hibernated", message="the cluster is hibernated", is_retried=True)
+            )
+        infrastructure, snapshot = self._infrastructures.get(key), self._snapshots.find(key)
+        config = None
+        if infrastructure is not None and snapshot is not None and snapshot.desired is not None:
+            config = _config_of_brokers(infrastructure, snapshot.desired)
+        if config is None:
+            message = f"the cluster {key.name} has no broker yet"
+            return Target(failure=Failure(code="NoBroker", message=message, is_retried=True))
+        return Target(config=config, is_paused=is_paused(quorum), leaving=self._leaving(key))
+
+    def _leaving(self, key: ClusterKey) -> frozenset[int]:
+        pools = self._store.of_cluster(key).pools.values()
+        return frozenset(node_id for body in pools for node_id in body["spec"].get("decommission", ()))
+
+
+def _config_of_brokers(
+    infrastructure: KubernetesInfrastructure, desired: DesiredCluster
+) -> AdminConfig | None:
+    brokers = {node.node_id for node in desired.of_role(Role.BROKER)}
+    contacts = infrastructure.contacts(desired)
+    addresses = [address for node_id, address in sorted(contacts.items()) if node_id in brokers]
+    return config_of_nodes(addresses, infrastructure.security_of)
+
+
+def config_of_nodes(addresses: list[NodeAddress], security_of: SecurityOf) -> AdminConfig | None:
+    """Returns how to ask any of these nodes that are secured as the first one is; None without nodes.
+
+    Certificates of pods are checked for their names, by their addresses: that is no difference.
+    """
+    secured = {address: security_of(address) or SecurityConfig() for address in addresses}
+    alike: list[NodeAddress] = []
+    names: dict[str, str] = {}
+    for address, security in secured.items():
+        if _without_names(security) == _without_names(secured[addresses[0]]):
+            alike.append(address)
+            names |= security.tls.names
+    if not alike:
+        return None
+    first = secured[alike[0]]
+    return _config(tuple(map(admin_address, alike)), replace(first, tls=replace(first.tls, names=names)))
+
+
+def _without_names(security: SecurityConfig) -> SecurityConfig:
+    return replace(security, tls=replace(security.tls, names={}))
+
+
+def _config(addresses: tuple[Address, ...], security: SecurityConfig) -> AdminConfig:
+    """Every request may go to any broker, which forwards what controllers decide: no other address is needed."""
+    limits: dict[str, Any] = {
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        "default_api_timeout_ms": API_TIMEOUT_MS,
+    }
+    return AdminConfig(
+        bootstrap_servers=addresses, client_id=CLIENT_ID, security=security, follow_advertised=False, **limits
+    )

@@ -1,0 +1,109 @@
+"""A model of a topic in a cluster: changes are carried out, reassignments complete later."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+from quorate_operator.entities.factor import ObservedPartition
+from quorate_operator.entities.plan import Broker, Change, ObservedKafka
+from quorate_operator.entities.topics import (
+    AddPartitions,
+    AlterConfig,
+    CreateTopic,
+    DeleteTopic,
+    ObservedTopic,
+    ReassignReplicas,
+)
+
+PARTITIONS_DEFAULT = 1
+
+
+def kafka_of(racks: Iterable[str | None], unusable: frozenset[int] = frozenset()) -> ObservedKafka:
+    """A cluster with a broker for each rack, ids from 0."""
+    return ObservedKafka(
+        cluster_id="c",
+        brokers=tuple(
+            Broker(broker_id=number, rack=rack, is_usable=number not in unusable)
+            for number, rack in enumerate(racks)
+        ),
+    )
+
+
+class TopicModel:
+    """One topic, or none. Refuses what a cluster refuses."""
+
+    def __init__(self, kafka: ObservedKafka, topic: ObservedTopic | None = None) -> None:
+        self._kafka = kafka
+        self.topic = topic
+        self.max_moving = 0
+
+    def apply(self, change: Change) -> None:
+        """Carry out one change."""
+        match change:
+            case CreateTopic():
+                assert self.topic is None
+                factor = change.replication_factor or 1
+                partitions = change.partitions or PARTITIONS_DEFAULT
+                placed = self._placed(factor)
+                self.topic = ObservedTopic(
+                    topic_id=uuid.UUID(int=1),
+                    partitions=dict.fromkeys(range(partitions), placed),
+                    config=dict(change.config),
+                )
+            case DeleteTopic():
+                self.topic = None
+            case AddPartitions():
+                topic = self._there()
+                assert change.count > len(topic.partitions)
+                placed = self._placed(len(topic.partitions[0].replicas))
+                added = dict.fromkeys(range(len(topic.partitions), change.count), placed)
+                self.topic = replace(topic, partitions={**topic.partitions, **added})
+            case AlterConfig():
+                topic = self._there()
+                config = {**topic.config, **change.values}
+                for name in change.resets:
+                    del config[name]
+                self.topic = replace(topic, config=config)
+            case ReassignReplicas():
+                topic = self._there()
+                partitions = dict(topic.partitions)
+                for number, replicas in change.replicas.items():
+                    before = partitions[number]
+                    assert not before.is_moving
+                    assert len(set(replicas)) == len(replicas) > 0
+                    assert {*replicas} <= {one.broker_id for one in self._kafka.brokers}
+                    partitions[number] = ObservedPartition(
+                        replicas=(*dict.fromkeys((*replicas, *before.replicas)),),
+                        isr=before.isr,
+                        adding=frozenset(replicas) - {*before.replicas},
+                        removing=frozenset(before.replicas) - {*replicas},
+                    )
+                self.topic = replace(topic, partitions=partitions)
+                moving = sum(one.is_moving for one in partitions.values())
+                self.max_moving = max(self.max_moving, moving)
+            case _:
+                raise AssertionError(f"{change!r}: no request does this")
+
+    def complete(self) -> None:
+        """What is being moved has been moved."""
+        if self.topic is not None:
+            moved = {number: _moved(one) for number, one in self.topic.partitions.items()}
+            self.topic = replace(self.topic, partitions=moved)
+
+    def _there(self) -> ObservedTopic:
+        assert self.topic is not None
+        return self.topic
+
+    def _placed(self, factor: int) -> ObservedPartition:
+        ids = [one.broker_id for one in self._kafka.brokers if one.is_usable][:factor]
+        assert len(ids) == factor, "INVALID_REPLICATION_FACTOR"
+        return ObservedPartition(replicas=tuple(ids), isr=tuple(ids))
+
+
+def _moved(partition: ObservedPartition) -> ObservedPartition:
+    if not partition.is_moving:
+        return partition
+    replicas = tuple(one for one in partition.replicas if one not in partition.removing)
+    return ObservedPartition(
+        replicas=replicas, isr=tuple(one for one in replicas if one in {*partition.isr, *partition.adding})
+    )

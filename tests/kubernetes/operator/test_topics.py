@@ -1,0 +1,191 @@
+"""A KafkaTopic under a real operator, on our controllers and stock brokers: from apply to use and back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kit.asking import Asking
+from kit.ledger import consume_numbers
+from kit.operators.operated import BROKER_PORT, BROKERS, GROUP, QUORUM, SMALL_FILES, VERSION, Operated
+from kubernetes.client import ApiException
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_admin.types.topics import NewTopic, TopicDescription
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.uuids import uuid_to_text
+
+RECORDS = 50
+BROKERS_TIMEOUT_S = 240
+FLUSH_TIMEOUT_S = 60
+RETENTION, SEGMENT = "retention.ms", "segment.ms"
+
+
+@pytest.mark.timeout(600)
+def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
+    """Goal: a topic is what its resource says, whoever changes it, and goes or stays as it says.
+
+    Method: one resource by cluster, which is changed in all its parts and edited behind the operator's back; one by
+    bootstrap servers that adopts; a second one for the same name; deletions by both policies, and after the cluster.
+    """
+    operated = brokered
+    operated.create(replicas=1)
+    config = {**SMALL_FILES, "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}
+    operated.create_brokers(replicas=2, config=config)
+    topics = Topics(operated)
+    topics.create("orders", partitions=2, replicationFactor=1, config={RETENTION: 600_000, SEGMENT: 60_000})
+    operated.start_operator("--no-leader-election", "--drift-interval=2")
+    operated.wait(lambda: operated.brokers_settled(0, 1), "two brokers to be ready", BROKERS_TIMEOUT_S)
+
+    # Created, and used.
+    topics.wait_ready("orders")
+    made = topics.described("orders")
+    assert [len(one.replicas) for one in made.partitions] == [1, 1]
+    assert topics.config("orders") == {RETENTION: "600000", SEGMENT: "60000"}
+    status = topics.status("orders")
+    assert status["topicId"] == uuid_to_text(made.topic_id)
+    assert (status["partitions"], status["replicationFactor"]) == (2, 1)
+    produce(topics.servers, "orders")
+
+    # Grown, with another factor and other configs.
+    topics.patch("orders", partitions=4, replicationFactor=2, config={RETENTION: 700_000, SEGMENT: None})
+    topics.wait_ready("orders")
+    grown = topics.described("orders")
+    assert [sorted(one.replicas) for one in grown.partitions] == [[0, 1]] * 4
+    assert topics.config("orders") == {RETENTION: "700000"}
+    assert sorted(consume_numbers(topics.servers, "orders", range(4))) == list(range(RECORDS))
+    assert topics.status("orders")["replicationFactor"] == 2
+
+    # Changed by somebody else: mended, but for what the resource never had.
+    topics.configure("orders", {RETENTION: "1000", "max.message.bytes": "2000"})
+    wanted = {RETENTION: "700000", "max.message.bytes": "2000"}
+    operated.wait(lambda: topics.config("orders") == wanted, "the drift to be mended")
+    operated.wait(lambda: operated.events("Drifted"), "the drift to be told")
+    assert operated.events("Drifted")[-1] == "changed by somebody else: retention.ms: 700000, not 1000"
+
+    # What can't be done is refused, and the rest is done.
+    topics.patch("orders", partitions=1, config={RETENTION: 800_000})
+    operated.wait(lambda: topics.condition("orders", "Stalled").get("status") == "True", "the refusal")
+    assert topics.condition("orders", "Stalled")["reason"] == "PartitionsCantShrink"
+    operated.wait(lambda: topics.config("orders")[RETENTION] == "800000", "the config")
+    topics.patch("orders", partitions=4, config={"no.such.config": "1"})
+    operated.wait(
+        lambda: topics.condition("orders", "Stalled").get("reason") == "InvalidConfig", "the refusal"
+    )
+    assert "no.such.config" in topics.condition("orders", "Stalled")["message"]
+    topics.patch("orders", config={"no.such.config": None})
+    topics.wait_ready("orders")
+
+    # Adopted by bootstrap servers; another resource for the same topic is refused.
+    kept = NewTopic(name="Kept.One", partitions=1, replication_factor=1, configs={SEGMENT: "70000"})
+    topics.ask(lambda client: client.create_topics([kept])).raise_any()
+    servers = {"cluster": None, "bootstrapServers": [topics.servers]}
+    topics.create("kept", **servers, topicName="Kept.One")
+    topics.create("orders-too", **servers, topicName="orders", partitions=9, deletionPolicy="Delete")
+    topics.wait_ready("kept")
+    assert topics.config("Kept.One") == {SEGMENT: "70000"}
+    operated.wait(lambda: topics.condition("orders-too", "Ready").get("reason") == "NameTaken", "the refusal")
+    assert f"{operated.namespace}/orders" in topics.condition("orders-too", "Stalled")["message"]
+    topics.delete("orders-too")
+    operated.wait(lambda: topics.read("orders-too") is None, "the second resource to go")
+
+    # Back: what is retained stays, what is to be deleted goes, and nothing hangs when the cluster is gone.
+    topics.delete("kept")
+    assert topics.read("kept") is None
+    topics.patch("orders", deletionPolicy="Delete")
+    topics.create("later", partitions=1, deletionPolicy="Delete")
+    topics.wait_ready("later")
+    operated.wait(lambda: finalizers(topics.read("orders")), "the finalizer")
+    topics.delete("orders")
+    operated.wait(lambda: topics.read("orders") is None, "the resource to go")
+    assert set(topics.ask(lambda client: client.list_topics())) == {"Kept.One", "later"}
+    operated.delete()
+    topics.delete("later")
+    operated.wait(lambda: topics.read("later") is None, "the resource to go with its cluster")
+    assert not operated.operators[-1].events("error")
+
+
+class Topics:
+    """KafkaTopics of a namespace, and the topics."""
+
+    def __init__(self, operated: Operated) -> None:
+        self.operated = operated
+        self.servers = f"{operated.agent.address_of(f'{BROKERS}-0')}:{BROKER_PORT}"
+        self.ask = Asking(servers=self.servers)
+        self._place = (GROUP, VERSION, operated.namespace, "kafkatopics")
+
+    def create(self, name: str, **spec: Any) -> None:
+        """Apply a resource; None leaves a field out."""
+        whole = {key: value for key, value in {"cluster": QUORUM, **spec}.items() if value is not None}
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": "KafkaTopic",
+            "metadata": {"name": name},
+            "spec": whole,
+        }
+        self.operated.custom.create_namespaced_custom_object(*self._place, body)
+
+    def patch(self, name: str, **spec: Any) -> None:
+        """Change fields of a spec."""
+        self.operated.custom.patch_namespaced_custom_object(*self._place, name, {"spec": spec})
+
+    def delete(self, name: str) -> None:
+        """Ask for a deletion."""
+        self.operated.custom.delete_namespaced_custom_object(*self._place, name)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The resource."""
+        try:
+            return dict(self.operated.custom.get_namespaced_custom_object(*self._place, name))
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Its status; empty while there is none."""
+        return dict((self.read(name) or {}).get("status") or {})
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        """A condition of the present generation; empty while there is none."""
+        resource = self.read(name) or {}
+        status = resource.get("status") or {}
+        if status.get("observedGeneration") != resource["metadata"]["generation"]:
+            return {}
+        return next((one for one in status["conditions"] if one["type"] == kind), {})
+
+    def wait_ready(self, name: str) -> None:
+        """Wait until the resource is as its spec asks for."""
+        self.operated.wait(
+            lambda: self.condition(name, "Ready").get("status") == "True",
+            f"{name} to be ready: {self.status(name)}",
+        )
+        assert self.condition(name, "Reconciling")["status"] == "False"
+        assert "changes" not in self.status(name)
+
+    def described(self, topic: str) -> TopicDescription:
+        """The topic."""
+        return self.ask(lambda client: client.describe_topics([topic]))[topic]
+
+    def config(self, topic: str) -> dict[str, str | None]:
+        """What is set for this topic alone."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        entries = self.ask(lambda client: client.describe_configs([resource]))[resource]
+        return {one.name: one.value for one in entries if one.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+
+    def configure(self, topic: str, values: Mapping[str, str]) -> None:
+        """Change configs behind the operator's back."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        changes = [AlterConfigOp(name=name, value=value) for name, value in values.items()]
+        self.ask(lambda client: client.incremental_alter_configs({resource: changes})).raise_any()
+
+
+def finalizers(resource: Mapping[str, Any] | None) -> list[str]:
+    return list((resource or {"metadata": {}})["metadata"].get("finalizers") or [])
+
+
+def produce(servers: str, topic: str) -> None:
+    """Records with numbers."""
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(topic, f"{number}".encode())
+    assert producer.flush(FLUSH_TIMEOUT_S) == 0

@@ -1,0 +1,229 @@
+"""Plans of topics: what a difference between the resource and the cluster leads to, and what is refused."""
+
+import uuid
+from typing import Any
+
+import pytest
+from kit.kafka_model import TopicModel, kafka_of
+from quorate_operator.entities.factor import TOO_FEW_BROKERS, ObservedPartition, plan_factor
+from quorate_operator.entities.topics import (
+    CANT_SHRINK,
+    NOT_HAD,
+    AlterConfig,
+    CreateTopic,
+    DeleteTopic,
+    HadTopic,
+    ObservedTopic,
+    ReassignReplicas,
+    is_same_value,
+    plan_topic,
+    plan_topic_deletion,
+)
+from quorate_operator.models.manifests import ManifestError, load_entity
+from quorate_operator.models.topics import KafkaTopic
+from quorate_operator.planning.relocation import IN_FLIGHT_MAX
+from quorate_protocol.uuids import uuid_to_text
+
+ID = uuid.UUID(int=7)
+THREE = kafka_of(["a", "b", "c"])
+
+
+def body(**spec: Any) -> dict[str, Any]:
+    """A manifest."""
+    return {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaTopic",
+        "metadata": {"name": "orders", "namespace": "kafka", "uid": "u", "resourceVersion": "1"},
+        "spec": {"cluster": "quorum", **spec},
+        "status": {"topicId": "x"},
+    }
+
+
+def topic(**spec: Any) -> KafkaTopic:
+    """A resource as the API server has it."""
+    return load_entity(body(**spec), "namespace kafka")
+
+
+def there(*replicas: tuple[int, ...], **config: str) -> ObservedTopic:
+    """A topic with a partition for each tuple, all in sync; `_` stands for `.`."""
+    return ObservedTopic(
+        topic_id=ID,
+        partitions={number: ObservedPartition(replicas=one, isr=one) for number, one in enumerate(replicas)},
+        config={name.replace("_", "."): value for name, value in config.items()},
+    )
+
+
+HAD = HadTopic(is_had=True, topic_id=uuid_to_text(ID))
+
+
+def test_a_topic_that_is_missing_is_created() -> None:
+    """Goal: one request has all that is asked for. Method: with numbers, without, and after a deletion."""
+    asked = topic(partitions=3, replicationFactor=2, config={"retention.ms": 1000})
+    plan = plan_topic(asked, None, THREE)
+    assert plan.changes == (
+        CreateTopic(topic="orders", partitions=3, replication_factor=2, config={"retention.ms": "1000"}),
+    )
+    assert plan.changes[0].text == "create the topic orders with 3 partitions and 2 replicas"
+    assert plan.status["managedConfig"] == ["retention.ms"]
+    assert plan.note is None
+    assert plan_topic(topic(), None, THREE).changes[0].text == "create the topic orders with default numbers"
+    assert "was deleted by somebody" in str(plan_topic(topic(), None, THREE, had=HAD).note)
+
+
+def test_what_exists_is_adopted_as_it_is() -> None:
+    """Goal: a resource without wishes changes nothing. Method: a topic with configs of its own; told once."""
+    found = there((0,), (1,), retention_ms="5")
+    plan = plan_topic(topic(), found, THREE)
+    assert (plan.changes, plan.refusals, plan.waits) == ((), (), ())
+    assert plan.note == "the topic orders exists, and is kept as this resource has it from now on"
+    assert plan.status == {
+        "topicName": "orders",
+        "topicId": uuid_to_text(ID),
+        "partitions": 2,
+        "replicationFactor": 1,
+        "reassigningPartitions": None,
+        "managedConfig": [],
+    }
+    assert plan_topic(topic(), found, THREE, had=HAD).note is None
+    assert "was made anew" in str(
+        plan_topic(topic(), found, THREE, had=HadTopic(is_had=True, topic_id="other")).note
+    )
+
+
+def test_partitions_grow_and_do_not_shrink() -> None:
+    """Goal: the refusal says what to do, and the rest goes on. Method: more, and fewer with another config."""
+    grown = plan_topic(topic(partitions=3), there((0,)), THREE)
+    assert [change.text for change in grown.changes] == ["partitions: 3, not 1"]
+    shrunk = plan_topic(topic(partitions=1, config={"retention.ms": 1}), there((0,), (1,)), THREE)
+    assert [refusal.code for refusal in shrunk.refusals] == [CANT_SHRINK]
+    assert shrunk.refusals[0].message == (
+        "spec.partitions: 1: the topic orders has 2, and partitions can't be removed; set it to 2, or create "
+        "another topic"
+    )
+    assert [type(change) for change in shrunk.changes] == [AlterConfig]
+
+
+def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
+    """Goal: a config that was never in the spec is nobody's business. Method: one of each kind."""
+    found = there((0,), retention_ms="5", cleanup_policy="compact", segment_ms="7")
+    had = HadTopic(is_had=True, topic_id=HAD.topic_id, config=frozenset({"cleanup.policy", "retention.ms"}))
+    plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, had=had)
+    (change,) = plan.changes
+    assert isinstance(change, AlterConfig)
+    assert change.values == {"max.message.bytes": "9", "retention.ms": "6"}
+    assert change.resets == ("cleanup.policy",)
+    assert change.text == (
+        "max.message.bytes: 9, not the default; retention.ms: 6, not 5; cleanup.policy: reset, not compact"
+    )
+    # It stays known until it is seen to be reset.
+    assert plan.status["managedConfig"] == ["cleanup.policy", "max.message.bytes", "retention.ms"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("0.50", "0.5", True),
+        ("true", "TRUE", True),
+        ("true", "false", False),
+        ("compact, delete", "compact,delete", True),
+        ("delete,compact", "compact,delete", False),
+        ("1000", "1000.0", True),
+        ("a", "b", False),
+        ("", "0", False),
+    ],
+)
+def test_values_are_compared_as_kafka_reads_them(one: str, other: str, is_same: bool) -> None:
+    """Goal: no config is set again at each look. Method: spellings of one value."""
+    assert is_same_value(one, other) is is_same
+
+
+def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
+    """Goal: replicas are spread. Method: four brokers in two racks, all of the topic on one."""
+    kafka = kafka_of(["a", "a", "b", "b"])
+    (change,) = plan_topic(topic(replicationFactor=2), there((0,), (0,), (0,)), kafka).changes
+    assert isinstance(change, ReassignReplicas)
+    assert change.replicas == {0: (0, 2), 1: (0, 3), 2: (0, 2)}
+
+
+def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
+    """Goal: no data is lost. Method: a partition whose only replica in sync is its last."""
+    partition = ObservedPartition(replicas=(0, 1, 2), isr=(2,))
+    assert plan_factor(1, {0: partition}, THREE.brokers).replicas == {0: (2,)}
+    lost = plan_factor(1, {0: ObservedPartition(replicas=(0, 1), isr=())}, THREE.brokers)
+    assert not lost.replicas
+    assert lost.waits == ("a leader of 1 partition(s), to change the number of their replicas",)
+
+
+def test_moves_under_way_are_left_alone() -> None:
+    """Goal: two movers do not fight. Method: a partition that somebody moves, beside one that has too few."""
+    moving = ObservedPartition(replicas=(0, 1), isr=(0,), adding=frozenset({1}), removing=frozenset({0}))
+    partitions = {0: moving, 1: ObservedPartition(replicas=(0,), isr=(0,))}
+    plan = plan_factor(2, partitions, THREE.brokers)
+    assert plan.replicas.keys() == {1}
+    assert plan.waits == ("the replicas of 1 of 2 partition(s) to be moved",)
+
+
+def test_a_bounded_number_moves_at_a_time() -> None:
+    """Goal: a large topic does not load the cluster with all of it. Method: more partitions than move at once."""
+    many = {number: ObservedPartition(replicas=(0,), isr=(0,)) for number in range(IN_FLIGHT_MAX + 10)}
+    assert len(plan_factor(2, many, THREE.brokers).replicas) == IN_FLIGHT_MAX
+
+
+def test_too_few_brokers_are_told() -> None:
+    """Goal: the message says what is there. Method: three replicas where one of three brokers is not in service."""
+    kafka = kafka_of([None, None, None], unusable=frozenset({1}))
+    plan = plan_topic(topic(replicationFactor=3), there((0,)), kafka)
+    assert not plan.changes
+    (refusal,) = plan.refusals
+    assert refusal.code == TOO_FEW_BROKERS
+    assert (
+        "partition 0 could have 2 replicas, on brokers 0, 2; no other broker is in service" in refusal.message
+    )
+
+
+def test_only_a_topic_that_the_resource_had_is_deleted() -> None:
+    """Goal: a resource that never came to its topic deletes nobody's. Method: both, one that is gone, and Retain."""
+    (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), HAD).changes
+    assert change == DeleteTopic(topic="orders", topic_id=ID)
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOT_HAD).changes
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), None, HAD).changes
+    assert not plan_topic_deletion(topic(), there((0,)), HAD).changes
+
+
+def test_the_status_keeps_what_the_next_look_needs() -> None:
+    """Goal: an operator that starts anew knows what it had. Method: there and back."""
+    plan = plan_topic(topic(config={"retention.ms": 1}), there((0,), retention_ms="1"), THREE)
+    had = HadTopic.of_status(plan.status)
+    assert had == HadTopic(is_had=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"}))
+    assert HadTopic.of_status({}) == NOT_HAD
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"cluster": None}, "spec.cluster: nothing"),
+        ({"bootstrapServers": ["a:1"]}, "spec.either cluster or bootstrapServers must be given"),
+        ({"partitions": 0}, "spec.partitions: 0: must be greater than or equal to 1"),
+        ({"topicName": "__consumer_offsets"}, "topicName: '__consumer_offsets': must be neither"),
+        ({"config": {"Retention": "1"}}, "must be the name of a topic's config"),
+        ({"partition": 1}, "spec.partition: unknown field; did you mean partitions?"),
+    ],
+)
+def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
+    """Goal: errors name field, value and what is allowed. Method: one wrong field each."""
+    if spec == {"cluster": None}:
+        asked = body()
+        del asked["spec"]["cluster"]
+        message = "spec.either cluster or bootstrapServers must be given"
+    else:
+        asked = body(**spec)
+    with pytest.raises(ManifestError) as error:
+        load_entity(asked, "namespace kafka")
+    assert message in str(error.value)
+
+
+def test_the_model_of_the_tests_refuses_what_a_cluster_refuses() -> None:
+    """Goal: properties can fail. Method: more replicas than there are brokers."""
+    kafka = kafka_of(["a"])
+    with pytest.raises(AssertionError, match="INVALID_REPLICATION_FACTOR"):
+        TopicModel(kafka).apply(CreateTopic(topic="t", partitions=1, replication_factor=2))

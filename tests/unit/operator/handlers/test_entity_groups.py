@@ -1,0 +1,381 @@
+"""The reconcile of topics of one cluster, on a model of the cluster and of the API server."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kit.kafka_model import TopicModel, kafka_of
+from kit.waiting import HANG_S
+from prometheus_client import generate_latest
+from quorate_admin.config import Address, AdminConfig
+from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
+from quorate_operator.entities.plan import Change
+from quorate_operator.handlers.entities.claims import Claims
+from quorate_operator.handlers.entities.group import EntityGroup, pace_of
+from quorate_operator.handlers.entities.keepers import TopicKeeper
+from quorate_operator.handlers.entities.statuses import Failure
+from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
+from quorate_operator.handlers.health import Pulse
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.models.manifests import Entity
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind
+
+Object = dict[str, Any]
+CONFIG = AdminConfig(bootstrap_servers=(Address("broker", 9092),))
+REACHED = Target(config=CONFIG)
+KAFKA = kafka_of(["a", "b"])
+
+
+class ModelKeeper(TopicKeeper):
+    """Topics of a model instead of a cluster's."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicModel] = {}
+        self.errors: list[Exception] = []
+        self.done: list[str] = []
+        self.fault: Exception | None = None
+
+    def of(self, name: str) -> TopicModel:
+        """The topic of this name, which may not exist."""
+        return self.topics.setdefault(name, TopicModel(KAFKA))
+
+    async def observe(self, client: object, resources: Sequence[Entity]) -> Mapping[str, Any]:  # noqa: ARG002
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            raise fault
+        return {name: self.of(name).topic for name in map(self.name_of, resources)}
+
+    async def apply(self, client: object, change: Change) -> None:  # noqa: ARG002
+        if self.errors:
+            raise self.errors.pop(0)
+        self.of(cast("Any", change).topic).apply(change)
+        self.done.append(type(change).__name__)
+
+
+class ModelServer:
+    """The API server, as far as statuses go."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, Object] = {}
+        self.writes = 0
+        self.on_write: Callable[[Object], None] = lambda _: None
+
+    def create(self, name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Object:
+        """A KafkaTopic."""
+        self.bodies[name] = {
+            "apiVersion": "quorate.dev/v1alpha1",
+            "kind": "KafkaTopic",
+            "metadata": {
+                "name": name,
+                "namespace": "kafka",
+                "uid": name,
+                "generation": 1,
+                "resourceVersion": "1",
+                "creationTimestamp": created,
+            },
+            "spec": {"cluster": "quorum", **spec},
+        }
+        return self.bodies[name]
+
+    def change(self, name: str, **spec: Any) -> Object:
+        """Another spec."""
+        return self._store(name, spec={**self.bodies[name]["spec"], **spec}, generation=1)
+
+    def delete(self, name: str) -> Object:
+        """The deletion is asked for."""
+        return self._store(name, deletionTimestamp="2026-01-02T00:00:00Z")
+
+    async def merge(self, _: Kind, __: str, name: str, patch: Object, subresource: str) -> Object:
+        assert subresource == "status"
+        if name not in self.bodies:
+            raise ApiError(404, "NotFound", name)
+        self.writes += 1
+        before = self.bodies[name].get("status") or {}
+        status = {key: value for key, value in {**before, **patch["status"]}.items() if value is not None}
+        written = self._store(name, status=status)
+        self.on_write(written)
+        return written
+
+    def _store(self, name: str, *, generation: int = 0, **parts: Any) -> Object:
+        body = self.bodies[name]
+        metadata = dict(body["metadata"])
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+        metadata["generation"] += generation
+        if "deletionTimestamp" in parts:
+            metadata["deletionTimestamp"] = parts.pop("deletionTimestamp")
+        self.bodies[name] = {**body, "metadata": metadata, **parts}
+        return self.bodies[name]
+
+
+class Bench:
+    """A group with its surroundings; time is what the test says."""
+
+    def __init__(self) -> None:
+        self.server, self.keeper = ModelServer(), ModelKeeper()
+        self.metrics, self.pulse = OperatorMetrics(), Pulse()
+        self.target = REACHED
+        self.now_ms = 0
+        self.told: list[tuple[str, str]] = []
+        self.is_reachable = True
+        events = SimpleNamespace(record=self._record, settle=lambda *_: None)
+        shared = SimpleNamespace(
+            api=self.server,
+            events=events,
+            metrics=self.metrics,
+            pulse=self.pulse,
+            looks=asyncio.Semaphore(1),
+        )
+        targets = SimpleNamespace(find=self._find)
+        key = TargetKey("kafka", "quorum", "")
+        client = SimpleNamespace(describe_cluster=self._describe, close=self._close)
+        self.group = EntityGroup(
+            key,
+            cast("Any", shared),
+            cast("Targets", targets),
+            Claims(),
+            pace_of(60),
+            make_client=lambda _: cast("Any", client),
+            now_ms=lambda: self.now_ms,
+        )
+
+    def seen(self, body: Object, *, is_changed: bool = True) -> None:
+        self.group.put(body, self.keeper, is_changed=is_changed)
+
+    async def look(self, *, later_ms: int = 120_000) -> None:
+        """One look, when everything is due."""
+        self.now_ms += later_ms
+        await self.group.look()
+
+    def condition(self, name: str, kind: str) -> tuple[str, str]:
+        """Status and reason."""
+        conditions = self.server.bodies[name]["status"]["conditions"]
+        found = next(one for one in conditions if one["type"] == kind)
+        return found["status"], found["reason"]
+
+    async def _find(self, *_: object) -> Target:
+        return self.target
+
+    async def _describe(self) -> Any:
+        if not self.is_reachable:
+            raise UnreachableError({"broker:9092": "refused"})
+        nodes = [SimpleNamespace(node_id=one.broker_id, rack=one.rack, fenced=False) for one in KAFKA.brokers]
+        return SimpleNamespace(cluster_id="c", nodes=nodes)
+
+    async def _close(self) -> None:
+        pass
+
+    async def _record(self, _: object, __: Object, reason: str, note: str, **___: object) -> None:
+        self.told.append((reason, note))
+
+
+async def test_a_topic_is_made_and_then_left_alone() -> None:
+    """Goal: what the next look needs is stored before the change, and a settled topic costs no write. Method: looks
+    at a new resource, with the status as it was when the topic was created.
+    """
+    bench = Bench()
+    stored: list[tuple[object, bool]] = []
+    bench.server.on_write = lambda body: stored.append(
+        (body["status"].get("managedConfig"), bench.keeper.of("orders").topic is not None)
+    )
+    bench.seen(bench.server.create("orders", partitions=2, config={"retention.ms": "1"}))
+    await bench.look()
+    assert stored == [(["retention.ms"], False)]
+    assert bench.condition("orders", "Ready") == ("False", "Changing")
+    assert bench.condition("orders", "Reconciling") == ("True", "Changing")
+    await bench.look()
+    assert bench.condition("orders", "Ready") == ("True", "AsDesired")
+    assert bench.server.bodies["orders"]["status"]["partitions"] == 2
+    writes = bench.server.writes
+    await bench.look()
+    assert (bench.server.writes, bench.keeper.done) == (writes, ["CreateTopic"])
+    assert (
+        'quorate_resource_state{kind="KafkaTopic",name="orders"'
+        in generate_latest(bench.metrics.registry).decode()
+    )
+
+
+async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
+    """Goal: no hot loop, and no minute of waiting after a change. Method: looks at times in between."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders"))
+    await bench.look(later_ms=0)
+    await bench.look(later_ms=500)
+    assert bench.condition("orders", "Ready") == ("False", "Changing")
+    await bench.look(later_ms=500)
+    assert bench.condition("orders", "Ready") == ("True", "AsDesired")
+    bench.keeper.of("orders").topic = None
+    await bench.look(later_ms=40_000)
+    assert bench.keeper.of("orders").topic is None
+    await bench.look(later_ms=20_000)
+    assert bench.keeper.of("orders").topic is not None
+    assert ("Drifted", "changed by somebody else: create the topic orders with default numbers") in bench.told
+
+
+async def test_a_refused_change_is_retried_once_before_it_stalls() -> None:
+    """Goal: an answer of a broker that is behind is no alarm; one that stays is. Method: one error, then the same."""
+    bench = Bench()
+    bench.keeper.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
+    bench.seen(bench.server.create("orders"))
+    await bench.look()
+    assert bench.condition("orders", "Stalled") == ("False", "NothingRefused")
+    assert bench.condition("orders", "Reconciling") == ("True", "InvalidPartitions")
+    await bench.look()
+    assert bench.condition("orders", "Stalled") == ("True", "InvalidPartitions")
+    await bench.look()
+    await bench.look()
+    assert bench.condition("orders", "Ready") == ("True", "AsDesired")
+    assert bench.condition("orders", "Stalled") == ("False", "NothingRefused")
+
+
+async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() -> None:
+    """Goal: nothing is forgotten, and nothing hangs for good. Method: a cluster that does not answer, then the way
+    out; and one that answers.
+    """
+    bench = Bench()
+    for name in ("one", "two"):
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.look()
+    await bench.look()
+    bench.is_reachable = False
+    bench.seen(bench.server.delete("one"))
+    await bench.look()
+    waiting = asyncio.create_task(bench.group.wait_cleared("one"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert bench.condition("one", "Reconciling") == ("True", "Unreachable")
+    bench.is_reachable = True
+    await bench.look()
+    await bench.look()
+    async with asyncio.timeout(HANG_S):
+        await waiting
+    assert bench.keeper.done[-1] == "DeleteTopic"
+    bench.server.change("two", deletionPolicy="Retain")
+    bench.seen(bench.server.delete("two"))
+    await bench.look()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("two")
+    assert bench.keeper.of("two").topic is not None
+
+
+async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
+    """Goal: a namespace can be deleted with all that is in it. Method: no KafkaController any more."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.look()
+    failure = Failure(code="ClusterMissing", message="no such KafkaController", is_retried=False)
+    bench.target = Target(failure=failure, is_gone=True)
+    await bench.look()
+    assert bench.condition("orders", "Stalled") == ("True", "ClusterMissing")
+    bench.seen(bench.server.delete("orders"))
+    await bench.look()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+    assert ("NothingDeleted", "the cluster is gone: nothing was deleted in it") in bench.told
+
+
+async def test_the_oldest_resource_has_the_name() -> None:
+    """Goal: two resources do not fight, and the refused one deletes nothing. Method: two for one topic, seen in the
+    wrong order; the refused one is deleted; another takes over when the first has gone.
+    """
+    bench = Bench()
+    bench.seen(bench.server.create("b-young", "2026-01-02T00:00:00Z", topicName="t", deletionPolicy="Delete"))
+    bench.seen(bench.server.create("z-old", "2026-01-01T00:00:00Z", topicName="t", partitions=2))
+    bench.seen(bench.server.create("c-third", "2026-01-03T00:00:00Z", topicName="t", partitions=3))
+    await bench.look()
+    await bench.look()
+    assert bench.condition("z-old", "Ready")[0] == "True"
+    assert bench.condition("b-young", "Stalled") == ("True", "NameTaken")
+    assert "topicId" not in bench.server.bodies["b-young"]["status"]
+    bench.seen(bench.server.delete("b-young"))
+    await bench.look()
+    await bench.group.wait_cleared("b-young")
+    assert bench.keeper.of("t").topic is not None
+    assert bench.group.remove("b-young")
+    assert bench.group.remove("z-old")
+    await bench.group.look()
+    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
+    assert not bench.group.remove("c-third")
+
+
+async def test_a_pause_shows_what_would_be_done() -> None:
+    """Goal: nothing is changed while the resource or its cluster is paused. Method: both, with something to do."""
+    bench = Bench()
+    bench.target = Target(config=CONFIG, is_paused=True)
+    bench.seen(bench.server.create("orders"))
+    await bench.look()
+    status = bench.server.bodies["orders"]["status"]
+    assert status["changes"] == ["create the topic orders with default numbers"]
+    assert bench.condition("orders", "Reconciling") == ("False", "Paused")
+    assert bench.condition("orders", "Stalled")[0] == "False"
+    bench.target = REACHED
+    body = bench.server.bodies["orders"]
+    body["metadata"]["annotations"] = {"quorate.dev/pause": "true"}
+    bench.seen(body)
+    await bench.look()
+    assert bench.keeper.done == []
+    del body["metadata"]["annotations"]
+    bench.seen(body)
+    await bench.look()
+    assert bench.keeper.done == ["CreateTopic"]
+
+
+async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status() -> None:
+    """Goal: the topic is not taken for a foreign one. Method: a change of the spec that was sent before our write."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", partitions=1))
+    await bench.look()
+    older = bench.server.change("orders", partitions=2)
+    older = {**older, "status": {}}
+    await bench.look()
+    bench.seen(older)
+    await bench.look()
+    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
+    assert not [note for reason, note in bench.told if reason == "Found"]
+
+
+async def test_an_invalid_resource_stalls_alone() -> None:
+    """Goal: the message names the field, and others go on. Method: an impossible field beside a good resource."""
+    bench = Bench()
+    bench.seen(bench.server.create("bad", partitions="many"))
+    bench.seen(bench.server.create("good"))
+    await bench.look()
+    await bench.look()
+    assert bench.condition("bad", "Stalled") == ("True", "InvalidManifest")
+    assert bench.condition("good", "Ready")[0] == "True"
+
+
+async def test_a_fault_of_the_operator_does_not_end_the_group(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no topic is left alone without notice. Method: an error that nobody expects, in the running task."""
+    bench = Bench()
+    monkeypatch.setattr(bench.group, "_pace", pace_of(60))
+    bench.keeper.fault = ValueError("no such field")
+    made = asyncio.Event()
+    bench.server.on_write = lambda _: made.set()
+    bench.seen(bench.server.create("orders"))
+    task = asyncio.create_task(bench.group.run())
+    async with asyncio.timeout(HANG_S):
+        await made.wait()
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["no such field"]
+    metrics = generate_latest(bench.metrics.registry).decode()
+    assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 1.0' in metrics
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() -> None:
+    """Goal: no hot loop between the last look and the end of the object. Method: whether anything is due then."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    bench.seen(bench.server.delete("orders"))
+    await bench.look()
+    await bench.group.wait_cleared("orders")
+    waiting = asyncio.create_task(bench.group._wait_due())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting])
