@@ -32,6 +32,11 @@ from quorate_operator.planning.logins import LOGIN, Login
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _PLAIN: Final = "PLAIN"
 _MODULES: Final = "org.apache.kafka.common.security"
+DIRECTORY_PROVIDER: Final = {
+    "config.providers": "directory",
+    "config.providers.directory.class": _DIRECTORY_PROVIDER,
+}
+"""The properties by which a node reads files that others of its properties name."""
 _VARIABLE: Final = re.compile(r"\$\{directory:([^:}]*):([^}]*)\}")
 
 
@@ -47,7 +52,7 @@ class SecretFiles:
 
     def variable(self, secret_name: str, key: str) -> str:
         """Returns what stands for a value in a node's properties."""
-        return f"${{directory:{self.directory(secret_name)}:{key}}}"
+        return directory_variable(self.directory(secret_name), key)
 
     def has(self, secret_name: str, key: str) -> bool:
         return secret_name in self.secrets and key in self.secrets[secret_name].values
@@ -65,9 +70,12 @@ def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles
             found["sasl.mechanism.inter.broker.protocol"] = node.listeners[0].sasl.mechanisms[0]
     if controllers.sasl is not None:
         found["sasl.mechanism.controller.protocol"] = controllers.sasl.mechanisms[0]
-    if not found:
-        return {}
-    return {"config.providers": "directory", "config.providers.directory.class": _DIRECTORY_PROVIDER, **found}
+    return {**DIRECTORY_PROVIDER, **found} if found else {}
+
+
+def directory_variable(directory: str, file: str) -> str:
+    """Returns what stands for the content of a file in a node's properties."""
+    return f"${{directory:{directory}:{file}}}"
 
 
 def keys_in_use(properties: Mapping[str, str]) -> dict[str, frozenset[str]]:

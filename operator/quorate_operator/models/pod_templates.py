@@ -8,6 +8,7 @@ from quorate_operator.models.base import (
     Amount,
     Annotations,
     Duration,
+    LabelKey,
     Labels,
     LabelValue,
     Model,
@@ -75,7 +76,8 @@ class PodTemplate(Model):
     ) = Field(
         default=None,
         description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "
-        "over machines and zones where possible.",
+        "over machines and zones where possible; pods with new volumes must be spread over machines, or over racks "
+        "where the pool has `rack`.",
     )
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
@@ -117,6 +119,14 @@ class Storage(Model):
     on_deletion: VolumeFate = Field(
         default="Retain",
         description="What happens to the volumes when the KafkaController or KafkaBroker is deleted.",
+    )
+
+
+class Rack(Model):
+    """The rack of each node, by a label of the machine that its pod is on."""
+
+    topology_key: LabelKey = Field(
+        description="The label, for instance topology.kubernetes.io/zone. A pod on a machine without it waits."
     )
 
 

@@ -37,7 +37,7 @@ from quorate_operator.models.listeners import (
     Listener,
 )
 from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rollout, Storage
+from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rack, Rollout, Storage
 from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization, ScramUsers
 
 API_VERSION = "quorate.dev/v1alpha1"
@@ -388,6 +388,10 @@ class KafkaControllerSpec(_PoolSpec):
         return _own_host(self.nodes, node_id, listener) or self.advertised_host
 
 
+_KEYS_OF_RACK = ("broker.rack", "config.providers")
+"""The properties by which a broker has the rack that `spec.rack` gives it."""
+
+
 class KafkaBrokerSpec(_PoolSpec):
     """One pool of stock Kafka brokers that belongs to the quorum named by `controllers`."""
 
@@ -395,6 +399,14 @@ class KafkaBrokerSpec(_PoolSpec):
         json_schema_extra=rules(
             *_window_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
             _PROTOCOL_IS_FIXED,
+            {
+                "rule": "!has(self.rack) || self.nodes.all(node, !has(node.rack))",
+                "message": "rack: gives each node a rack; remove nodes[].rack, or rack",
+            },
+            {
+                "rule": f"!has(self.rack) || {[*_KEYS_OF_RACK]}.all(key, !(key in self.config))",
+                "message": f"rack: stands for {' and '.join(_KEYS_OF_RACK)} of config; remove them, or rack",
+            },
             *(
                 {
                     "rule": f"self.replicas <= 1 || self.listeners.all(l, !has(l.{field}) || "
@@ -430,6 +442,10 @@ class KafkaBrokerSpec(_PoolSpec):
         description="The brokers' listeners; brokers use the first one among themselves.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    rack: Rack | None = Field(
+        default=None,
+        description="Where broker.rack comes from on Kubernetes. Default: nodes[].rack. `quorate play` ignores it.",
+    )
     nodes: Annotated[tuple[BrokerNode, ...], Field(strict=False, max_length=BROKERS_MAX)] = Field(
         default=(),
         description="Settings of single brokers. An entry may precede its broker.",
@@ -440,6 +456,7 @@ class KafkaBrokerSpec(_PoolSpec):
     def _ids_and_listeners_are_possible(self) -> Self:
         check_config(self.config, self.listeners, None)
         self._check_ids(self.nodes, BROKER_IDS)
+        self._check_rack()
         names = [listener.name for listener in self.listeners]
         if len(set(names)) != len(names):
             raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
@@ -450,6 +467,16 @@ class KafkaBrokerSpec(_PoolSpec):
                 _check_template(f"{where}.advertisedHost", listener.advertised_host, self.replicas)
             _check_template(f"{where}.interimHost", listener.interim_host, self.replicas)
         return self
+
+    def _check_rack(self) -> None:
+        if self.rack is None:
+            return
+        named = [node.node_id for node in self.nodes if node.rack is not None]
+        if named:
+            raise ValueError(f"nodes: {named[0]}: rack: spec.rack gives each node a rack; remove one of them")
+        for key in _KEYS_OF_RACK:
+            if key in self.config:
+                raise ValueError(f"config: {key}: follows from spec.rack; remove one of them")
 
     def named_node_ids(self) -> frozenset[int]:
         """The node ids that the manifest names one by one."""

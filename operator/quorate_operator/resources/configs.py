@@ -26,6 +26,7 @@ from quorate_operator.resources.names import (
     pod_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, contact, listener_port
+from quorate_operator.resources.racks import rack_properties
 from quorate_operator.security import SecretFiles
 
 CONFIG_DIRECTORY = "/etc/quorate"
@@ -78,8 +79,7 @@ def node_properties(
     if is_broker:
         properties["inter.broker.listener.name"] = node.listeners[0].name
         properties |= internal_topic_properties(quorum.broker_count)
-        if node.rack is not None:
-            properties["broker.rack"] = node.rack
+        properties |= rack_properties(context, node)
     elif node.implementation is Implementation.PYTHON:
         properties["quorate.http.listener"] = f"0.0.0.0:{HTTP_PORT}"
     return properties | dict(node.config)

@@ -37,7 +37,15 @@ from quorate_operator.resources.names import (
     volume_claim_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.racks import (
+    RACK_CONTAINER,
+    await_rack_command,
+    rack_mounts,
+    rack_volumes,
+    topology_key,
+)
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
+from quorate_operator.resources.spreading import first_spread, wished_spread
 from quorate_operator.security import keys_in_use
 
 CONTROLLER_GRACE_S = 30
@@ -63,8 +71,6 @@ _REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
 """What a node's container asks for where the template says nothing."""
 _FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _HEAP_BYTES_MIN = 64 * 2**20
-_ZONE = "topology.kubernetes.io/zone"
-_MACHINE = "kubernetes.io/hostname"
 
 
 def node_pod(
@@ -74,16 +80,22 @@ def node_pod(
     advertised: Mapping[str, Address],
     *,
     is_initial: bool,
+    is_placed: bool = True,
 ) -> Object:
     """Returns the pod that runs a node with these advertised addresses by listener name.
 
-    `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins.
+    `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins. `is_placed`: it was used
+    before, and may keep the pod on a machine or in a zone.
     """
     spec = pod_spec(context, node)
     if node.role is Role.BROKER:
         # No part of a revision: pods that were made without it have it after their next start.
         spec["readinessGates"] = [{"conditionType": CONDITION_IN_SYNC}]
+    if not is_placed:
+        spec["topologySpreadConstraints"] = first_spread(context, node)
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
+    if topology_key(context, node.pool) is not None:
+        spec["initContainers"].append(_await_rack_container(context, node))
     users = context.manifests.controllers.spec.scram_users
     if users is not None and has_scram_users(context, node, is_initial=is_initial):
         secret = {"secretName": users.secret_name, "defaultMode": SECRET_MODE}
@@ -201,7 +213,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         "subdomain": node.pool,
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S,
-        "topologySpreadConstraints": _spread(context, node),
+        "topologySpreadConstraints": wished_spread(context, node),
         "containers": [_node_container(context, node)],
     }
     history = history_of(context)
@@ -209,21 +221,6 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         spec["containers"].append(ship_container(context))
         spec["volumes"].append(history_volume(context, history))
     return spec
-
-
-def _spread(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns how pods of one role are spread. What is said of no pods in particular is about these.
-
-    By default nothing is required: a volume may keep a pod on the machine that has more than its share.
-    """
-    given = context.pool(node.pool).spec.template.topology_spread_constraints
-    selector = {"labelSelector": {"matchLabels": cluster_labels(context, node.role)}}
-    if given is not None:
-        return [selector | dict(constraint) for constraint in given]
-    return [
-        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **selector}
-        for key in (_MACHINE, _ZONE)
-    ]
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
@@ -239,6 +236,7 @@ def _volumes(context: Context, node: DesiredNode) -> list[Object]:
         },
         {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
         tmp_volume(TMP_SIZE),
+        *rack_volumes(context, node),
     ]
     for name, keys in _secrets(context, node).items():
         items = [{"key": key, "path": key} for key in sorted(keys)]
@@ -261,6 +259,7 @@ def _mounts(context: Context, node: DesiredNode) -> list[Object]:
         {"name": "data", "mountPath": VOLUME_DIRECTORY},
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
         TMP_MOUNT,
+        *rack_mounts(context, node),
     ]
     files = secret_files(context)
     mounts += [
@@ -281,6 +280,14 @@ def _quorate_container(context: Context, node: DesiredNode, name: str, arguments
         "env": [HOME],
         "resources": _FORMAT_RESOURCES,
         "volumeMounts": _mounts(context, node),
+    }
+
+
+def _await_rack_container(context: Context, node: DesiredNode) -> Object:
+    return _container(context, node, RACK_CONTAINER, context.facts.images.quorate) | {
+        "command": await_rack_command(),
+        "resources": _FORMAT_RESOURCES,
+        "volumeMounts": [TMP_MOUNT, *rack_mounts(context, node)],
     }
 
 

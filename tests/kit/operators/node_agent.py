@@ -38,6 +38,7 @@ RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
 CLUSTER_LABEL = "quorate.dev/cluster"
+RACK_ROOT = "/etc/quorate-rack"
 SECRET_ROOTS = ("/etc/quorate-secrets", "/etc/quorate-scram-users")
 HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
@@ -101,6 +102,7 @@ class _Pod(threading.Thread):
         self.directory = agent.directory / f"{self.name}-{self.uid[:8]}"
         self.deletion: Object | None = None
         self.gone = threading.Event()
+        self._rack_directory = self.directory / "rack"
         self._inits: list[Object] = []
         self._current: _Container | None = None
         self._written: Object | None = None
@@ -192,7 +194,7 @@ class _Pod(threading.Thread):
         while not self._leaving.is_set():
             container = self._start(spec, volume)
             while container.process.poll() is None and not self._leaving.wait(LOOK_EVERY_S):
-                pass
+                self._project()
             if container.process.poll() is None:
                 self._end(container)
                 return False
@@ -255,6 +257,7 @@ class _Pod(threading.Thread):
         volume = volumes.get("data")
         if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
             return None
+        self._project()
         self._history = volumes.get("history")
         places = self._places(volume)
         for name, text in config.items():
@@ -267,12 +270,21 @@ class _Pod(threading.Thread):
                 self._write(Path(f"{places[root]}{path.removeprefix(root)}") / name, content)
         return volume
 
+    def _project(self) -> None:
+        """Write the annotations that the pod has as files; one that is not there yet is empty."""
+        annotations = self.known["metadata"].get("annotations") or {}
+        for source in self.body["spec"]["volumes"]:
+            for item in source.get("downwardAPI", {}).get("items", ()):
+                name = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+                self._write(self._rack_directory / item["path"], annotations.get(name, "").encode())
+
     def _places(self, volume: Path) -> Mapping[str, str]:
         """Where a pod's paths are on this machine; those that begin with others come first."""
         return {
             **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
             VOLUME_ROOT: f"{volume}",
             **{root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS},
+            RACK_ROOT: f"{self._rack_directory}",
             CONFIG_ROOT: f"{self.directory}/etc",
         }
 
@@ -374,6 +386,11 @@ class NodeAgent:
             for pod in self._pods.values():
                 pod.join()
             self._core.delete_node(self.machine)
+
+    def label_machine(self, **labels: str) -> None:
+        """Put labels on the machine; `__` stands for `/`, and `_` for `.`."""
+        named = {name.replace("__", "/").replace("_", "."): value for name, value in labels.items()}
+        self._core.patch_node(self.machine, {"metadata": {"labels": named}})
 
     def pid_of(self, pod: str) -> int | None:
         """The process of a pod's container, if it runs."""

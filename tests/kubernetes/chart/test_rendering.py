@@ -116,6 +116,19 @@ def test_every_value_is_in_the_schema_and_used() -> None:
     compare(values, schema, "")
 
 
+def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
+    render: Callable[..., Any],
+) -> None:
+    """Goal: no cluster-wide right that nobody wanted. Method: the cluster roles without and with `rbac.readNodes`."""
+
+    def roles(**rbac: bool) -> list[Any]:
+        found = render({"watchNamespaces": ["kafka"], "rbac": rbac})
+        return [one["rules"] for one in of_kind(found, "ClusterRole")]
+
+    assert roles() == []
+    assert roles(readNodes=True) == [[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]]
+
+
 def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> None:
     """Goal: `helm upgrade` brings the definitions, and uninstalling keeps them. Method: compare with crds/."""
     wanted = {path.name: path for path in (ROOT / "crds").glob("*.yaml")}

@@ -184,6 +184,17 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ({"replicas": 1001}, "spec.replicas: Invalid value: 1001", "less than or equal to 1000"),
     ({"listeners": [{"name": "A"}, {"name": "A"}]}, "spec.listeners[1]: Duplicate value", '"name":"A"'),
     (
+        {"rack": {"topologyKey": "zone"}, "nodes": [{"nodeId": 2, "rack": "a"}]},
+        "rack: gives each node a rack",
+        "remove nodes[].rack, or rack",
+    ),
+    (
+        {"rack": {"topologyKey": "zone"}, "config": {"broker.rack": "a"}},
+        "rack: stands for broker.rack and config.providers of config",
+        "remove them, or rack",
+    ),
+    ({"rack": {"topologyKey": ""}}, "spec.rack.topologyKey: Invalid value", "at least 1 chars long"),
+    (
         SSL_WITHOUT_TLS,
         "spec.listeners[0]",
         "tls is needed with protocol SSL or SASL_SSL, and allowed with no other",

@@ -10,7 +10,6 @@ from what Quorate applied before.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -52,7 +51,6 @@ from quorate_operator.resources.pods import (
 from quorate_operator.resources.secrets import with_secrets
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
-    MACHINE,
     POD,
     SERVICE,
     VOLUME_CLAIM,
@@ -62,6 +60,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.assigned import Assigned
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.machines import Machines
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
@@ -75,12 +74,11 @@ from quorate_operator.runtime.kubernetes.observing import (
     configured_of,
     formatted_directory_id,
     growth_refusal_in_words,
-    is_machine_gone,
-    is_suspicious,
     observed_node,
     verifications_of,
     verified_text,
 )
+from quorate_operator.runtime.kubernetes.pod_racks import tell_racks
 from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
@@ -97,7 +95,6 @@ from quorate_operator.runtime.kubernetes.surroundings import history_status, kee
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")
 """Phases of a pod whose containers have ended for good."""
-MACHINE_AGE_S_MAX = 10.0
 
 
 class QuorumSource(Protocol):
@@ -138,7 +135,7 @@ class KubernetesInfrastructure:
         self._names = PublishedNames(self._objects)
         self._assigned = Assigned(api, self._objects, operator_namespace)
         self._rehearsals = Rehearsals(api, namespace)
-        self._machines: dict[str, tuple[float, Object | None]] = {}
+        self._machines = Machines(api)
 
     # Looking
 
@@ -162,13 +159,16 @@ class KubernetesInfrastructure:
         """Returns every node that is desired or present, without those of deleted pools."""
         objects = self._objects.nodes()
         await self._remember_directory_ids(objects.values())
+        context = self._required_context()
+        unknown_racks = await tell_racks(self._objects, self._machines, context, objects.values())
         pools = {node.pool for node in desired.nodes} | {self._name} | set(self._pools())
         observed: dict[int, ObservedNode] = {}
         wanted = {one.node_id: one for one in desired.nodes}
         for node_id, found in objects.items():
             if found.pool not in pools:
                 continue
-            node = observed_node(found, unreachable_host=await self._is_unreachable(found))
+            node = observed_node(found, unreachable_host=await self._machines.is_gone(found.pod))
+            node = replace(node, problem=node.problem or unknown_racks.get(node_id))
             if node_id in wanted or not node.is_forgotten:
                 observed[node_id] = replace(node, is_forgotten=node.is_forgotten and node_id not in wanted)
             if node_id in wanted:
@@ -227,7 +227,7 @@ class KubernetesInfrastructure:
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
         return {
-            node_id: observed_node(found, unreachable_host=await self._is_unreachable(found))
+            node_id: observed_node(found, unreachable_host=await self._machines.is_gone(found.pod))
             for node_id, found in self._objects.nodes().items()
             if found.pool in pools
         }
@@ -349,7 +349,8 @@ class KubernetesInfrastructure:
         # Without a pod, the ConfigMap has what the node was last started with: so it has every listener, too.
         addresses = {**node.advertised, **advertised}
         await self._objects.keep(config_map(context, desired, node, addresses))
-        body = node_pod(context, desired, node, addresses, is_initial=is_initial)
+        is_placed = annotation(claim, ANNOTATION_DIRECTORY_ID) is not None
+        body = node_pod(context, desired, node, addresses, is_initial=is_initial, is_placed=is_placed)
         self._objects.seen(await self._api.apply(POD, self._namespace, body))
 
     async def _forget(self, node_id: int) -> None:
@@ -482,22 +483,6 @@ class KubernetesInfrastructure:
                 told = refusal.replace(pod["metadata"]["name"], nodes[0].pool)
                 refused |= {node.node_id: told for node in nodes}
         return refused
-
-    async def _is_unreachable(self, objects: NodeObjects) -> bool:
-        if objects.pod is None or not is_suspicious(objects.pod):
-            return False
-        name = objects.pod["spec"]["nodeName"]
-        now = time.monotonic()
-        at, machine = self._machines.get(name, (-MACHINE_AGE_S_MAX, None))
-        if now - at >= MACHINE_AGE_S_MAX:
-            try:
-                machine = await self._api.get(MACHINE, None, name)
-            except ApiError as error:
-                if error.status != 403:
-                    raise
-                return False  # an install for some namespaces may not look at machines
-            self._machines[name] = now, machine
-        return is_machine_gone(machine)
 
     def _formation(self) -> Formation | None:
         quorum = self._source.quorum()

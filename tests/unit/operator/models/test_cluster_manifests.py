@@ -152,6 +152,22 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
             "listeners: [{name: A, interimHost: one}]",
             "spec.listeners[0].interimHost: 'one' is the same for all 3",
         ),
+        (
+            "",
+            "rack: {topologyKey: zone}, nodes: [{nodeId: 2, rack: a}]",
+            "spec.nodes: 2: rack: spec.rack gives each node a rack; remove one of them",
+        ),
+        (
+            "",
+            "rack: {topologyKey: zone}, config: {broker.rack: a}",
+            "spec.config: broker.rack: follows from spec.rack; remove one of them",
+        ),
+        (
+            "",
+            "rack: {topologyKey: zone}, config: {config.providers: env}",
+            "spec.config: config.providers: follows from spec.rack; remove one of them",
+        ),
+        ("", "rack: {topologyKey: ''}", "spec.rack.topologyKey: '': must have at least 1 character"),
         ("", "nodes: [{nodeId: 0, rack: ''}]", "spec.nodes[0].rack: '': must have at least 1 character"),
         ("", "template: {resources: {limits: {memory: lots}}}", "limits.memory: 'lots': must match pattern"),
         (

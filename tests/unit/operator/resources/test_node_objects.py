@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,25 @@ from quorate_operator.resources.pods import (
     task_pod,
     volume_claim,
 )
+from quorate_operator.resources.racks import await_rack_command
 from quorate_protocol.properties import parse_properties
 
 LONGEST = "q" * 52
 
 
-def pod_of(cluster: Cluster, node_id: int, *, is_initial: bool = True) -> dict[str, Any]:
+def pod_of(
+    cluster: Cluster, node_id: int, *, is_initial: bool = True, is_placed: bool = True
+) -> dict[str, Any]:
     """The pod of a node that advertises what is desired."""
     node = cluster.node(node_id)
-    return node_pod(cluster.context, cluster.desired, node, node.advertised, is_initial=is_initial)
+    return node_pod(
+        cluster.context,
+        cluster.desired,
+        node,
+        node.advertised,
+        is_initial=is_initial,
+        is_placed=is_placed,
+    )
 
 
 def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict[str, str]:
@@ -239,6 +250,92 @@ def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
     first, second = spread(f"topologySpreadConstraints: [{hard}, {own}]")
     assert (first["topologyKey"], first["labelSelector"]) == ("zone", {"matchLabels": ours})
     assert (second["maxSkew"], second["labelSelector"]) == (2, {"matchLabels": {"a": "b"}})
+
+
+BY_ZONE = "rack: {topologyKey: topology.kubernetes.io/zone}"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "node_id", "expected"),
+    [
+        ("", 3000, {"kubernetes.io/hostname": True, "topology.kubernetes.io/zone": False}),
+        ("", 0, {"kubernetes.io/hostname": True, "topology.kubernetes.io/zone": False}),
+        (BY_ZONE, 3000, {"kubernetes.io/hostname": True, "topology.kubernetes.io/zone": False}),
+        (BY_ZONE, 0, {"topology.kubernetes.io/zone": True, "kubernetes.io/hostname": False}),
+        ("rack: {topologyKey: a.b/room}", 0, {"a.b/room": True, "kubernetes.io/hostname": False}),
+        ("rack: {topologyKey: kubernetes.io/hostname}", 0, {"kubernetes.io/hostname": True}),
+    ],
+)
+def test_new_volumes_are_spread_strictly(
+    make: Make, brokers: str, node_id: int, expected: dict[str, bool]
+) -> None:
+    """Goal: volumes are made on different machines, those of brokers in different racks where they have some; a node
+    whose volume is there is never kept from it. Method: the constraints of a first and of a later start.
+    """
+    cluster = make(brokers=brokers)
+
+    def spread(*, is_placed: bool) -> dict[str, dict[str, Any]]:
+        spec = pod_of(cluster, node_id, is_placed=is_placed)["spec"]
+        return {one["topologyKey"]: one for one in spec["topologySpreadConstraints"]}
+
+    first = spread(is_placed=False)
+    assert {key: one["whenUnsatisfiable"] == "DoNotSchedule" for key, one in first.items()} == expected
+    assert list(first) == list(expected)
+    for one in first.values():
+        is_strict = one["whenUnsatisfiable"] == "DoNotSchedule"
+        assert (one.get("nodeTaintsPolicy") == "Honor") == is_strict, (
+            "the control plane's machines don't count"
+        )
+        assert one["maxSkew"] == 1
+    later = spread(is_placed=True)
+    assert set(expected) <= set(later)
+    assert {one["whenUnsatisfiable"] for one in later.values()} == {"ScheduleAnyway"}
+    role = "controller" if node_id >= 3000 else "broker"
+    for one in (*first.values(), *later.values()):
+        assert one["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == role
+
+
+def test_a_given_spread_holds_for_each_start(make: Make) -> None:
+    """Goal: the default can be replaced, also by none. Method: a first start with constraints, and with no one."""
+    given = "template: {topologySpreadConstraints: [{maxSkew: 3, topologyKey: a}]}"
+    for brokers, keys in ((given, ["a"]), ("template: {topologySpreadConstraints: []}", [])):
+        spec = pod_of(make(brokers=f"{BY_ZONE}, {brokers}"), 0, is_placed=False)["spec"]
+        assert [one["topologyKey"] for one in spec["topologySpreadConstraints"]] == keys
+
+
+def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
+    """Goal: broker.rack is that of the machine, and no process starts without. Method: pod and configuration."""
+    cluster = make(brokers=BY_ZONE)
+    assert properties_of(cluster, 0)["broker.rack"] == "${directory:/etc/quorate-rack:rack}"
+    assert properties_of(cluster, 0)["config.providers"] == "directory"
+    spec = pod_of(cluster, 0)["spec"]
+    assert [one["name"] for one in spec["initContainers"]] == ["format", "await-rack"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "rack"]
+    (item,) = volume["downwardAPI"]["items"]
+    assert item == {"path": "rack", "fieldRef": {"fieldPath": "metadata.annotations['quorate.dev/rack']"}}
+    for container in (spec["initContainers"][1], spec["containers"][0]):
+        (mount,) = [one for one in container["volumeMounts"] if one["name"] == "rack"]
+        assert mount["mountPath"] == "/etc/quorate-rack"
+    assert [one["name"] for one in pod_of(cluster, 3000)["spec"]["initContainers"]] == ["format"]
+    assert "broker.rack" not in properties_of(make(), 0)
+    assert properties_of(make(brokers="nodes: [{nodeId: 0, rack: a}]"), 0)["broker.rack"] == "a"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_wait_for_a_rack_ends(tmp_path: Path, is_known: bool) -> None:
+    """Goal: a pod that waits starts when its rack is known, and goes when it is deleted. Method: run the command."""
+    file = tmp_path / "rack"
+    file.write_text("")
+    *command, path = await_rack_command()
+    assert path == "/etc/quorate-rack/rack"
+    with subprocess.Popen([*command, f"{file}"]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        if is_known:
+            file.write_text("zone-a")
+        else:
+            process.terminate()
+        assert process.wait(10) == (0 if is_known else 1)
 
 
 def test_which_image_runs_what(make: Make) -> None:

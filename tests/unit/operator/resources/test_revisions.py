@@ -31,6 +31,7 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
         ("template: {nodeSelector: {disk: fast}}", {"pod"}),
         ("nodes: [{nodeId: 0, rack: east}]", {"config"}),
         ("nodes: [{nodeId: 1, rack: east}]", set()),
+        ("rack: {topologyKey: topology.kubernetes.io/zone}", {"config", "pod"}),
         ("replicas: 5", set()),
         ("replicas: 2", {"copies"}),
         ("replicas: 1", {"copies"}),

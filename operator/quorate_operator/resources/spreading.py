@@ -1,0 +1,46 @@
+"""How the pods of a role are spread over machines, zones and racks, unless the template says it."""
+
+from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import cluster_labels
+from quorate_operator.resources.racks import topology_key
+
+MACHINE = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def wished_spread(context: Context, node: DesiredNode) -> list[Object]:
+    """Returns the template's constraints, or the default ones of a node whose volume may keep it where it is.
+
+    Constraints without a selector are about the pods of the node's role. By default nothing is required: a volume
+    may keep a pod on the machine or in the zone that has more than its share.
+    """
+    selector = _selector(context, node.role)
+    given = context.pool(node.pool).spec.template.topology_spread_constraints
+    if given is not None:
+        return [selector | dict(constraint) for constraint in given]
+    return [_constraint(key, selector) for key in (MACHINE, topology_key(context, node.pool) or ZONE)]
+
+
+def first_spread(context: Context, node: DesiredNode) -> list[Object]:
+    """Returns the constraints of a node with a new volume, which is made where the pod is placed.
+
+    By default, pods have to be spread over racks where the pool names them, and over machines otherwise: each machine
+    has the label of its name, while a required label that no machine has would keep pods from any.
+    """
+    if context.pool(node.pool).spec.template.topology_spread_constraints is not None:
+        return wished_spread(context, node)
+    selector = _selector(context, node.role)
+    required = topology_key(context, node.pool) or MACHINE
+    wished = [one for one in wished_spread(context, node) if one["topologyKey"] != required]
+    # Machines that take no such pods are none that could have their share: those of the control plane, cordoned ones.
+    strict = {"whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}
+    return [_constraint(required, selector) | strict, *wished]
+
+
+def _selector(context: Context, role: Role) -> Object:
+    return {"labelSelector": {"matchLabels": cluster_labels(context, role)}}
+
+
+def _constraint(key: str, selector: Object) -> Object:
+    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", **selector}
