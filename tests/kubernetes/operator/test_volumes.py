@@ -51,19 +51,50 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
     assert after.metadata.uid == pod
 
 
+def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> None:
+    """Goal: what the API server refuses is told, and the rest of the cluster is looked after.
+
+    Method: a history's claim in a class that does not grow; a roll meanwhile; the class allows it afterwards.
+    """
+    classes = kubernetes.client.StorageV1Api(operated.core.api_client)
+    name, claim = f"{operated.namespace}-slow", f"history-{QUORUM}"
+    classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
+    operated.create(replicas=1, history={"storage": {"size": "1Gi", "className": name}})
+    operated.start_operator()
+    operated.wait_settled(CONTROLLERS_FIRST)
+    _report(operated, claim=claim, capacity="1Gi")
+
+    operated.patch(history={"storage": {"size": "2Gi"}})
+    operated.wait(lambda: _refusals(operated), "the refusal to be told")
+    (told,) = _refusals(operated)
+    assert told["code"] == operated.condition("Degraded")["reason"] == "ObjectRefused"
+    assert told["message"].startswith(f"PersistentVolumeClaim {claim} can't be kept as it should be")
+    assert f"the StorageClass {name} has no allowVolumeExpansion" in told["message"]
+    pod = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace).metadata.uid
+    operated.patch(template={"labels": {"team": "a"}})
+    operated.wait(lambda: operated.events("StopNode"), "a roll to begin all the same")
+    operated.wait_settled(CONTROLLERS_FIRST)
+    after = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace)
+    assert after.metadata.uid != pod
+
+    classes.patch_storage_class(name, {"allowVolumeExpansion": True})
+    operated.wait(lambda: _requested(operated, claim) == "2Gi", "the larger size to be requested")
+    operated.wait(lambda: not _refusals(operated), "nothing to be wrong any more")
+
+
 def _refusals(operated: Operated) -> list[dict[str, str]]:
     return list(operated.status().get("refusals") or ())
 
 
-def _requested(operated: Operated) -> str:
-    claim = operated.core.read_namespaced_persistent_volume_claim(CLAIM, operated.namespace)
-    return str(claim.spec.resources.requests["storage"])
+def _requested(operated: Operated, claim: str = CLAIM) -> str:
+    found = operated.core.read_namespaced_persistent_volume_claim(claim, operated.namespace)
+    return str(found.spec.resources.requests["storage"])
 
 
-def _report(operated: Operated, *, capacity: str, condition: str | None = None) -> None:
+def _report(operated: Operated, *, capacity: str, condition: str | None = None, claim: str = CLAIM) -> None:
     """Has the claim bound, with a volume of this capacity."""
     conditions = [{"type": condition, "status": "True", "message": "by kubelet"}] if condition else []
     status = {"phase": "Bound", "capacity": {"storage": capacity}, "conditions": conditions}
     operated.core.patch_namespaced_persistent_volume_claim_status(
-        CLAIM, operated.namespace, {"status": status}
+        claim, operated.namespace, {"status": status}
     )

@@ -1,17 +1,17 @@
 """What Kubernetes assigns to a cluster: load balancers, node ports, machines; and the Secrets of its listeners."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import Secret, secret_uses
 from quorate_operator.planning.cluster import Formation
 from quorate_operator.resources.facts import Facts, Images, ListenerOf
-from quorate_operator.resources.names import exposure_name
+from quorate_operator.resources.names import ANNOTATION_MACHINE, exposure_name
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import configured_of, revision_of
+from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, configured_of, revision_of
 
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
@@ -25,8 +25,6 @@ class Assigned:
         self._api = api
         self._objects = objects
         self._operator_namespace = operator_namespace
-        self._machines: dict[int, str] = {}
-        """Where each node's pod was last: while a node is restarted it is most likely to come back there."""
         self._secrets: dict[str, tuple[float, Secret | None]] = {}
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
@@ -47,14 +45,12 @@ class Assigned:
                     for port in service["spec"].get("ports", ()):
                         if port.get("nodePort"):
                             ports[key] = port["nodePort"]
-        pods = {node_id: found.pod for node_id, found in objects.items() if found.pod is not None}
+        # While a node is restarted it is most likely to come back to the machine where it was.
         machines = {
-            node_id: pod["status"]["hostIP"]
-            for node_id, pod in pods.items()
-            if pod.get("status", {}).get("hostIP")
+            node_id: address
+            for node_id, found in objects.items()
+            if (address := _machine_of(found) or annotation(found.config, ANNOTATION_MACHINE))
         }
-        known = {**self._machines, **machines}
-        self._machines = {node_id: address for node_id, address in known.items() if node_id in objects}
         configured = {
             node_id: configured_of(found.pod or found.config)
             for node_id, found in objects.items()
@@ -66,7 +62,7 @@ class Assigned:
             operator_namespace=self._operator_namespace,
             load_balancers=balancers,
             node_ports=ports,
-            machines=dict(self._machines),
+            machines=machines,
             configured=configured,
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
@@ -91,3 +87,20 @@ class Assigned:
                 continue
             secret = await self._api.get(SECRET, namespace, name)
             self._secrets[name] = now, None if secret is None else described_secret(secret)
+
+
+async def remember_machines(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
+    """Writes to ConfigMaps, which outlive pods and operators, on which machines pods are. Raises ApiError."""
+    for node in nodes:
+        address = _machine_of(node)
+        if (
+            address is not None
+            and node.config is not None
+            and annotation(node.config, ANNOTATION_MACHINE) != address
+        ):
+            await objects.annotate(node.config, {ANNOTATION_MACHINE: address})
+
+
+def _machine_of(node: NodeObjects) -> str | None:
+    """Returns the address of the machine that a node's pod is on."""
+    return (node.pod or {}).get("status", {}).get("hostIP") or None

@@ -51,6 +51,7 @@ from quorate_operator.resources.pods import (
 from quorate_operator.resources.secrets import with_secrets
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
+    DISRUPTION_BUDGET,
     POD,
     SERVICE,
     VOLUME_CLAIM,
@@ -58,7 +59,7 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
-from quorate_operator.runtime.kubernetes.assigned import Assigned
+from quorate_operator.runtime.kubernetes.assigned import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.machines import Machines
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
@@ -90,7 +91,11 @@ from quorate_operator.runtime.kubernetes.stored_identity import (
     with_leader,
     write_formation,
 )
-from quorate_operator.runtime.kubernetes.surroundings import history_status, keep_surroundings
+from quorate_operator.runtime.kubernetes.surroundings import (
+    RefusedObject,
+    history_status,
+    keep_surroundings,
+)
 
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")
@@ -136,6 +141,8 @@ class KubernetesInfrastructure:
         self._assigned = Assigned(api, self._objects, operator_namespace)
         self._rehearsals = Rehearsals(api, namespace)
         self._machines = Machines(api)
+        self._refused: tuple[RefusedObject, ...] = ()
+        """What the API server refused when it was kept last."""
 
     # Looking
 
@@ -153,12 +160,14 @@ class KubernetesInfrastructure:
 
     def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
         context = self._required_context()
+        plan = replace(plan, refusals=(*plan.refusals, *(one.as_refusal() for one in self._refused)))
         return with_logins(with_secrets(plan, context, desired), desired, context.facts.revisions)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Returns every node that is desired or present, without those of deleted pools."""
         objects = self._objects.nodes()
         await self._remember_directory_ids(objects.values())
+        await remember_machines(self._objects, objects.values())
         context = self._required_context()
         unknown_racks = await tell_racks(self._objects, self._machines, context, objects.values())
         pools = {node.pool for node in desired.nodes} | {self._name} | set(self._pools())
@@ -244,8 +253,9 @@ class KubernetesInfrastructure:
             raise steps.StepError(str(error)) from error
 
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        self._refused = ()
         if desired.lifecycle is not Lifecycle.PAUSED:
-            await keep_surroundings(
+            self._refused = await keep_surroundings(
                 self._objects,
                 self._required_context(),
                 desired,
@@ -254,7 +264,8 @@ class KubernetesInfrastructure:
                 pools=self._pools(),
             )
         # After the budgets: a broker that becomes ready must not make room for an eviction that they don't allow.
-        await keep_readiness(self._api, self._objects, observed)
+        if not any(one.item["kind"] == DISRUPTION_BUDGET.name for one in self._refused):
+            await keep_readiness(self._api, self._objects, observed)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
         found = [one for one in self._objects.nodes().values() if pools is None or one.pool in pools]

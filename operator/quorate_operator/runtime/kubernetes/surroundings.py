@@ -1,18 +1,44 @@
 """Keeps what surrounds the nodes of a cluster as it should be: Services, budgets, the NetworkPolicy, the history."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
-from quorate_operator.resources.facts import Context
-from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_PURPOSE
+from quorate_operator.planning.steps import Refusal
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
-from quorate_operator.runtime.kubernetes.api import CRON_JOB, DISRUPTION_BUDGET, SERVICE
+from quorate_operator.runtime.kubernetes.api import (
+    CRON_JOB,
+    DISRUPTION_BUDGET,
+    OWNED_KINDS,
+    SERVICE,
+    VOLUME_CLAIM,
+    ApiError,
+)
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
+from quorate_operator.runtime.kubernetes.observing import growth_refusal_in_words
+
+_REFUSING = (400, 403, 422)
+"""Statuses of answers that are about the object. Others are about the moment, and are tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedObject:
+    """An object that the API server does not take."""
+
+    item: Object
+    reason: str
+
+    def as_refusal(self) -> Refusal:
+        name, labels = self.item["metadata"]["name"], self.item["metadata"]["labels"]
+        message = f"{self.item['kind']} {name} can't be kept as it should be, the rest goes on: {self.reason}"
+        return Refusal("ObjectRefused", message, pool=labels.get(LABEL_POOL))
 
 
 async def keep_surroundings(
@@ -23,13 +49,17 @@ async def keep_surroundings(
     *,
     cluster: str,
     pools: Sequence[str],
-) -> None:
+) -> tuple[RefusedObject, ...]:
     """Writes what is missing or differs, and deletes Services of nodes that are not exposed any more.
 
+    Returns the objects that the API server refuses: a quota, a policy or a StorageClass is against one of them, and
+    the others are kept.
+
     Raises:
-        ApiError: an object could not be written.
-        StepError: an object could not be deleted.
+        ApiError: the API server did not answer, or has trouble.
+        StepError: an object could not be deleted, or its name is that of a foreign one.
     """
+    refused: list[RefusedObject] = []
     pods = [found for found in objects.nodes().values() if found.pod is not None]
     members = len(desired.of_role(Role.CONTROLLER))
     # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
@@ -51,12 +81,12 @@ async def keep_surroundings(
     for node in desired.nodes:
         wanted += exposures(context, node)
     for item in wanted:
-        await objects.keep(item)
+        await _keep(objects, item, refused)
     budgets = {item["metadata"]["name"] for item in wanted if item["kind"] == DISRUPTION_BUDGET.name}
     for budget in objects.of_kind(DISRUPTION_BUDGET):
         if budget["metadata"]["name"] not in budgets:  # a pod that has two budgets can't be evicted at all
             await objects.delete(DISRUPTION_BUDGET, budget)
-    await _keep_history(objects, context, desired.lifecycle)
+    await _keep_history(objects, context, desired.lifecycle, refused)
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):
         labels = service["metadata"]["labels"]
@@ -65,6 +95,22 @@ async def keep_surroundings(
         )
         if is_ours and service["metadata"]["name"] not in names:
             await objects.delete(SERVICE, service)
+    return tuple(refused)
+
+
+async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
+    try:
+        await objects.keep(item)
+    except ApiError as error:
+        if error.status not in _REFUSING:
+            raise
+        known = objects.find(OWNED_KINDS[item["kind"]], item["metadata"]["name"])
+        reason = (
+            growth_refusal_in_words(str(error), known)
+            if item["kind"] == VOLUME_CLAIM.name and known
+            else None
+        )
+        refused.append(RefusedObject(item=item, reason=reason or str(error)))
 
 
 def history_status(objects: ClusterObjects) -> HistoryStatus | None:
@@ -78,7 +124,9 @@ def history_status(objects: ClusterObjects) -> HistoryStatus | None:
     return None
 
 
-async def _keep_history(objects: ClusterObjects, context: Context, lifecycle: Lifecycle) -> None:
+async def _keep_history(
+    objects: ClusterObjects, context: Context, lifecycle: Lifecycle, refused: list[RefusedObject]
+) -> None:
     """Without a history the CronJob goes; the volume stays, as every volume does."""
     history = history_of(context)
     if history is None:
@@ -87,5 +135,5 @@ async def _keep_history(objects: ClusterObjects, context: Context, lifecycle: Li
         return
     claim = history_claim(context, history)
     if claim is not None:
-        await objects.keep(claim)
-    await objects.keep(ingest_cron_job(context, history, lifecycle))
+        await _keep(objects, claim, refused)
+    await _keep(objects, ingest_cron_job(context, history, lifecycle), refused)

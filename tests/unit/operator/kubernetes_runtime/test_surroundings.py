@@ -1,0 +1,76 @@
+"""What surrounds the nodes: one object that the API server refuses holds up no other."""
+
+from typing import Any, cast
+
+import pytest
+from kit.desired_cluster import Make
+from kit.scenarios import healthy
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind
+from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.objects import ClusterObjects
+from quorate_operator.runtime.kubernetes.surroundings import RefusedObject, keep_surroundings
+
+Object = dict[str, Any]
+
+
+class _Api:
+    """Refuses objects of one kind, and takes the others."""
+
+    def __init__(self, kind: str, error: ApiError) -> None:
+        self.kind = kind
+        self.error = error
+        self.taken: list[str] = []
+
+    async def get(self, _kind: Kind, _namespace: str, _name: str) -> None:
+        return None
+
+    async def apply(self, kind: Kind, _namespace: str, body: Object) -> Object:
+        if kind.name == self.kind:
+            raise self.error
+        self.taken.append(f"{kind.name} {body['metadata']['name']}")
+        metadata = {**body["metadata"], "uid": self.taken[-1], "resourceVersion": f"{len(self.taken)}"}
+        return {**body, "metadata": metadata}
+
+
+async def _keep(api: _Api, make: Make, controllers: str = "") -> tuple[RefusedObject, ...]:
+    cluster = make(controllers, "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]")
+    objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
+    return await keep_surroundings(
+        objects,
+        cluster.context,
+        cluster.desired,
+        healthy(3, brokers=3).observed,
+        cluster="quorum",
+        pools=["brokers"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "pool", "names"),
+    [
+        ("NetworkPolicy", None, ["quorum-controllers"]),
+        ("PodDisruptionBudget", None, ["quorum", "quorum-brokers"]),
+        ("CronJob", None, ["quorum"]),
+        ("PersistentVolumeClaim", None, ["history-quorum"]),
+        ("Service", "brokers", ["quorum", "brokers", "brokers-0-out", "brokers-1-out", "brokers-2-out"]),
+    ],
+)
+async def test_what_is_refused_is_told_and_the_rest_is_kept(
+    make: Make, kind: str, pool: str | None, names: list[str]
+) -> None:
+    """Goal: a quota or a policy against one object costs only that one. Method: each kind refused in turn."""
+    api = _Api(kind, ApiError(403, "Forbidden", "exceeded quota: team"))
+    refused = await _keep(api, make, "history: {storage: {size: 1Gi}}")
+    assert [one.item["metadata"]["name"] for one in refused] == names
+    assert len(api.taken) == 10 - len(names)
+    refusal = refused[-1].as_refusal()
+    assert (refusal.code, refusal.pool) == ("ObjectRefused", pool)
+    assert f"{kind} {names[-1]} can't be kept as it should be" in refusal.message
+    assert refusal.message.endswith("exceeded quota: team")
+
+
+@pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])
+async def test_trouble_of_the_api_server_is_no_refusal(make: Make, status: int) -> None:
+    """Goal: what may work in a moment is tried again. Method: answers that are not about the object."""
+    with pytest.raises(ApiError):
+        await _keep(_Api("NetworkPolicy", ApiError(status, "", "no")), make)
