@@ -143,7 +143,7 @@ def client_properties(
         )
         found |= {
             "sasl.mechanism": mechanism,
-            "sasl.jaas.config": _jaas(mechanism, {"username": user, "password": password}),
+            "sasl.jaas.config": login_config(mechanism, {"username": user, "password": password}),
         }
     return found
 
@@ -227,7 +227,7 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
                     f"user_{user}": files.variable(listener.sasl.secret_name, user)
                     for user in plain_users(listener.sasl, files.secrets)
                 }
-            found[_jaas_key(prefix, mechanism)] = _jaas(mechanism, options)
+            found[_jaas_key(prefix, mechanism)] = login_config(mechanism, options)
     return found
 
 
@@ -241,7 +241,7 @@ def _client_of_controllers(controllers: Listener, own: Tls | None, files: Secret
             found |= _keystore(prefix, own, files)
     if controllers.sasl is not None:
         mechanism = controllers.sasl.mechanisms[0]
-        found[_jaas_key(prefix, mechanism)] = _jaas(mechanism, _login(controllers.sasl, files))
+        found[_jaas_key(prefix, mechanism)] = login_config(mechanism, _login(controllers.sasl, files))
     return found
 
 
@@ -266,7 +266,8 @@ def _login(sasl: Sasl, files: SecretFiles) -> dict[str, str]:
     return {"username": sasl.username, "password": files.variable(sasl.secret_name, sasl.username)}
 
 
-def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+def login_config(mechanism: str, options: Mapping[str, str]) -> str:
+    """Returns sasl.jaas.config. The options' values have no quotes and backslashes in them."""
     module = "plain.PlainLoginModule" if mechanism == _PLAIN else "scram.ScramLoginModule"
     given = "".join(f' {name}="{value}"' for name, value in options.items())
     return f"{_MODULES}.{module} required{given};"

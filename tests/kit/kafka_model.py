@@ -18,10 +18,15 @@ from quorate_operator.entities.topics import (
 PARTITIONS_DEFAULT = 1
 
 
-def kafka_of(racks: Iterable[str | None], unusable: frozenset[int] = frozenset()) -> ObservedKafka:
+def kafka_of(
+    racks: Iterable[str | None],
+    unusable: frozenset[int] = frozenset(),
+    reserved: frozenset[str] = frozenset(),
+) -> ObservedKafka:
     """A cluster with a broker for each rack, ids from 0."""
     return ObservedKafka(
         cluster_id="c",
+        reserved=reserved,
         brokers=tuple(
             Broker(broker_id=number, rack=rack, is_usable=number not in unusable)
             for number, rack in enumerate(racks)

@@ -16,10 +16,11 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedKafka:
-    """The cluster as one of its brokers describes it."""
+    """The cluster as one of its brokers describes it. `reserved` are principals that no resource may keep."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
+    reserved: frozenset[str] = frozenset()
 
 
 class Change(Protocol):

@@ -26,7 +26,9 @@ TopicChange = CreateTopic | AddPartitions | AlterConfig | ReassignReplicas | Del
 _MISSING = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 
 
-async def observe_kafka(client: AdminClient, leaving: Collection[int] = ()) -> ObservedKafka:
+async def observe_kafka(
+    client: AdminClient, *, leaving: Collection[int] = (), reserved: frozenset[str] = frozenset()
+) -> ObservedKafka:
     """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError."""
     described = await client.describe_cluster()
     brokers = (
@@ -37,7 +39,7 @@ async def observe_kafka(client: AdminClient, leaving: Collection[int] = ()) -> O
         )
         for node in described.nodes
     )
-    return ObservedKafka(cluster_id=described.cluster_id, brokers=tuple(brokers))
+    return ObservedKafka(cluster_id=described.cluster_id, brokers=tuple(brokers), reserved=reserved)
 
 
 async def observe_topics(

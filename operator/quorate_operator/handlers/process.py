@@ -13,7 +13,7 @@ from typing import Any
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.entities.keepers import TopicKeeper
+from quorate_operator.handlers.entities.keepers import TopicKeeper, UserKeeper
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
@@ -51,7 +51,7 @@ class OperatorOptions:
     `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `own_namespace` is
     where the operator's own pod is, None outside of Kubernetes. `listen` is the
     host and port of /healthz, /readyz and /metrics, `web` those of the status page; None: not served.
-    `drift_interval_s` is the time between two looks at a topic that is as desired.
+    `drift_interval_s` is the time between two looks at a topic or user that is as desired.
     """
 
     identity: str
@@ -132,7 +132,9 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     cache = ObjectCache()
     targets = Targets(shared.api, shared.store, shared.snapshots)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
-    entities = Entities(shared, targets, [TopicKeeper()], drift_interval_s=options.drift_interval_s)
+    entities = Entities(
+        shared, targets, [TopicKeeper(), UserKeeper(shared.api)], drift_interval_s=options.drift_interval_s
+    )
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.topics import TOPIC_NAME_LENGTH_MAX, KafkaTopic, KafkaTopicStatus
+from quorate_operator.models.users import USER_NAME_LENGTH_MAX, KafkaUser, KafkaUserStatus
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -35,6 +36,11 @@ _CLUSTER_ID_RULE = {
         '"\', the id that is on the disks"'
     ),
     "message": "spec.clusterId: must be status.clusterId, the id that is on the disks",
+}
+
+_OF_USER = {
+    "rule": f"has(self.spec.userName) || size(self.metadata.name) <= {USER_NAME_LENGTH_MAX}",
+    "message": f"spec.userName: is needed with a metadata.name of more than {USER_NAME_LENGTH_MAX} characters",
 }
 
 
@@ -98,6 +104,23 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
                 _condition_column("Ready", "Ready"),
                 _condition_column("Stalled", "Stalled", priority=1),
                 _column("Topic ID", ".status.topicId", "string", "The topic's id.", priority=1),
+                _AGE,
+            ),
+            has_pods=False,
+        ),
+        _definition(
+            KafkaUser,
+            KafkaUserStatus,
+            plural="kafkausers",
+            short_names=("ku", "kusers"),
+            validations=(_OF_USER,),
+            columns=(
+                _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
+                _column("Principal", ".status.principal", "string", "Whose ACLs and quotas these are."),
+                _column("Authentication", ".spec.authentication.type", "string", "What it logs in with."),
+                _column("Secret", ".status.secretName", "string", "The Secret with the password."),
+                _condition_column("Ready", "Ready"),
+                _condition_column("Stalled", "Stalled", priority=1),
                 _AGE,
             ),
             has_pods=False,

@@ -18,6 +18,7 @@ from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
 from quorate_operator.models.topics import KafkaTopic
+from quorate_operator.models.users import KafkaUser
 from quorate_operator.models.v1alpha1 import (
     API_VERSION,
     KINDS,
@@ -32,8 +33,11 @@ DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
 _METADATA = frozenset(Metadata.model_fields)
 
-Entity = KafkaTopic
-ENTITIES: Mapping[str, type[Entity]] = {"KafkaTopic": KafkaTopic}
+Entity = KafkaTopic | KafkaUser
+ENTITIES: Mapping[str, type[KafkaTopic] | type[KafkaUser]] = {
+    "KafkaTopic": KafkaTopic,
+    "KafkaUser": KafkaUser,
+}
 """What is in a Kafka cluster, by kind: `quorate play` takes none of these."""
 
 

@@ -27,10 +27,11 @@ FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
 ALLOWED = [
     *(
         (verb, "quorate.dev", kind, "")
-        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics")
+        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers")
         for verb in ("list", "watch", "patch")
     ),
     ("patch", "quorate.dev", "kafkatopics", "status"),
+    ("patch", "quorate.dev", "kafkausers", "status"),
     *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
     ("update", "quorate.dev", "kafkabrokers", "finalizers"),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),
@@ -49,10 +50,11 @@ ALLOWED = [
     *((verb, "batch", "cronjobs", "") for verb in ("list", "watch", "create", "patch", "delete")),
     *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
     ("get", "", "secrets", ""),
+    ("create", "", "secrets", ""),
     ("create", "events.k8s.io", "events", ""),
 ]
 NEVER = [
-    *((verb, "", "secrets", "") for verb in ("list", "watch", "create", "patch", "update", "delete")),
+    *((verb, "", "secrets", "") for verb in ("list", "watch", "patch", "update", "delete")),
     *(("create", "", "pods", part) for part in ("exec", "attach", "portforward", "eviction")),
     *(
         (verb, "quorate.dev", "kafkacontrollers", "")

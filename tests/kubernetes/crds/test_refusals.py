@@ -284,12 +284,47 @@ TOPICS: list[tuple[dict[str, Any], str, str]] = [
     ({"partition": 1}, 'unknown field "spec.partition"', ""),
 ]
 
+_TOPIC = {"type": "Topic", "name": "a"}
+USERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"cluster": None}, "spec: Invalid value", "either cluster or bootstrapServers must be given"),
+    (
+        {"authentication": {"type": "plain"}},
+        'spec.authentication.type: Unsupported value: "plain"',
+        '"scram-sha-512", "scram-sha-256", "tls"',
+    ),
+    (
+        {"authentication": {"type": "tls", "secretName": "s"}},
+        "spec.authentication",
+        "secretName: is for scram-sha-512 and scram-sha-256",
+    ),
+    (
+        {"authentication": {"type": "scram-sha-512", "principal": "User:a"}},
+        "spec.authentication",
+        "principal: is for tls",
+    ),
+    (
+        {"acls": [{"resource": {"type": "Cluster", "name": "a"}, "operations": ["Alter"]}]},
+        "spec.acls[0].resource",
+        "the resource of type Cluster is kafka-cluster",
+    ),
+    (
+        {"acls": [{"resource": _TOPIC, "operations": ["Write", "Write"]}]},
+        "operations[1]: Duplicate value",
+        "",
+    ),
+    ({"acls": [{"resource": _TOPIC, "operations": ["Look"]}]}, "spec.acls[0].operations[0]", '"Read"'),
+    ({"acls": [{"operations": ["Read"]}]}, "spec.acls[0].resource: Required value", ""),
+    ({"quotas": {"requestPercentage": 0}}, "spec.quotas.requestPercentage", "greater than or equal to 0.01"),
+    ({"userName": "a b"}, 'spec.userName: Invalid value: "a b"', "should match"),
+]
+
 
 @pytest.mark.parametrize(
     ("kind", "spec", "words"),
     [("KafkaController", spec, words) for spec, *words in CONTROLLERS]
     + [("KafkaBroker", spec, words) for spec, *words in BROKERS]
-    + [("KafkaTopic", spec, words) for spec, *words in TOPICS],
+    + [("KafkaTopic", spec, words) for spec, *words in TOPICS]
+    + [("KafkaUser", spec, words) for spec, *words in USERS],
 )
 def test_what_can_not_be_is_refused(
     api: Api, namespace: str, kind: str, spec: Object, words: list[str]

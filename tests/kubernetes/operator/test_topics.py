@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from kit.asking import Asking
 from kit.ledger import consume_numbers
-from kit.operators.operated import BROKER_PORT, BROKERS, GROUP, QUORUM, SMALL_FILES, VERSION, Operated
-from kubernetes.client import ApiException
+from kit.operators.operated import BROKER_PORT, BROKERS, SMALL_FILES, Operated
+from kit.operators.resources import InClusters
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.topics import NewTopic, TopicDescription
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
@@ -104,63 +104,13 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     assert not operated.operators[-1].events("error")
 
 
-class Topics:
+class Topics(InClusters):
     """KafkaTopics of a namespace, and the topics."""
 
     def __init__(self, operated: Operated) -> None:
-        self.operated = operated
+        super().__init__(operated, "KafkaTopic")
         self.servers = f"{operated.agent.address_of(f'{BROKERS}-0')}:{BROKER_PORT}"
         self.ask = Asking(servers=self.servers)
-        self._place = (GROUP, VERSION, operated.namespace, "kafkatopics")
-
-    def create(self, name: str, **spec: Any) -> None:
-        """Apply a resource; None leaves a field out."""
-        whole = {key: value for key, value in {"cluster": QUORUM, **spec}.items() if value is not None}
-        body = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": "KafkaTopic",
-            "metadata": {"name": name},
-            "spec": whole,
-        }
-        self.operated.custom.create_namespaced_custom_object(*self._place, body)
-
-    def patch(self, name: str, **spec: Any) -> None:
-        """Change fields of a spec."""
-        self.operated.custom.patch_namespaced_custom_object(*self._place, name, {"spec": spec})
-
-    def delete(self, name: str) -> None:
-        """Ask for a deletion."""
-        self.operated.custom.delete_namespaced_custom_object(*self._place, name)
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """The resource."""
-        try:
-            return dict(self.operated.custom.get_namespaced_custom_object(*self._place, name))
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
-
-    def status(self, name: str) -> dict[str, Any]:
-        """Its status; empty while there is none."""
-        return dict((self.read(name) or {}).get("status") or {})
-
-    def condition(self, name: str, kind: str) -> dict[str, Any]:
-        """A condition of the present generation; empty while there is none."""
-        resource = self.read(name) or {}
-        status = resource.get("status") or {}
-        if status.get("observedGeneration") != resource["metadata"]["generation"]:
-            return {}
-        return next((one for one in status["conditions"] if one["type"] == kind), {})
-
-    def wait_ready(self, name: str) -> None:
-        """Wait until the resource is as its spec asks for."""
-        self.operated.wait(
-            lambda: self.condition(name, "Ready").get("status") == "True",
-            f"{name} to be ready: {self.status(name)}",
-        )
-        assert self.condition(name, "Reconciling")["status"] == "False"
-        assert "changes" not in self.status(name)
 
     def described(self, topic: str) -> TopicDescription:
         """The topic."""

@@ -225,7 +225,7 @@ class EntityGroup:
             return target.failure
         client = await self._client_of(target.config)
         try:
-            kafka = await observe_kafka(client, target.leaving)
+            kafka = await observe_kafka(client, leaving=target.leaving, reserved=target.reserved)
             observed = await self._observe(client, works)
         except AdminError as error:
             return Failure(code="Unreachable", message=str(error), is_retried=True)
@@ -236,16 +236,18 @@ class EntityGroup:
         await asyncio.gather(*(self._do(work, client, kafka, target) for work in works))
         return None
 
-    async def _observe(self, client: AdminClient, works: Sequence[_Work]) -> Mapping[tuple[str, str], object]:
-        found: dict[tuple[str, str], object] = {}
+    async def _observe(self, client: AdminClient, works: Sequence[_Work]) -> Mapping[str, object]:
+        found: dict[str, object] = {}
         keepers = {work.member.keeper.kind.name: work.member.keeper for work in works}
-        for kind, keeper in keepers.items():
+        for keeper in keepers.values():
             own = [work.resource for work in works if work.member.keeper is keeper]
-            answers = await keeper.observe(client, own)
-            found |= {(kind, name): answer for name, answer in answers.items()}
+            try:
+                found |= await keeper.observe(client, own)
+            except ServerError as error:  # users may be none of its business, where topics are
+                found |= {str(one.metadata.uid): error for one in own}
         return found
 
-    def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[tuple[str, str], object]) -> None:
+    def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
         member = work.member
         kind = member.keeper.kind.name
         holder = self._claims.other_holder(kafka.cluster_id, member.body, work.name)
@@ -253,7 +255,8 @@ class EntityGroup:
             message = f"{work.name} in the cluster {kafka.cluster_id} is kept by the {kind} {holder}, which is older"
             work.failure = Failure(code=NAME_TAKEN, message=message, is_retried=False)
             return
-        answer = observed.get((kind, work.name))
+        answer = observed[member.body["metadata"]["uid"]]
+        status = member.body.get("status") or {}
         if isinstance(answer, ServerError):
             work.failure = self._failure_of(member, answer)
             return
@@ -261,7 +264,8 @@ class EntityGroup:
             work.resource,
             answer,
             kafka,
-            member.body.get("status") or {},
+            # What is known of another cluster says nothing of this one.
+            status if status.get("clusterId") in (None, kafka.cluster_id) else {},
             is_deleted=is_deleted(member.body),
         )
 
@@ -303,7 +307,7 @@ class EntityGroup:
             name = type(change).__name__
             await self._record(member, name, change.text)
             try:
-                await member.keeper.apply(client, change)
+                await member.keeper.apply(client, work.resource, change)
             except AdminError as error:
                 metrics.steps.labels(name, "failed").inc()
                 failure = self._failure_of(member, error)

@@ -1,6 +1,9 @@
 """What differs by kind: how resources are observed, planned and changed."""
 
+import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from quorate_admin.client import AdminClient
@@ -8,10 +11,28 @@ from quorate_admin.errors import ServerError
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
+from quorate_operator.entities.users import (
+    HadUser,
+    MakeSecret,
+    ObservedSecret,
+    ObservedUser,
+    SetCredentials,
+    plan_user,
+    plan_user_deletion,
+)
 from quorate_operator.gateway.topics import TopicChange, change_topic, observe_topics
+from quorate_operator.gateway.users import UserChange, change_user, observe_users
+from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.topics import KafkaTopic
-from quorate_operator.runtime.kubernetes.api import TOPICS, Kind
+from quorate_operator.models.users import KafkaUser
+from quorate_operator.resources.secrets import described_secret
+from quorate_operator.runtime.kubernetes.api import SECRET, TOPICS, USERS, Kind, KubernetesApi, Object
+from quorate_operator.security import login_config
+
+SECRETS_AT_A_TIME_MAX = 16
+PASSWORD_SIZE_BYTES = 32
+"""Of random bytes, in 43 characters."""
 
 
 class Keeper(Protocol):
@@ -25,7 +46,7 @@ class Keeper(Protocol):
         """Returns the name in Kafka, which one resource may have."""
 
     async def observe(self, client: AdminClient, resources: Sequence[Entity]) -> Mapping[str, object]:
-        """Returns what there is, or a ServerError, by name in Kafka. Raises AdminError, ApiError."""
+        """Returns what there is, or a ServerError, by uid. Raises AdminError, ApiError."""
 
     def plan(
         self,
@@ -38,7 +59,7 @@ class Keeper(Protocol):
     ) -> EntityPlan:
         """Plans one resource. Pure."""
 
-    async def apply(self, client: AdminClient, change: Change) -> None:
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
         """Makes one change. Raises AdminError, ApiError."""
 
 
@@ -53,7 +74,8 @@ class TopicKeeper:
     async def observe(
         self, client: AdminClient, resources: Sequence[Entity]
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
-        return await observe_topics(client, map(self.name_of, resources))
+        found = await observe_topics(client, map(self.name_of, resources))
+        return {uid_of(one): found[self.name_of(one)] for one in resources}
 
     def plan(
         self,
@@ -70,9 +92,120 @@ class TopicKeeper:
             return plan_topic_deletion(_topic(resource), observed, had)
         return plan_topic(_topic(resource), observed, kafka, had=had)
 
-    async def apply(self, client: AdminClient, change: Change) -> None:
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, TopicChange)
         await change_topic(client, change)
+
+
+class UserKeeper:
+    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look, and made once."""
+
+    kind = USERS
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._reading = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
+        self._set: dict[str, str] = {}
+        """By uid, the version of the Secret whose password was set, before the status has it."""
+
+    def name_of(self, resource: Entity) -> str:
+        return _user(resource).principal
+
+    async def observe(self, client: AdminClient, resources: Sequence[Entity]) -> Mapping[str, ObservedUser]:
+        users = [_user(one) for one in resources]
+        names, principals = {one.user_name for one in users}, {one.principal for one in users}
+        facts = await observe_users(client, sorted(names), sorted(principals))
+        secrets = await asyncio.gather(*map(self._secret, users))
+        return {
+            uid_of(one): ObservedUser(
+                mechanisms=facts.mechanisms.get(one.user_name, frozenset()),
+                acls=None if facts.acls is None else facts.acls.get(one.principal, frozenset()),
+                quotas=facts.quotas.get(one.principal.partition(":")[2], {}),
+                secret=secret,
+            )
+            for one, secret in zip(users, secrets, strict=True)
+        }
+
+    async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
+        if user.secret_name is None:
+            return None
+        async with self._reading:
+            found = await self._api.get(SECRET, _namespace(user), user.secret_name)
+        if found is None:
+            return None
+        metadata = found["metadata"]
+        return ObservedSecret(
+            version=f"{metadata['uid']}/{metadata['resourceVersion']}",
+            password=described_secret(found).values.get(PASSWORD),
+            is_own=any(one["uid"] == user.metadata.uid for one in metadata.get("ownerReferences", ())),
+        )
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        assert isinstance(observed, ObservedUser)
+        user, uid, had = _user(resource), uid_of(resource), HadUser.of_status(status)
+        if not had.is_had or is_deleted:
+            self._set.pop(uid, None)
+        elif uid in self._set:
+            had = replace(had, secret_version=self._set[uid])
+        if is_deleted:
+            return plan_user_deletion(user, observed, had)
+        return plan_user(user, observed, kafka, had=had)
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
+        if isinstance(change, MakeSecret):
+            body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
+            await self._api.create(SECRET, _namespace(resource), body)
+            return
+        assert isinstance(change, UserChange)
+        await change_user(client, change)
+        if isinstance(change, SetCredentials):
+            self._set[uid_of(resource)] = change.secret_version
+
+
+def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object:
+    """Returns the Secret of a user, which goes with its resource."""
+    owner = {
+        "apiVersion": user.api_version,
+        "kind": user.kind,
+        "name": user.metadata.name,
+        "uid": user.metadata.uid,
+        "controller": True,
+    }
+    login = {USERNAME: change.user, PASSWORD: password}
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.name,
+        "metadata": {
+            "name": change.name,
+            "labels": {"app.kubernetes.io/managed-by": "quorate"},
+            "ownerReferences": [owner],
+        },
+        "stringData": {**login, "sasl.jaas.config": login_config(change.mechanism, login)},
+    }
+
+
+def uid_of(resource: Entity) -> str:
+    """Returns the uid of a resource as the API server has it."""
+    assert resource.metadata.uid is not None
+    return resource.metadata.uid
+
+
+def _namespace(resource: Entity) -> str:
+    assert resource.metadata.namespace is not None
+    return resource.metadata.namespace
+
+
+def _user(resource: Entity) -> KafkaUser:
+    assert isinstance(resource, KafkaUser)
+    return resource
 
 
 def _topic(resource: Entity) -> KafkaTopic:

@@ -12,6 +12,7 @@ from quorate_operator.planning.planner import PAUSED
 AS_DESIRED = "AsDesired"
 CHANGING = "Changing"
 WAITING = "Waiting"
+CHANGE_LENGTH_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
     plan = verdict.plan
     if plan is None:
         return status
-    told = [change.text for change in plan.changes[:CHANGES_MAX]]
+    told = [change.text[:CHANGE_LENGTH_MAX] for change in plan.changes[:CHANGES_MAX]]
     return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": told or None}
 
 

@@ -51,7 +51,7 @@ class Target:
     """How to reach a cluster, or why it can't be reached now.
 
     `is_gone`: there is no such cluster any more, nor anything to delete in it. `leaving` are brokers that get no
-    replicas.
+    replicas, `reserved` principals that no resource may keep: super users, and logins of nodes and of the operator.
     """
 
     config: AdminConfig | None = None
@@ -59,6 +59,7 @@ class Target:
     is_gone: bool = False
     is_paused: bool = False
     leaving: frozenset[int] = frozenset()
+    reserved: frozenset[str] = frozenset()
 
 
 class Targets:
@@ -94,7 +95,8 @@ class Targets:
         except (ConfigError, ValueError) as error:
             message = f"spec.bootstrapServers, spec.security: {error}"
             return Target(failure=Failure(code="InvalidConnection", message=message, is_retried=False))
-        return Target(config=_config(addresses, security))
+        reserved = {f"User:{security.sasl.username}"} if security.sasl is not None else set()
+        return Target(config=_config(addresses, security), reserved=frozenset(reserved))
 
     async def _of_cluster(self, key: ClusterKey) -> Target:
         quorum = self._store.of_cluster(key).quorum
@@ -118,7 +120,23 @@ class Targets:
         if config is None:
             message = f"the cluster {key.name} has no broker yet"
             return Target(failure=Failure(code="NoBroker", message=message, is_retried=True))
-        return Target(config=config, is_paused=is_paused(quorum), leaving=self._leaving(key))
+        return Target(
+            config=config,
+            is_paused=is_paused(quorum),
+            leaving=self._leaving(key),
+            reserved=self._reserved(key, quorum),
+        )
+
+    def _reserved(self, key: ClusterKey, quorum: Object) -> frozenset[str]:
+        super_users = quorum["spec"].get("authorization", {}).get("superUsers", ())
+        bodies = (quorum, *self._store.of_cluster(key).pools.values())
+        logins = (
+            listener["sasl"]["username"]
+            for body in bodies
+            for listener in body["spec"].get("listeners", ())
+            if "sasl" in listener
+        )
+        return frozenset((*super_users, *(f"User:{one}" for one in logins)))
 
     def _leaving(self, key: ClusterKey) -> frozenset[int]:
         pools = self._store.of_cluster(key).pools.values()

@@ -92,6 +92,7 @@ LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
 BROKERS = Kind("quorate.dev/v1alpha1", "KafkaBroker", "kafkabrokers")
 TOPICS = Kind("quorate.dev/v1alpha1", "KafkaTopic", "kafkatopics")
+USERS = Kind("quorate.dev/v1alpha1", "KafkaUser", "kafkausers")
 OWNED_KINDS = {
     kind.name: kind
     for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB)

@@ -14,7 +14,7 @@ from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.keepers import TopicKeeper
+from quorate_operator.handlers.entities.keepers import TopicKeeper, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.health import Pulse
@@ -45,9 +45,9 @@ class ModelKeeper(TopicKeeper):
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
-        return {name: self.of(name).topic for name in map(self.name_of, resources)}
+        return {uid_of(one): self.of(self.name_of(one)).topic for one in resources}
 
-    async def apply(self, client: object, change: Change) -> None:  # noqa: ARG002
+    async def apply(self, client: object, resource: Entity, change: Change) -> None:  # noqa: ARG002
         if self.errors:
             raise self.errors.pop(0)
         self.of(cast("Any", change).topic).apply(change)

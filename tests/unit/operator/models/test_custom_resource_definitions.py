@@ -10,6 +10,7 @@ import pytest
 import yaml
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.entities.topics import plan_topic
+from quorate_operator.entities.users import ObservedUser, plan_user
 from quorate_operator.handlers.entities.statuses import Verdict, entity_status
 from quorate_operator.models.crds import CRD_BYTES_MAX, custom_resource_definitions
 from quorate_operator.models.manifests import load_entity
@@ -20,9 +21,12 @@ from quorate_operator.models.status import (
     VoterStatus,
 )
 from quorate_operator.models.topics import KafkaTopic
+from quorate_operator.models.users import KafkaUser
 
 REPOSITORY = Path(__file__).parents[4]
-NAMES = ("kafkacontrollers.quorate.dev", "kafkabrokers.quorate.dev", "kafkatopics.quorate.dev")
+NAMES = tuple(
+    f"{plural}.quorate.dev" for plural in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers")
+)
 SIZE_BYTES_WANTED = 100_000
 
 
@@ -167,15 +171,18 @@ def test_a_status_is_written_as_the_schema_has_it() -> None:
     assert dumped["voters"] == [
         {"nodeId": 3000, "directoryId": "d", "endpoint": "h:1", "caughtUp": True, "lag": 0}
     ]
-    controllers, brokers, topics = custom_resource_definitions()
+    controllers, brokers, topics, users = custom_resource_definitions()
     resource = {"apiVersion": "quorate.dev/v1alpha1", "kind": "KafkaTopic", "metadata": {"name": "t"}}
     topic = load_entity({**resource, "spec": {"cluster": "c"}}, "here")
     assert isinstance(topic, KafkaTopic)
-    plan = plan_topic(topic, None, ObservedKafka(cluster_id="c", brokers=()))
+    user = load_entity({**resource, "kind": "KafkaUser", "spec": {"cluster": "c"}}, "here")
+    assert isinstance(user, KafkaUser)
+    kafka = ObservedKafka(cluster_id="c", brokers=())
     for definition, written in (
         (controllers, dumped),
         (brokers, KafkaBrokerStatus().model_dump(by_alias=True)),
-        (topics, entity_status(Verdict(plan=plan), 1)),
+        (topics, entity_status(Verdict(plan=plan_topic(topic, None, kafka)), 1)),
+        (users, entity_status(Verdict(plan=plan_user(user, ObservedUser(), kafka)), 1)),
     ):
         (version,) = definition["spec"]["versions"]
         known = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]

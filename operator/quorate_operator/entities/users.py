@@ -1,0 +1,317 @@
+"""Plans one user: the Secret, SCRAM credentials, ACLs, quotas, and what is revoked in the end. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.models.entities import PASSWORD
+from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
+
+RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN = (
+    "ReservedUser",
+    "NoAuthorizer",
+    "SecretMissing",
+    "SecretTaken",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedSecret:
+    """A Secret. `version` changes with it; `is_own` if it was made for this resource."""
+
+    version: str
+    password: str | None = field(repr=False)
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedUser:
+    """A principal as brokers describe it, and its Secret.
+
+    `mechanisms` are those that it has SCRAM credentials for; the passwords are not told. `acls` is None without an
+    authorizer.
+    """
+
+    mechanisms: frozenset[str] = frozenset()
+    acls: frozenset[AclBinding] | None = frozenset()
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    secret: ObservedSecret | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HadUser:
+    """What earlier looks have left: whether the resource has the user, and whose password Kafka has."""
+
+    is_had: bool = False
+    mechanism: str | None = None
+    secret_version: str | None = None
+
+    @classmethod
+    def of_status(cls, status: Mapping[str, Any]) -> Self:
+        return cls(
+            is_had=status.get("principal") is not None,
+            mechanism=status.get("mechanism"),
+            secret_version=status.get("secretVersion"),
+        )
+
+
+NOT_HAD: Final = HadUser()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeSecret:
+    """A new Secret with a random password, which is not known before it is stored."""
+
+    name: str
+    user: str
+    mechanism: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCredentials:
+    """AlterUserScramCredentials: the password of a Secret."""
+
+    user: str
+    mechanism: str
+    password: str = field(repr=False)
+    secret_version: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteCredentials:
+    """AlterUserScramCredentials: the user can't log in with these any more."""
+
+    user: str
+    mechanisms: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"delete the credentials of {self.user} for {', '.join(self.mechanisms)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddAcls:
+    """CreateAcls."""
+
+    bindings: tuple[AclBinding, ...]
+
+    @property
+    def text(self) -> str:
+        return f"add {'; '.join(map(acl_in_words, self.bindings))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAcls:
+    """DeleteAcls, of these bindings alone."""
+
+    bindings: tuple[AclBinding, ...]
+
+    @property
+    def text(self) -> str:
+        return f"remove {'; '.join(map(acl_in_words, self.bindings))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuotas:
+    """AlterClientQuotas of a user; None removes one. `present` has what is there of them."""
+
+    user: str
+    values: Mapping[str, float | None]
+    present: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "; ".join(
+            f"{name}: {'none' if value is None else f'{value:g}'}, not {self._present(name)}"
+            for name, value in self.values.items()
+        )
+
+    def _present(self, name: str) -> str:
+        return f"{self.present[name]:g}" if name in self.present else "none"
+
+
+def plan_user(
+    resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, had: HadUser = NOT_HAD
+) -> EntityPlan:
+    """Plans a user whose resource stays."""
+    if resource.principal in kafka.reserved:
+        message = (
+            f"{resource.principal} is a super user or logs in for nodes or the operator: it is not kept by a "
+            "resource; choose another userName"
+        )
+        return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
+    changes: list[Change] = []
+    refusals: list[Refusal] = []
+    _plan_credentials(resource, observed, had, changes, refusals)
+    _plan_acls(resource, observed, changes, refusals)
+    if resource.spec.quotas is not None:
+        changes += _quota_changes(
+            _name_in(resource.principal), quota_values(resource.spec.quotas), observed.quotas
+        )
+    return EntityPlan(
+        changes=tuple(changes),
+        refusals=tuple(refusals),
+        status={
+            "principal": resource.principal,
+            # Kept until the credentials are gone: who is killed in between deletes them later.
+            "mechanism": resource.mechanism
+            or (had.mechanism if had.mechanism in observed.mechanisms else None),
+            "secretName": resource.secret_name,
+            "secretVersion": None if resource.mechanism is None else had.secret_version,
+            "acls": None if observed.acls is None else len(observed.acls),
+        },
+    )
+
+
+def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, had: HadUser) -> EntityPlan:
+    """Plans the end of a user whose resource is deleted: what the spec names is revoked, but for the Secret."""
+    spec = resource.spec
+    if not had.is_had or spec.deletion_policy == "Retain":
+        return EntityPlan()
+    changes: list[Change] = []
+    held = sorted({resource.mechanism, had.mechanism} & observed.mechanisms, key=str)
+    if held:
+        changes.append(DeleteCredentials(user=resource.user_name, mechanisms=tuple(map(str, held))))
+    if spec.acls is not None and observed.acls:
+        changes.append(RemoveAcls(bindings=tuple(sorted(observed.acls))))
+    if spec.quotas is not None:
+        changes += _quota_changes(_name_in(resource.principal), {}, observed.quotas)
+    return EntityPlan(changes=tuple(changes))
+
+
+def _plan_credentials(
+    resource: KafkaUser,
+    observed: ObservedUser,
+    had: HadUser,
+    changes: list[Change],
+    refusals: list[Refusal],
+) -> None:
+    user, mechanism, secret = resource.user_name, resource.mechanism, observed.secret
+    if mechanism is None or resource.secret_name is None:
+        # Only what was set here is taken back.
+        others = observed.mechanisms & {had.mechanism}
+        if others:
+            changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
+        return
+    where = f"spec.authentication.secretName: {resource.secret_name!r}"
+    if secret is None and resource.has_own_secret:
+        text = f"make the Secret {resource.secret_name} with a random password"
+        changes.append(MakeSecret(name=resource.secret_name, user=user, mechanism=mechanism, text=text))
+    elif secret is None:
+        refusals.append(
+            Refusal(code=SECRET_MISSING, message=f"{where}: no such Secret; it must have {PASSWORD}")
+        )
+    elif resource.has_own_secret and not secret.is_own:
+        message = (
+            f"the Secret {resource.secret_name} was not made for this resource; name it in "
+            "spec.authentication.secretName to use its password"
+        )
+        refusals.append(Refusal(code=SECRET_TAKEN, message=message))
+    elif not secret.password or secret.password != secret.password.strip("\r\n"):
+        message = f"{where}: the Secret must have {PASSWORD}, without a line break at its beginning or end"
+        refusals.append(Refusal(code=SECRET_MISSING, message=message))
+    elif mechanism not in observed.mechanisms or had.secret_version != secret.version:
+        text = f"set the credentials of {user} for {mechanism} to those of the Secret {resource.secret_name}"
+        changes.append(
+            SetCredentials(
+                user=user,
+                mechanism=mechanism,
+                password=secret.password,
+                secret_version=secret.version,
+                text=text,
+            )
+        )
+    elif observed.mechanisms - {mechanism}:
+        # A second way in. It ends when the first one is there.
+        others = observed.mechanisms - {mechanism}
+        changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
+
+
+def _plan_acls(
+    resource: KafkaUser, observed: ObservedUser, changes: list[Change], refusals: list[Refusal]
+) -> None:
+    if resource.spec.acls is None:
+        return
+    desired = frozenset(
+        binding for acl in resource.spec.acls for binding in bindings_of(acl, resource.principal)
+    )
+    if observed.acls is None:
+        if desired:
+            message = "spec.acls: the cluster has no authorizer, and lets everybody do everything"
+            refusals.append(Refusal(code=NO_AUTHORIZER, message=message))
+        return
+    missing, surplus = desired - observed.acls, observed.acls - desired
+    # Denials are the first to come and the last to go.
+    if missing:
+        changes.append(AddAcls(bindings=tuple(sorted(missing, key=_denials_first))))
+    if surplus:
+        changes.append(RemoveAcls(bindings=tuple(sorted(surplus, key=_denials_last))))
+
+
+def _denials_first(binding: AclBinding) -> tuple[bool, AclBinding]:
+    return binding.entry.permission_type is not AclPermissionType.DENY, binding
+
+
+def _denials_last(binding: AclBinding) -> tuple[bool, AclBinding]:
+    return binding.entry.permission_type is AclPermissionType.DENY, binding
+
+
+def bindings_of(acl: Acl, principal: str) -> tuple[AclBinding, ...]:
+    """Returns a binding for each operation."""
+    pattern = ResourcePattern(
+        resource_type=ResourceType[enum_name(acl.resource.type)],
+        name=acl.resource.name,
+        pattern_type=PatternType[acl.resource.pattern.upper()],
+    )
+    return tuple(
+        AclBinding(
+            pattern=pattern,
+            entry=AccessControlEntry(
+                principal=principal,
+                host=acl.host,
+                operation=AclOperation[enum_name(operation)],
+                permission_type=AclPermissionType[acl.permission.upper()],
+            ),
+        )
+        for operation in acl.operations
+    )
+
+
+def acl_in_words(binding: AclBinding) -> str:
+    """`Allow Read on Topic orders`."""
+    pattern, entry = binding.pattern, binding.entry
+    prefix = " prefix" if pattern.pattern_type is PatternType.PREFIXED else ""
+    host = "" if entry.host == "*" else f" from {entry.host}"
+    names = [_word(one.name) for one in (entry.permission_type, entry.operation, pattern.resource_type)]
+    return f"{names[0]} {names[1]} on {names[2]}{prefix} {pattern.name}{host}"
+
+
+def _word(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def quota_values(quotas: Quotas) -> dict[str, float]:
+    """Returns the quotas that are given, with Kafka's names."""
+    return {name: float(value) for name, value in quotas.model_dump().items() if value is not None}
+
+
+def _quota_changes(user: str, desired: Mapping[str, float], observed: Mapping[str, float]) -> list[Change]:
+    values: dict[str, float | None] = {
+        name: value for name, value in desired.items() if observed.get(name) != value
+    }
+    values |= dict.fromkeys(sorted(observed.keys() - desired.keys()))
+    if not values:
+        return []
+    present = {name: observed[name] for name in values if name in observed}
+    return [AlterQuotas(user=user, values=values, present=present)]
+
+
+def _name_in(principal: str) -> str:
+    """The entity of quotas: the principal without its type."""
+    return principal.partition(":")[2]

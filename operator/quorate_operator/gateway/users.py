@@ -1,0 +1,121 @@
+"""Users: what brokers say of credentials, ACLs and quotas, and the requests that change them."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ErrorCode, ServerError
+from quorate_admin.types.acls import (
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+)
+from quorate_admin.types.credentials import UserScramCredentialDeletion, UserScramCredentialUpsertion
+from quorate_admin.types.quotas import (
+    USER,
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+)
+from quorate_protocol.kafka.enums import ScramMechanism
+
+from quorate_operator.entities.users import (
+    AddAcls,
+    AlterQuotas,
+    DeleteCredentials,
+    RemoveAcls,
+    SetCredentials,
+)
+
+UserChange = SetCredentials | DeleteCredentials | AddAcls | RemoveAcls | AlterQuotas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersFacts:
+    """What brokers say: mechanisms by user, ACLs by principal (None without an authorizer), quotas by user."""
+
+    mechanisms: Mapping[str, frozenset[str]]
+    acls: Mapping[str, frozenset[AclBinding]] | None
+    quotas: Mapping[str, Mapping[str, float]]
+
+
+async def observe_users(
+    client: AdminClient, users: Collection[str], principals: Collection[str]
+) -> UsersFacts:
+    """Returns what there is of some users and principals, with one request for each concern. Raises AdminError."""
+    described = await client.describe_user_scram_credentials(users) if users else None
+    for error in described.errors.values() if described is not None else ():
+        if error.error_code is not ErrorCode.resource_not_found:
+            raise error
+    strict = ClientQuotaFilter.contains_only([ClientQuotaFilterComponent(entity_type=USER)])
+    quotas = await client.describe_client_quotas(strict)
+    return UsersFacts(
+        mechanisms={
+            user: frozenset(info.mechanism.mechanism_name for info in one.credentials)
+            for user, one in (described.values if described is not None else {}).items()
+        },
+        acls=await _acls(client, principals),
+        quotas={str(entity.names[USER]): values for entity, values in quotas.items() if entity.names[USER]},
+    )
+
+
+async def _acls(
+    client: AdminClient, principals: Collection[str]
+) -> Mapping[str, frozenset[AclBinding]] | None:
+    """Returns the ACLs by principal: with one request, whatever their number."""
+    asked = None
+    if len(principals) == 1:
+        (only,) = principals
+        asked = AclBindingFilter(entry=AccessControlEntryFilter(principal=only))
+    try:
+        bindings = await client.describe_acls(asked)
+    except ServerError as error:
+        if error.error_code is ErrorCode.security_disabled:
+            return None
+        raise
+    found: dict[str, set[AclBinding]] = defaultdict(set)
+    for binding in bindings:
+        found[binding.entry.principal].add(binding)
+    return {principal: frozenset(of) for principal, of in found.items()}
+
+
+async def change_user(client: AdminClient, change: UserChange) -> None:
+    """Makes one change; one that was made already is no error.
+
+    Raises:
+        ServerError: it was refused.
+        AdminError: no broker answered.
+    """
+    match change:
+        case SetCredentials():
+            upsertion = UserScramCredentialUpsertion(
+                user=change.user, mechanism=_mechanism(change.mechanism), password=change.password
+            )
+            (await client.alter_user_scram_credentials([upsertion])).raise_any()
+        case DeleteCredentials():
+            # One after the other: a request is refused as a whole if one of them is gone already.
+            for mechanism in change.mechanisms:
+                deletion = UserScramCredentialDeletion(user=change.user, mechanism=_mechanism(mechanism))
+                results = await client.alter_user_scram_credentials([deletion])
+                for error in results.errors.values():
+                    if error.error_code is not ErrorCode.resource_not_found:
+                        raise error
+        case AddAcls():
+            (await client.create_acls(change.bindings)).raise_any()
+        case RemoveAcls():
+            deleted = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
+            deleted.raise_any()
+            for one in (one for matches in deleted.values.values() for one in matches):
+                if one.error is not None:
+                    raise one.error
+        case AlterQuotas():
+            alteration = ClientQuotaAlteration(
+                entity=ClientQuotaEntity.of({USER: change.user}), values=change.values
+            )
+            (await client.alter_client_quotas([alteration])).raise_any()
+
+
+def _mechanism(name: str) -> ScramMechanism:
+    return ScramMechanism[name.replace("-", "_")]

@@ -1,0 +1,268 @@
+"""KafkaUser: what a principal of a Kafka cluster logs in with, may do and may use, as a resource."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from quorate_protocol.kafka.enums import SUPPORTED_OPERATIONS, ResourceType
+
+from quorate_operator.models.base import Model, ResourceName, rules
+from quorate_operator.models.entities import (
+    ENTITY_RULES,
+    DeletionPolicy,
+    EntityMetadata,
+    EntitySpec,
+    EntityStatus,
+)
+from quorate_operator.models.security import Principal
+
+ACLS_MAX = 200
+OPERATIONS_MAX = 16
+USER_NAME_LENGTH_MAX = 249
+CLUSTER_NAME = "kafka-cluster"
+
+AuthenticationType = Literal["scram-sha-512", "scram-sha-256", "tls"]
+AclResourceType = Literal["Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"]
+Operation = Literal[
+    "All",
+    "Read",
+    "Write",
+    "Create",
+    "Delete",
+    "Alter",
+    "Describe",
+    "ClusterAction",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "IdempotentWrite",
+    "CreateTokens",
+    "DescribeTokens",
+    "TwoPhaseCommit",
+]
+KafkaUserName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9._@+-]+$", min_length=1, max_length=USER_NAME_LENGTH_MAX)
+]
+
+_ONLY_SCRAM = "secretName: is for scram-sha-512 and scram-sha-256"
+_ONLY_TLS = "principal: is for tls; else it is User: and the name"
+_OF_CLUSTER = f"name: the resource of type Cluster is {CLUSTER_NAME}, with pattern Literal"
+
+
+class Authentication(Model):
+    """What the user logs in with."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {"rule": "!has(self.secretName) || self.type != 'tls'", "message": _ONLY_SCRAM},
+            {"rule": "!has(self.principal) || self.type == 'tls'", "message": _ONLY_TLS},
+        )
+    )
+
+    type: AuthenticationType = Field(
+        description="scram-sha-512 and scram-sha-256: a password in a Secret. tls: a certificate that somebody else "
+        "issues; the operator keeps ACLs and quotas of its principal alone."
+    )
+    secret_name: ResourceName | None = Field(
+        default=None,
+        description="A Secret of yours with the key password. Default: one of the resource's name is made, with "
+        "username, password and sasl.jaas.config. Another password in it becomes that of the user.",
+    )
+    principal: Principal | None = Field(
+        default=None,
+        description="The principal of the certificate, as brokers see it. Default: User:CN= and the name.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Self:
+        if self.type == "tls" and self.secret_name is not None:
+            raise ValueError(_ONLY_SCRAM)
+        if self.type != "tls" and self.principal is not None:
+            raise ValueError(_ONLY_TLS)
+        return self
+
+
+class AclResource(Model):
+    """What an ACL is about."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": f"self.type != 'Cluster' || self.name == '{CLUSTER_NAME}' && self.pattern == 'Literal'",
+                "message": _OF_CLUSTER,
+            }
+        )
+    )
+
+    type: AclResourceType = Field(description="The type of the resource.")
+    name: Annotated[str, StringConstraints(min_length=1, max_length=249)] = Field(
+        description=f"Its name, or the prefix of names; * for all; {CLUSTER_NAME} for the cluster."
+    )
+    pattern: Literal["Literal", "Prefixed"] = Field(
+        default="Literal", description="Whether the name is that of one resource or a prefix."
+    )
+
+    @model_validator(mode="after")
+    def _cluster_has_one_name(self) -> Self:
+        if self.type == "Cluster" and (self.name, self.pattern) != (CLUSTER_NAME, "Literal"):
+            raise ValueError(_OF_CLUSTER)
+        return self
+
+
+class Acl(Model):
+    """What the user may do or may not do."""
+
+    permission: Literal["Allow", "Deny"] = Field(default="Allow", description="Deny wins over Allow.")
+    resource: AclResource = Field(description="What it is about.")
+    operations: Annotated[
+        tuple[Operation, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=OPERATIONS_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = Field(description="Operations with Kafka's names. Read and Write include Describe.")
+    host: Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f:.*/]+$", max_length=64)] = Field(
+        default="*", description="The address that the user connects from; * for every address."
+    )
+
+    @model_validator(mode="after")
+    def _operations_are_of_the_type(self) -> Self:
+        supported = [
+            "".join(part.capitalize() for part in one.name.split("_"))
+            for one in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
+        ]
+        for operation in self.operations:
+            if operation != "All" and operation not in supported:
+                allowed = ", ".join(("All", *supported))
+                raise ValueError(
+                    f"operations: {operation} is none of {self.resource.type}; allowed are {allowed}"
+                )
+        return self
+
+
+def enum_name(name: str) -> str:
+    """Returns `DescribeConfigs` as `DESCRIBE_CONFIGS`."""
+    return "".join(f"_{letter}" if letter.isupper() else letter for letter in name).strip("_").upper()
+
+
+class Quotas(Model):
+    """Limits of the user, for each broker. One that is not given does not apply."""
+
+    producer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="producer_byte_rate: bytes per second."
+    )
+    consumer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="consumer_byte_rate: bytes per second."
+    )
+    request_percentage: Annotated[float, Field(ge=0.01)] | None = Field(
+        default=None, description="request_percentage: of the time of a request thread; 100 is one thread."
+    )
+    controller_mutation_rate: Annotated[float, Field(ge=0.01)] | None = Field(
+        default=None,
+        description="controller_mutation_rate: partitions created or deleted per second (KIP-599).",
+    )
+
+
+class KafkaUserSpec(EntitySpec):
+    """A user: credentials, ACLs and quotas. What the spec does not name stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *ENTITY_RULES,
+            {
+                "rule": "has(self.userName) == has(oldSelf.userName) && "
+                "(!has(self.userName) || self.userName == oldSelf.userName)",
+                "message": "userName can't be changed: create another resource",
+            },
+            {
+                "rule": "(has(self.authentication) && has(self.authentication.principal) ? "
+                "self.authentication.principal : '') == (has(oldSelf.authentication) && "
+                "has(oldSelf.authentication.principal) ? oldSelf.authentication.principal : '') && "
+                "(has(self.authentication) && self.authentication.type == 'tls') == "
+                "(has(oldSelf.authentication) && oldSelf.authentication.type == 'tls')",
+                "message": "authentication: the principal can't be changed: create another resource",
+            },
+        )
+    )
+
+    user_name: KafkaUserName | None = Field(
+        default=None, description="The name in Kafka. Default: metadata.name. It can't be changed."
+    )
+    authentication: Authentication | None = Field(
+        default=None,
+        description="What the user logs in with. Without it credentials are not kept here; the principal is User: "
+        "and the name.",
+    )
+    acls: (
+        Annotated[
+            tuple[Acl, ...],
+            Field(strict=False, max_length=ACLS_MAX, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="All ACLs of the principal: others are removed. Without the field, ACLs stay as they are.",
+    )
+    quotas: Quotas | None = Field(
+        default=None,
+        description="All quotas of the user, for any client id. Without the field, quotas stay as they are.",
+    )
+    deletion_policy: DeletionPolicy = Field(
+        default="Delete",
+        description="What happens to what the spec names (credentials, ACLs, quotas) when the resource is deleted.",
+    )
+
+
+class KafkaUser(Model):
+    """`kind: KafkaUser`."""
+
+    api_version: Literal["quorate.dev/v1alpha1"]
+    kind: Literal["KafkaUser"]
+    metadata: EntityMetadata
+    spec: KafkaUserSpec
+
+    @property
+    def user_name(self) -> str:
+        """The name in Kafka."""
+        return self.spec.user_name or self.metadata.name
+
+    @property
+    def principal(self) -> str:
+        """`User:alice`: whose ACLs and quotas these are."""
+        authentication = self.spec.authentication
+        if authentication is None or authentication.type != "tls":
+            return f"User:{self.user_name}"
+        return authentication.principal or f"User:CN={self.user_name}"
+
+    @property
+    def mechanism(self) -> str | None:
+        """The SCRAM mechanism, SCRAM-SHA-512 for instance, or None."""
+        authentication = self.spec.authentication
+        return None if authentication is None or authentication.type == "tls" else authentication.type.upper()
+
+    @property
+    def secret_name(self) -> str | None:
+        """The Secret with the password."""
+        authentication = self.spec.authentication
+        if authentication is None or self.mechanism is None:
+            return None
+        return authentication.secret_name or self.metadata.name
+
+    @property
+    def has_own_secret(self) -> bool:
+        """Whether the Secret is made for it."""
+        return self.spec.authentication is not None and self.spec.authentication.secret_name is None
+
+
+class KafkaUserStatus(EntityStatus):
+    """What the operator knows of a user."""
+
+    principal: str | None = Field(default=None, description="Whose ACLs and quotas these are.")
+    mechanism: str | None = Field(default=None, description="The SCRAM mechanism of the credentials.")
+    secret_name: str | None = Field(default=None, description="The Secret with the password.")
+    secret_version: str | None = Field(
+        default=None, description="The uid and resourceVersion of the Secret whose password Kafka has."
+    )
+    acls: int | None = Field(
+        default=None, description="Number of the principal's ACLs, one for each operation."
+    )

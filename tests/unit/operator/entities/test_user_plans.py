@@ -1,0 +1,244 @@
+"""Plans of users: credentials, ACLs and quotas that differ from the resource, and what is refused."""
+
+from typing import Any
+
+import pytest
+from kit.kafka_model import kafka_of
+from quorate_operator.entities.users import (
+    NO_AUTHORIZER,
+    NOT_HAD,
+    RESERVED,
+    SECRET_MISSING,
+    SECRET_TAKEN,
+    AddAcls,
+    AlterQuotas,
+    DeleteCredentials,
+    HadUser,
+    MakeSecret,
+    ObservedSecret,
+    ObservedUser,
+    RemoveAcls,
+    SetCredentials,
+    acl_in_words,
+    bindings_of,
+    plan_user,
+    plan_user_deletion,
+)
+from quorate_operator.handlers.entities.keepers import secret_of_user
+from quorate_operator.models.manifests import ManifestError, load_entity
+from quorate_operator.models.users import KafkaUser
+
+KAFKA = kafka_of([None])
+SCRAM, OTHER = "SCRAM-SHA-512", "SCRAM-SHA-256"
+PASSWORD = "a-kept-secret"
+READ = {"resource": {"type": "Topic", "name": "orders"}, "operations": ["Read", "DescribeConfigs"]}
+DENY = {
+    "permission": "Deny",
+    "resource": {"type": "Group", "name": "team-", "pattern": "Prefixed"},
+    "operations": ["Read"],
+    "host": "10.0.0.1",
+}
+
+
+def user(**spec: Any) -> KafkaUser:
+    """A resource as the API server has it."""
+    manifest = {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaUser",
+        "metadata": {"name": "alice", "namespace": "kafka", "uid": "u"},
+        "spec": {"cluster": "quorum", **spec},
+    }
+    loaded = load_entity(manifest, "namespace kafka")
+    assert isinstance(loaded, KafkaUser)
+    return loaded
+
+
+def scram(**more: Any) -> KafkaUser:
+    """One who logs in with SCRAM."""
+    return user(authentication={"type": "scram-sha-512", **more})
+
+
+def secret(version: str = "s/1", password: str | None = PASSWORD, *, is_own: bool = True) -> ObservedSecret:
+    """What is stored."""
+    return ObservedSecret(version=version, password=password, is_own=is_own)
+
+
+HAD = HadUser(is_had=True, mechanism=SCRAM, secret_version="s/1")
+
+
+def test_a_secret_is_made_and_then_its_password_is_set() -> None:
+    """Goal: no password is set that is not stored. Method: look by look, until nothing is left."""
+    asked = scram()
+    (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
+    assert isinstance(made, MakeSecret)
+    assert made.text == "make the Secret alice with a random password"
+    plan = plan_user(asked, ObservedUser(secret=secret()), KAFKA, had=HadUser(is_had=True, mechanism=SCRAM))
+    (change,) = plan.changes
+    assert isinstance(change, SetCredentials)
+    assert (change.user, change.mechanism, change.password) == ("alice", SCRAM, PASSWORD)
+    done = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM}))
+    assert not plan_user(asked, done, KAFKA, had=HAD).changes
+
+
+def test_no_text_has_the_password() -> None:
+    """Goal: nothing secret in Events, logs and statuses. Method: texts and reprs of all that carries it."""
+    observed = ObservedUser(secret=secret())
+    plan = plan_user(scram(), observed, KAFKA)
+    told = f"{plan!r} {observed!r} {plan.status} {[change.text for change in plan.changes]}"
+    assert SCRAM in told
+    assert PASSWORD not in told
+
+
+def test_another_secret_or_lost_credentials_are_set_again() -> None:
+    """Goal: rotation by the Secret, and drift that Kafka tells. Method: another version, then no credentials."""
+    there = frozenset({SCRAM})
+    changed = ObservedUser(secret=secret("s/2"), mechanisms=there)
+    assert [type(one) for one in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [SetCredentials]
+    lost = ObservedUser(secret=secret())
+    assert [type(one) for one in plan_user(scram(), lost, KAFKA, had=HAD).changes] == [SetCredentials]
+
+
+def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
+    """Goal: another mechanism causes no gap. Method: from 256 to 512, and from SCRAM to certificates."""
+    before = ObservedUser(secret=secret(), mechanisms=frozenset({OTHER}))
+    had = HadUser(is_had=True, mechanism=OTHER, secret_version="s/1")
+    assert [type(one) for one in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
+    both = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM, OTHER}))
+    (closed,) = plan_user(scram(), both, KAFKA, had=HAD).changes
+    assert closed == DeleteCredentials(user="alice", mechanisms=(OTHER,))
+    assert closed.text == "delete the credentials of alice for SCRAM-SHA-256"
+    none = plan_user(user(), both, KAFKA, had=HAD)
+    assert none.changes == (DeleteCredentials(user="alice", mechanisms=(SCRAM,)),)
+    assert none.status["mechanism"] == SCRAM, "it is known until it is gone"
+    assert not plan_user(user(), both, KAFKA).changes, "credentials that others set stay"
+
+
+@pytest.mark.parametrize(
+    ("authentication", "found", "code"),
+    [
+        ({"secretName": "mine"}, None, SECRET_MISSING),
+        ({}, secret(is_own=False), SECRET_TAKEN),
+        ({"secretName": "mine"}, secret(password=None), SECRET_MISSING),
+        ({"secretName": "mine"}, secret(password=f"{PASSWORD}\n"), SECRET_MISSING),
+    ],
+)
+def test_secrets_that_can_not_be_used(
+    authentication: dict[str, str], found: ObservedSecret | None, code: str
+) -> None:
+    """Goal: the message says what to do, without the password. Method: each fault."""
+    plan = plan_user(scram(**authentication), ObservedUser(secret=found), KAFKA)
+    (refusal,) = plan.refusals
+    assert refusal.code == code
+    assert PASSWORD not in refusal.message
+    assert not plan.changes
+
+
+def test_acls_are_those_of_the_spec_and_no_others() -> None:
+    """Goal: what somebody added goes, what is missing comes. Method: one of each; words for people."""
+    asked = user(acls=[READ, DENY])
+    (add,) = plan_user(asked, ObservedUser(), KAFKA).changes
+    assert isinstance(add, AddAcls)
+    assert add.text == (
+        "add Deny Read on Group prefix team- from 10.0.0.1; Allow Read on Topic orders; "
+        "Allow DescribeConfigs on Topic orders"
+    )
+    extra = bindings_of(user(acls=[{**READ, "operations": ["Write"]}]).spec.acls[0], "User:alice")[0]  # type: ignore[index]
+    everything = ObservedUser(acls=frozenset((*add.bindings, extra)))
+    (remove,) = plan_user(asked, everything, KAFKA).changes
+    assert remove == RemoveAcls(bindings=(extra,))
+    assert acl_in_words(extra) == "Allow Write on Topic orders"
+    assert not plan_user(user(), everything, KAFKA).changes, "without the field they stay"
+    (emptied,) = plan_user(user(acls=[]), everything, KAFKA).changes
+    assert isinstance(emptied, RemoveAcls)
+    assert {*emptied.bindings} == everything.acls
+
+
+def test_acls_without_an_authorizer_are_refused() -> None:
+    """Goal: nobody believes in ACLs that nobody enforces. Method: a cluster that answers SECURITY_DISABLED."""
+    (refusal,) = plan_user(user(acls=[READ]), ObservedUser(acls=None), KAFKA).refusals
+    assert refusal.code == NO_AUTHORIZER
+    assert not plan_user(user(acls=[]), ObservedUser(acls=None), KAFKA).refusals
+
+
+def test_quotas_are_those_of_the_spec_and_no_others() -> None:
+    """Goal: as for ACLs. Method: one that differs, one that is too much, none."""
+    observed = ObservedUser(quotas={"producer_byte_rate": 5.0, "request_percentage": 50.0})
+    (change,) = plan_user(user(quotas={"producerByteRate": 6}), observed, KAFKA).changes
+    assert isinstance(change, AlterQuotas)
+    assert change.values == {"producer_byte_rate": 6.0, "request_percentage": None}
+    assert change.text == "producer_byte_rate: 6, not 5; request_percentage: none, not 50"
+    assert not plan_user(user(), observed, KAFKA).changes
+    named = user(
+        authentication={"type": "tls", "principal": "User:CN=a,O=b"}, quotas={"requestPercentage": 1}
+    )
+    (of_tls,) = plan_user(named, ObservedUser(), KAFKA).changes
+    assert isinstance(of_tls, AlterQuotas)
+    assert of_tls.user == "CN=a,O=b"
+
+
+def test_nodes_and_super_users_are_nobodys_resource() -> None:
+    """Goal: no resource shuts out nodes or the operator. Method: the name that nodes log in as."""
+    kafka = kafka_of([None], reserved=frozenset({"User:alice"}))
+    plan = plan_user(scram(), ObservedUser(secret=secret()), kafka)
+    assert [one.code for one in plan.refusals] == [RESERVED]
+    assert not plan.changes
+    assert "principal" not in plan.status, "its deletion would revoke what nodes have"
+
+
+def test_a_deletion_revokes_what_the_spec_names() -> None:
+    """Goal: she is refused afterwards, and what others gave stays. Method: with all parts, with none, retained."""
+    acls = frozenset(bindings_of(user(acls=[READ]).spec.acls[0], "User:alice"))  # type: ignore[index]
+    observed = ObservedUser(
+        mechanisms=frozenset({SCRAM, OTHER}), acls=acls, quotas={"producer_byte_rate": 5.0}, secret=secret()
+    )
+    whole = user(authentication={"type": "scram-sha-512"}, acls=[READ], quotas={})
+    assert plan_user_deletion(whole, observed, HAD).changes == (
+        DeleteCredentials(user="alice", mechanisms=(SCRAM,)),
+        RemoveAcls(bindings=tuple(sorted(acls))),
+        AlterQuotas(user="alice", values={"producer_byte_rate": None}, present={"producer_byte_rate": 5.0}),
+    )
+    assert not plan_user_deletion(whole, ObservedUser(acls=None), HAD).changes
+    assert not plan_user_deletion(user(), observed, HadUser(is_had=True)).changes
+    assert not plan_user_deletion(whole, observed, NOT_HAD).changes
+    assert not plan_user_deletion(user(acls=[], deletionPolicy="Retain"), observed, HAD).changes
+
+
+def test_the_secret_goes_with_its_user() -> None:
+    """Goal: clients can use it as it is. Method: what is stored for whom."""
+    (change,) = plan_user(scram(), ObservedUser(), KAFKA).changes
+    assert isinstance(change, MakeSecret)
+    made = secret_of_user(scram(), change, PASSWORD)
+    assert made["stringData"] == {
+        "username": "alice",
+        "password": PASSWORD,
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="alice" password="{PASSWORD}";',
+    }
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("KafkaUser", "u")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"authentication": {"type": "plain"}}, "spec.authentication.type: 'plain': must be"),
+        ({"authentication": {"type": "tls", "secretName": "s"}}, "secretName: is for scram-sha-512"),
+        ({"authentication": {"type": "scram-sha-512", "principal": "User:a"}}, "principal: is for tls"),
+        (
+            {"acls": [{**READ, "operations": ["ClusterAction"]}]},
+            "operations: ClusterAction is none of Topic; allowed",
+        ),
+        ({"acls": [{**READ, "operations": []}]}, "spec.acls[0].operations"),
+        (
+            {"acls": [{**READ, "resource": {"type": "Cluster", "name": "c"}}]},
+            "the resource of type Cluster is",
+        ),
+        ({"quotas": {"producerByteRate": 0}}, "spec.quotas.producerByteRate: 0: must be greater"),
+        ({"userName": 'a"b'}, "spec.userName"),
+    ],
+)
+def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
+    """Goal: errors name field, value and what is allowed. Method: one wrong field each."""
+    with pytest.raises(ManifestError) as error:
+        user(**spec)
+    assert message in str(error.value)
