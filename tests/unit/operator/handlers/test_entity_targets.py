@@ -1,0 +1,204 @@
+"""Where topics and users are reached, and what is refused of a connection that a manifest asks for."""
+
+import base64
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from quorate_admin.config import Address
+from quorate_admin.security.config import Mechanism, SecurityConfig
+from quorate_operator.handlers.entities.claims import Claims
+from quorate_operator.handlers.entities.targets import TargetKey, Targets, config_of_nodes
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.models.manifests import load_entity
+from quorate_operator.planning.cluster import Address as NodeAddress
+from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.security import client_security
+from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_protocol.kafka.enums import SecurityProtocol
+
+Object = dict[str, Any]
+PASSWORD = "a-kept-secret"
+
+
+class Server:
+    """An API server with some objects."""
+
+    def __init__(self, **objects: Object) -> None:
+        self.objects = objects
+        self.asked: list[str] = []
+
+    async def get(self, kind: Kind, _: str, name: str) -> Object | None:
+        self.asked.append(f"{kind.name} {name}")
+        return self.objects.get(name)
+
+
+def quorum(**spec: Any) -> Object:
+    """A KafkaController."""
+    metadata = {"name": "quorum", "namespace": "kafka", "uid": "q", "generation": 1, "resourceVersion": "1"}
+    return {"kind": "KafkaController", "metadata": metadata, "spec": spec}
+
+
+def topic(**spec: Any) -> Object:
+    """A KafkaTopic."""
+    metadata = {"name": "orders", "namespace": "kafka", "uid": "t"}
+    body = {"apiVersion": "quorate.dev/v1alpha1", "kind": "KafkaTopic", "metadata": metadata}
+    return {**body, "spec": spec}
+
+
+async def find(server: Server, body: Object, store: ResourceStore | None = None) -> Any:
+    """The target of a resource."""
+    targets = Targets(cast("Any", server), store or ResourceStore(), SnapshotRegistry())
+    return await targets.find(TargetKey.of(body), load_entity(body, "here").spec)
+
+
+def secret(**values: str) -> Object:
+    """A Secret; `_` stands for `.`."""
+    data = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in values.items()}
+    return {"metadata": {"uid": "s"}, "data": data}
+
+
+async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
+    """Goal: no deletion is let go because resources are seen in no order. Method: an empty store, with and without
+    the KafkaController on the API server; one that is being deleted.
+    """
+    body = topic(cluster="quorum")
+    server = Server(quorum=quorum())
+    found = await find(server, body)
+    assert (found.is_gone, found.failure.code, found.failure.is_retried) == (False, "NoBroker", True)
+    assert server.asked == ["KafkaController quorum"]
+    assert (await find(Server(), body)).is_gone
+    going = quorum()
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await find(Server(quorum=going), body)).is_gone
+
+
+async def test_a_hibernated_cluster_is_no_alarm() -> None:
+    """Goal: topics wait with their cluster. Method: its target."""
+    found = await find(Server(quorum=quorum(hibernated=True)), topic(cluster="quorum"))
+    assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("Hibernated", True, False)
+
+
+async def test_bootstrap_servers_are_the_only_addresses() -> None:
+    """Goal: what brokers advertise need not be reachable. Method: the configuration of one with a login."""
+    body = topic(
+        bootstrapServers=["a:9092", "[::1]:9093"],
+        security={"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "secretName": "login"},
+    )
+    found = await find(Server(login=secret(username="admin", password=PASSWORD)), body)
+    assert found.config.bootstrap_servers == (Address("a", 9092), Address("::1", 9093))
+    assert found.config.follow_advertised is False
+    assert found.config.security.protocol is SecurityProtocol.SASL_PLAINTEXT
+    assert found.reserved == {"User:admin"}
+    assert PASSWORD not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "no such Secret"),
+        ({"username": "a"}, "the Secret has no password"),
+        ({"username": "a", "password": PASSWORD, "tls_crt": "x"}, "must have both tls.crt and tls.key"),
+    ],
+)
+async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | None, message: str) -> None:
+    """Goal: the message names the field and the key, and no value. Method: each fault."""
+    body = topic(
+        bootstrapServers=["a:9092"],
+        security={"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "secretName": "login"},
+    )
+    server = Server() if values is None else Server(login=secret(**values))
+    found = await find(server, body)
+    assert message in found.failure.message
+    assert "spec.security.secretName: 'login'" in found.failure.message
+    assert PASSWORD not in found.failure.message
+    assert not found.failure.is_retried
+
+
+def test_a_secret_names_no_file() -> None:
+    """Goal: a manifest does not make the operator read its own files. Method: keys of client properties."""
+    spec = load_entity(
+        topic(
+            bootstrapServers=["a:9092"],
+            security={"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256", "secretName": "login"},
+        ),
+        "here",
+    ).spec
+    values = {
+        "username": 'a" tokenauth="true',
+        "password": PASSWORD,
+        "ca.crt": "-----BEGIN CERTIFICATE-----",
+        "ssl.truststore.location": "/etc/passwd",
+    }
+    config = client_security(spec.security, values)
+    assert config.sasl is not None
+    assert (config.sasl.mechanism, config.sasl.username) == (Mechanism.SCRAM_SHA_256, values["username"])
+    assert not config.sasl.is_token
+    assert config.tls.truststore is not None
+    assert (config.tls.truststore.location, config.tls.truststore.pem) == (None, values["ca.crt"])
+
+
+def test_brokers_that_are_secured_alike_are_asked_together() -> None:
+    """Goal: one client for many pods, whose certificates have different names. Method: two alike, one other."""
+    plain = SecurityConfig()
+    tls = SecurityConfig(protocol=SecurityProtocol.SSL)
+    first, second, third = (NodeAddress(f"10.0.0.{one}", 9092) for one in (1, 2, 3))
+    secured = {
+        first: replace(tls, tls=replace(tls.tls, names={"10.0.0.1": "pod-1"})),
+        second: replace(tls, tls=replace(tls.tls, names={"10.0.0.2": "pod-2"})),
+        third: plain,
+    }
+    config = config_of_nodes([first, second, third], secured.get)
+    assert config is not None
+    assert [one.host for one in config.bootstrap_servers] == ["10.0.0.1", "10.0.0.2"]
+    assert config.security.tls.names == {"10.0.0.1": "pod-1", "10.0.0.2": "pod-2"}
+    assert config_of_nodes([], secured.get) is None
+
+
+async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: nodes can't be shut out, and brokers that leave stay empty. Method: a cluster with super users, logins of
+    listeners and a decommissioned broker.
+    """
+    store = ResourceStore()
+    listener = {"name": "A", "sasl": {"username": "node", "secretName": "s"}}
+    store.put(quorum(authorization={"superUsers": ["User:root"]}, listeners=[listener], paused=True))
+    pool = quorum(controllers="quorum", decommission=[3], listeners=[{"sasl": {"username": "broker"}}])
+    pool["kind"], pool["metadata"] = "KafkaBroker", {**pool["metadata"], "name": "brokers", "uid": "b"}
+    store.put(pool)
+    targets = Targets(cast("Any", Server()), store, SnapshotRegistry())
+    monkeypatch.setattr(
+        "quorate_operator.handlers.entities.targets._config_of_brokers", lambda *_: SimpleNamespace()
+    )
+    body = topic(cluster="quorum")
+    key = TargetKey.of(body)
+    targets.put(key.event_key, cast("Any", None))
+    assert (await targets.find(key, load_entity(body, "here").spec)).failure is not None
+    monkeypatch.setattr(targets, "_infrastructures", {key.event_key: object()})
+    monkeypatch.setattr(
+        targets, "_snapshots", SimpleNamespace(find=lambda _: SimpleNamespace(desired=object()))
+    )
+    found = await targets.find(key, load_entity(body, "here").spec)
+    assert found.reserved == {"User:root", "User:node", "User:broker"}
+    assert (found.leaving, found.is_paused) == ({3}, True)
+
+
+def test_a_name_has_one_resource_in_all_namespaces() -> None:
+    """Goal: two ways to name one cluster do not make two keepers. Method: claims by cluster id, and their release."""
+    claims = Claims()
+
+    def body(namespace: str, created: str) -> Object:
+        metadata = {"namespace": namespace, "name": "t", "uid": namespace, "creationTimestamp": created}
+        return {"kind": "KafkaTopic", "metadata": metadata}
+
+    young, old = body("a", "2026-01-02T00:00:00Z"), body("b", "2026-01-01T00:00:00Z")
+    claims.put("c", young, "orders")
+    assert claims.other_holder("c", young, "orders") is None
+    claims.put("c", old, "orders")
+    assert claims.other_holder("c", young, "orders") == "b/t"
+    assert claims.other_holder("c", old, "orders") is None
+    claims.put("other", old, "orders")
+    assert claims.other_holder("c", young, "orders") is None
+    claims.release("unknown")
