@@ -36,6 +36,7 @@ PARTS = {
     "configs": Part(f"{TOOLS}.configs.command", "Describe and alter configs, quotas and SCRAM users."),
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
     "doctor": Part(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
+    "export": Part("quorate.export_command", "Print topics and users of a cluster as manifests."),
     "features": Part(f"{TOOLS}.features.command", "Describe, upgrade and downgrade feature levels."),
     "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),

@@ -42,11 +42,17 @@ class UsersFacts:
 
 
 async def observe_users(
-    client: AdminClient, users: Collection[str], principals: Collection[str]
+    client: AdminClient, users: Collection[str] | None, principals: Collection[str]
 ) -> UsersFacts:
-    """Returns what there is of some users and principals, with one request for each concern. Raises AdminError."""
-    described = await client.describe_user_scram_credentials(users) if users else None
-    for error in described.errors.values() if described is not None else ():
+    """Returns what there is of some users and principals, with one request for each concern.
+
+    `users` None are all of them. ACLs of one principal are asked for, else all are.
+
+    Raises:
+        AdminError: no broker answered, or a request was refused.
+    """
+    described = await client.describe_user_scram_credentials(users or ())
+    for error in described.errors.values():
         if error.error_code is not ErrorCode.resource_not_found:
             raise error
     strict = ClientQuotaFilter.contains_only([ClientQuotaFilterComponent(entity_type=USER)])
@@ -54,7 +60,7 @@ async def observe_users(
     return UsersFacts(
         mechanisms={
             user: frozenset(info.mechanism.mechanism_name for info in one.credentials)
-            for user, one in (described.values if described is not None else {}).items()
+            for user, one in described.values.items()
         },
         acls=await _acls(client, principals),
         quotas={str(entity.names[USER]): values for entity, values in quotas.items() if entity.names[USER]},

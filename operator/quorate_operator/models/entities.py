@@ -11,11 +11,13 @@ from quorate_operator.models.status import Condition, Message, StatusModel
 
 BOOTSTRAP_SERVERS_MAX = 32
 CHANGES_MAX = 50
+NAME_LENGTH_MAX = 253
 USERNAME, PASSWORD = "username", "password"
 """The keys of a Secret with a login."""
 
 EntityName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", min_length=1, max_length=253)
+    str,
+    StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", min_length=1, max_length=NAME_LENGTH_MAX),
 ]
 ServerAddress = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$", max_length=260)

@@ -38,8 +38,9 @@ Operation = Literal[
     "DescribeTokens",
     "TwoPhaseCommit",
 ]
+KAFKA_USER_NAME = r"^[A-Za-z0-9._@+-]+$"
 KafkaUserName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9._@+-]+$", min_length=1, max_length=USER_NAME_LENGTH_MAX)
+    str, StringConstraints(pattern=KAFKA_USER_NAME, min_length=1, max_length=USER_NAME_LENGTH_MAX)
 ]
 
 _ONLY_SCRAM = "secretName: is for scram-sha-512 and scram-sha-256"
