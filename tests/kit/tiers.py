@@ -84,6 +84,7 @@ SHARED = {
     "shared_cluster": (
         f"{_INTEGRATION}/admin/test_operations_python.py",
         f"{_INTEGRATION}/test_client_libraries.py",
+        f"{_INTEGRATION}/test_export.py",
         f"{_INTEGRATION}/test_stock_tools.py",
     ),
     "java_cluster": (
