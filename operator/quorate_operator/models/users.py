@@ -48,6 +48,13 @@ _ONLY_TLS = "principal: is for tls; else it is User: and the name"
 _OF_CLUSTER = f"name: the resource of type Cluster is {CLUSTER_NAME}, with pattern Literal"
 
 
+# The API server compares an integer with the minimum as an integer, and would take 0.
+Rate = Annotated[
+    float,
+    Field(ge=0.01, json_schema_extra=rules({"rule": "self >= 0.01", "message": "must be at least 0.01"})),
+]
+
+
 class Authentication(Model):
     """What the user logs in with."""
 
@@ -133,6 +140,8 @@ class Acl(Model):
             for one in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
         ]
         for operation in self.operations:
+            if self.operations.count(operation) > 1:
+                raise ValueError(f"operations: {operation} is listed more than once")
             if operation != "All" and operation not in supported:
                 allowed = ", ".join(("All", *supported))
                 raise ValueError(
@@ -155,10 +164,10 @@ class Quotas(Model):
     consumer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="consumer_byte_rate: bytes per second."
     )
-    request_percentage: Annotated[float, Field(ge=0.01)] | None = Field(
+    request_percentage: Rate | None = Field(
         default=None, description="request_percentage: of the time of a request thread; 100 is one thread."
     )
-    controller_mutation_rate: Annotated[float, Field(ge=0.01)] | None = Field(
+    controller_mutation_rate: Rate | None = Field(
         default=None,
         description="controller_mutation_rate: partitions created or deleted per second (KIP-599).",
     )

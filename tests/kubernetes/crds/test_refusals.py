@@ -314,7 +314,7 @@ USERS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"acls": [{"resource": _TOPIC, "operations": ["Look"]}]}, "spec.acls[0].operations[0]", '"Read"'),
     ({"acls": [{"operations": ["Read"]}]}, "spec.acls[0].resource: Required value", ""),
-    ({"quotas": {"requestPercentage": 0}}, "spec.quotas.requestPercentage", "greater than or equal to 0.01"),
+    ({"quotas": {"requestPercentage": 0}}, "spec.quotas.requestPercentage", "must be at least 0.01"),
     ({"userName": "a b"}, 'spec.userName: Invalid value: "a b"', "should match"),
 ]
 
