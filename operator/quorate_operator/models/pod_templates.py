@@ -44,6 +44,16 @@ class SecretReference(Model):
     name: ResourceName = Field(description="The Secret's name.")
 
 
+_Objects = Annotated[
+    tuple[AnyObject, ...],
+    Field(
+        strict=False,
+        max_length=KUBERNETES_OBJECTS_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    ),
+]
+
+
 class PodTemplate(Model):
     """What is added to the pods of a pool. A change of it rolls them."""
 
@@ -63,21 +73,28 @@ class PodTemplate(Model):
         Field(default=(), description="Tolerations, as in a pod.")
     )
     affinity: AnyObject | None = Field(default=None, description="As in a pod.")
-    topology_spread_constraints: (
-        Annotated[
-            tuple[AnyObject, ...],
-            Field(
-                strict=False,
-                max_length=KUBERNETES_OBJECTS_MAX,
-                json_schema_extra={"x-kubernetes-list-type": "atomic"},
-            ),
-        ]
-        | None
-    ) = Field(
+    topology_spread_constraints: _Objects | None = Field(
         default=None,
         description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "
         "over machines and zones where possible; pods with new volumes must be spread over machines, or over racks "
         "where the pool has `rack`.",
+    )
+    env: _Objects = Field(
+        default=(),
+        description="Environment variables of the node's container, as in a container. They replace Quorate's, as "
+        "KAFKA_HEAP_OPTS.",
+    )
+    volumes: _Objects = Field(default=(), description="Volumes besides those that Quorate adds, as in a pod.")
+    volume_mounts: _Objects = Field(
+        default=(), description="Where the node's container has these volumes, as in a container."
+    )
+    service_account_name: ResourceName | None = Field(
+        default=None, description="As in a pod. Its token is not mounted."
+    )
+    security_context: AnyObject | None = Field(
+        default=None,
+        description="As in a pod, in place of user and group 1000. With {}, Kubernetes or OpenShift chooses both. "
+        "runAsNonRoot and seccompProfile keep their values unless they are given here.",
     )
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(

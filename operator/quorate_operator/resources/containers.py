@@ -7,6 +7,13 @@ from quorate_operator.resources.facts import Context, Object
 
 USER_ID = 1000
 """That of the stock image's user, and of ours: containers of a pod share a volume."""
+_RESTRICTED: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+_USER: Object = {
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+}
 TMP_MOUNT: Object = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
 HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
 
@@ -18,17 +25,11 @@ def tmp_volume(size: str) -> Object:
 
 def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
     """Returns the spec of a pod without its containers."""
+    given = template.security_context
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _RESTRICTED | (_USER if given is None else dict(given)),
         "volumes": list(volumes),
     }
     if template.node_selector:
@@ -39,6 +40,8 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
         spec["affinity"] = dict(template.affinity)
     if template.priority_class_name is not None:
         spec["priorityClassName"] = template.priority_class_name
+    if template.service_account_name is not None:
+        spec["serviceAccountName"] = template.service_account_name
     if template.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
     return spec

@@ -216,6 +216,8 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         "topologySpreadConstraints": wished_spread(context, node),
         "containers": [_node_container(context, node)],
     }
+    template = context.pool(node.pool).spec.template
+    spec["volumes"] += [dict(volume) for volume in template.volumes]
     history = history_of(context)
     if history is not None and is_controller:
         spec["containers"].append(ship_container(context))
@@ -293,7 +295,8 @@ def _await_rack_container(context: Context, node: DesiredNode) -> Object:
 
 def _node_container(context: Context, node: DesiredNode) -> Object:
     made = _container(context, node, NODE_CONTAINER, context.image_of(node))
-    resources = context.pool(node.pool).spec.template.resources
+    template = context.pool(node.pool).spec.template
+    resources = template.resources
     requests = _default_requests(node, resources) | dict(resources.requests)
     config = f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"
     made["ports"] = [
@@ -305,15 +308,21 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         for key, amounts in (("requests", requests), ("limits", resources.limits))
         if amounts
     }
-    made["volumeMounts"] = _mounts(context, node)
+    made["volumeMounts"] = [*_mounts(context, node), *(dict(mount) for mount in template.volume_mounts)]
     if node.implementation is Implementation.PYTHON:
         made["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
-        made["env"] = [HOME]
+        made["env"] = _with_given([HOME], template.env)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         return made | _python_probes()
     made["command"] = [KAFKA_START, config]
-    made["env"] = _kafka_environment(resources.limits.get("memory"))
+    made["env"] = _with_given(_kafka_environment(resources.limits.get("memory")), template.env)
     return made | _kafka_probes(listener_port(node, node.listeners[0]))
+
+
+def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:
+    """Returns environment variables, those of the template last: a variable may refer to those before it."""
+    names = {one.get("name") for one in given}
+    return [*(one for one in variables if one["name"] not in names), *(dict(one) for one in given)]
 
 
 def _default_requests(node: DesiredNode, resources: Resources) -> dict[str, str]:

@@ -30,7 +30,10 @@ FORMATION = Formation(
 FULL_TEMPLATE = (
     "template: {resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {memory: 2Gi}}, labels: {team: a}, "
     "annotations: {x: y}, nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], "
-    "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
+    "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}], "
+    "env: [{name: KAFKA_HEAP_OPTS, value: -Xmx1g}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}], "
+    "volumes: [{name: agent, configMap: {name: jmx}}], volumeMounts: [{name: agent, mountPath: /agent}], "
+    "serviceAccountName: default, securityContext: {runAsUser: 1234, fsGroup: 1234}}"
 )
 FULL_HISTORY = (
     "history: {storage: {size: 1Gi, className: fast}, segmentInterval: 5m, schedule: '*/5 * * * *', suspend: true, "
@@ -50,6 +53,10 @@ MANIFESTS = {
             "exposure: {type: LoadBalancer, annotations: {a: b}}}, "
             "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
         ),
+    ),
+    "racks": (
+        "history: {claimName: archive}, template: {securityContext: {}}",
+        "rack: {topologyKey: topology.kubernetes.io/zone}",
     ),
     "longest": (
         "history: {storage: {size: 1Gi}}",
@@ -92,7 +99,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         found += [
             volume_claim(context, node),
             config_map(context, desired, node, node.advertised),
-            node_pod(context, desired, node, node.advertised, is_initial=True),
+            node_pod(context, desired, node, node.advertised, is_initial=True, is_placed=False),
             node_pod(context, desired, node, node.advertised, is_initial=False),
             task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments()),
             published_service(context, node, [alias]),

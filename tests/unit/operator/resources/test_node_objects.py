@@ -252,6 +252,55 @@ def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
     assert (second["maxSkew"], second["labelSelector"]) == (2, {"matchLabels": {"a": "b"}})
 
 
+ADDED = (
+    "template: {env: [{name: KAFKA_OPTS, value: '-javaagent:/agent/jmx.jar'}, {name: LOG_DIR, value: /logs}], "
+    "volumes: [{name: agent, configMap: {name: jmx}}], volumeMounts: [{name: agent, mountPath: /agent}], "
+    "serviceAccountName: kafka}"
+)
+
+
+@pytest.mark.parametrize(("controllers", "brokers", "node_id"), [("", ADDED, 0), (ADDED, "", 3000)])
+def test_the_template_adds_to_the_nodes_container(
+    make: Make, controllers: str, brokers: str, node_id: int
+) -> None:
+    """Goal: an agent in the JVM needs a variable and a volume. Method: both roles; a variable that Quorate sets, too,
+    and the pod of a task, which has nothing of it but the account.
+    """
+    cluster = make(controllers, brokers)
+    spec = pod_of(cluster, node_id)["spec"]
+    (container,) = spec["containers"]
+    env = {one["name"]: one["value"] for one in container["env"]}
+    assert len(env) == len(container["env"])
+    assert (env["KAFKA_OPTS"], env["LOG_DIR"]) == ("-javaagent:/agent/jmx.jar", "/logs")
+    assert ("EXTRA_ARGS" in env) == (node_id == 0)
+    assert {"name": "agent", "mountPath": "/agent"} in container["volumeMounts"]
+    assert {"name": "agent", "configMap": {"name": "jmx"}} in spec["volumes"]
+    assert spec["serviceAccountName"] == "kafka"
+    assert spec["automountServiceAccountToken"] is False
+    task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())["spec"]
+    assert "agent" not in {one["name"] for one in task["volumes"]}
+    assert task["serviceAccountName"] == "kafka"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            None,
+            {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000, "fsGroupChangePolicy": "OnRootMismatch"},
+        ),
+        ("{}", {}),
+        ("{runAsUser: 7, fsGroup: 8}", {"runAsUser": 7, "fsGroup": 8}),
+    ],
+)
+def test_the_user_may_be_chosen_by_others(make: Make, given: str | None, expected: dict[str, Any]) -> None:
+    """Goal: OpenShift gives each namespace users of its own. Method: the default, no user, another one."""
+    cluster = make(brokers="" if given is None else f"template: {{securityContext: {given}}}")
+    context = pod_of(cluster, 0)["spec"]["securityContext"]
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert context == {**restricted, **expected}
+
+
 BY_ZONE = "rack: {topologyKey: topology.kubernetes.io/zone}"
 
 
