@@ -42,7 +42,11 @@ _OF_NODES: Final = frozenset(
     }
 )
 """Requests that only nodes of the cluster send (CLUSTER_ACTION)."""
-_READS: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_CLUSTER})
+_LONG_READS: Final = frozenset(
+    {ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_ACLS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+)
+"""Reads that may take several turns: see `node/long_reads.py`."""
+_READS: Final = _LONG_READS | {ApiKey.DESCRIBE_CLUSTER}
 
 
 class Arrivals:
@@ -70,18 +74,32 @@ class Arrivals:
         else:
             self._by_connection[event.caller.connection] = deque([event])
 
-    def take(self, is_waited_for: Callable[[ControlRequest], bool]) -> list[NodeEvent]:
-        """Return the events of the next turn. Reads that nobody waits for any more are left out."""
+    def take(
+        self, is_waited_for: Callable[[ControlRequest], bool], *, begins_reads: bool = True
+    ) -> list[NodeEvent]:
+        """Return the events of the next turn. Reads that nobody waits for any more are left out.
+
+        Without `begins_reads`, long ones stay, and so does what came behind them on their connection.
+        """
         events = [self._first.popleft() for _ in range(min(len(self._first), EVENTS_PER_TURN_MAX))]
         self._taken = 0
+        kept: OrderedDict[Hashable, deque[ControlRequest]] = OrderedDict()
         while self._by_connection and self._taken < self._requests_max:
             connection, waiting = self._by_connection.popitem(last=False)
+            key = waiting[0].request.__api_key__
+            is_wanted = key not in _READS or is_waited_for(waiting[0])
+            if is_wanted and key in _LONG_READS and not begins_reads:
+                kept[connection] = waiting
+                continue
             event = waiting.popleft()
             if waiting:
                 self._by_connection[connection] = waiting
-            if event.request.__api_key__ not in _READS or is_waited_for(event):
+            if is_wanted:
                 self._taken += 1
                 events.append(event)
+        if kept:  # their turn comes first
+            kept.update(self._by_connection)
+            self._by_connection = kept
         return events
 
     def took(self, elapsed_ms: float) -> None:

@@ -147,7 +147,7 @@ class Driver:
 
     def _turn(self) -> None:
         self._turn_handle = None
-        events = self._events.take(self._is_waited_for)
+        events = self._events.take(self._is_waited_for, begins_reads=not self._node.is_reading)
         began_s = self._loop.time()
         now_ms = self._clock.now_ms()
         # Turns are at most this far apart unless the process stood still, and then it read no heartbeats either.

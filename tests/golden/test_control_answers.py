@@ -20,7 +20,7 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
-from kit.controller_parts import LoneQuorum
+from kit.controller_parts import LoneQuorum, response_of
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, RequestContext
 from quorate_controller.control.config_schema import (
@@ -78,7 +78,7 @@ class Asked:
         )
         result = self.control.decide(request, context)
         self.replay(result.records)
-        return result.response
+        return response_of(result)
 
     def start_broker(self) -> None:
         levels = {name: (0, level) for name, level in self.release.feature_levels.items()}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import LoneQuorum
+from kit.controller_parts import LoneQuorum, response_of
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
 from quorate_controller.control.controller import QuorumController
@@ -83,7 +83,7 @@ class Asked:
         try:
             result = self._control.decide(request, context)
             self._replay(result.records)
-            response = result.response
+            response = response_of(result)
         except ControlError as error:
             response = error_response(request, error.error_code, error.message, version=version)
         return convert(response, api.response_class(version))

@@ -8,6 +8,7 @@ from typing import Any
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
+from quorate_controller.control.api import ControlResult
 from quorate_controller.node.events import Caller, Principal
 from quorate_controller.node.status import NodeStatus
 from quorate_protocol.properties import format_properties
@@ -53,6 +54,17 @@ def caller(request_timeout_ms: int = 1_000) -> Caller:
         api_version=1,
         request_timeout_ms=request_timeout_ms,
     )
+
+
+def response_of(result: ControlResult) -> Any:
+    """The response of a decision; that of a long read after all its steps."""
+    if result.steps is None:
+        return result.response
+    while True:
+        try:
+            next(result.steps)
+        except StopIteration as ended:
+            return ended.value
 
 
 def heartbeat(broker_id: int = 1) -> BrokerHeartbeatRequest:

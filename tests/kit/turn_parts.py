@@ -17,6 +17,7 @@ from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.heartbeats import HeartbeatKeeper
+from quorate_controller.node.long_reads import LongReads
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
@@ -226,6 +227,7 @@ class TurnBench:
         self.control = ScriptedControl(self.journal)
         self.snapshots = ScriptedSnapshots(self.journal)
         image = MetadataImage()
+        self.clock_ms = NOW_MS
         self.metadata = MetadataState(image, cast("Any", self.control), clock=lambda: NOW_MS)
         identity = ControllerIdentity(
             node_id=NODE_ID,
@@ -250,6 +252,7 @@ class TurnBench:
             ),
             snapshot_turns=SnapshotTurns(cast("Any", self.raft), node_id=NODE_ID, hands_over=False),
             broker_waits=BrokerWaits(AnswerPolicy()),
+            long_reads=LongReads(lambda: self.clock_ms),
             first_catch_up=FirstCatchUp(raft=cast("Any", self.raft), metadata=self.metadata, now_ms=NOW_MS),
             now_ms=NOW_MS,
         )

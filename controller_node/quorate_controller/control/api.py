@@ -6,7 +6,7 @@ at once (so that the next decision sees them), and sends the response when they 
 replayed reaches the managers through `observe`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -97,6 +97,9 @@ class ControlResult:
 
     records: "tuple[MetadataRecord, ...]" = ()
     response: Any = None
+    steps: "Generator[None, None, Any] | None" = None
+    """Finds the response of a read that may take long, and returns it; it has none yet then. Others' decisions come
+    between the steps, so that each has to look at the image anew."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None

@@ -2,7 +2,6 @@
 KIP-339).
 """
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +46,12 @@ from quorate_controller.control.config_validation import (
     validate_resource_name,
     validate_topic,
 )
-from quorate_controller.control.effective_configs import MIN_INSYNC_REPLICAS, NOTHING, EffectiveConfigs
+from quorate_controller.control.effective_configs import (
+    MIN_INSYNC_REPLICAS,
+    NOTHING,
+    EffectiveConfigs,
+    OfBrokerConfigs,
+)
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.resource_access import check_altering_configs, check_altering_levels
 
@@ -112,8 +116,7 @@ class ConfigManager:
         self._policies = policies
         self._effective = effective
         self._quorum = quorum
-        self._plain_topic: dict[str, EffectiveConfig] = {}
-        self._plain_topic_levels: tuple[Mapping[str, str] | None, ...] = (None, None)
+        self._plain_topic = OfBrokerConfigs(effective, self._describe_plain_topic)
 
     # Requests
 
@@ -183,24 +186,19 @@ class ConfigManager:
     def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
         """All effective configs of a topic with these overrides, ordered by name."""
         overrides = {key: value for key, value in configs.items() if value is not None}
-        described = self._describe_plain_topic()
+        described = self._plain_topic()
         if overrides:
             described = {**described, **{key: self._describe(key, overrides) for key in overrides}}
             return [described[key] for key in sorted(described)]
         return list(described.values())
 
     def _describe_plain_topic(self) -> dict[str, EffectiveConfig]:
-        """The effective configs of a topic without dynamic ones: the same for all until a broker config changes."""
-        levels = (self._effective.node_configs, self._effective.cluster_configs)
-        # The image replaces what it has of a resource by a new mapping, it never changes one.
-        if not all(map(operator.is_, levels, self._plain_topic_levels)):
-            self._plain_topic_levels = levels
-            self._plain_topic = {
-                name: self._describe(name, NOTHING)
-                for name, definition in topic_definitions().items()
-                if not definition.internal
-            }
-        return self._plain_topic
+        """The effective configs of a topic without dynamic ones."""
+        return {
+            name: self._describe(name, NOTHING)
+            for name, definition in topic_definitions().items()
+            if not definition.internal
+        }
 
     def _describe(self, name: str, overrides: Mapping[str, str]) -> EffectiveConfig:
         definition, value = topic_definitions()[name], self._effective.topic_config(name, overrides)

@@ -4,7 +4,7 @@ KIP-919).
 Both only read, on the active controller and on standbys alike.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import dropwhile
@@ -44,7 +44,12 @@ from quorate_controller.control.config_schema import (
     topic_definitions,
 )
 from quorate_controller.control.config_validation import LISTENER_CONFIG
-from quorate_controller.control.effective_configs import EffectiveConfigs, SourcedValue
+from quorate_controller.control.effective_configs import (
+    NOTHING,
+    EffectiveConfigs,
+    OfBrokerConfigs,
+    SourcedValue,
+)
 from quorate_controller.control.resource_access import check_describing_configs, check_on_cluster
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import Access, allows_on_cluster
@@ -54,6 +59,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NO_CONTROLLER: Final = -1
+TOPICS_PER_STEP: Final = 32
+"""Topics that are described before others may have their turn: less than a millisecond."""
 
 
 class ClusterDescriber:
@@ -165,6 +172,7 @@ class ConfigDescriber:
         self._image = image
         self._loggers = loggers
         self._effective = effective
+        self._plain_topic = OfBrokerConfigs(effective, self._plain_topic_entries)
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> ControlResult:
         """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response.
@@ -172,86 +180,95 @@ class ConfigDescriber:
         A resource that is named several times with the same keys is described once. Those that the sender may not see
         come last.
         """
-        texts: dict[str, Mapping[str, str]] = {}
-        described: dict[tuple[int, str], tuple[str, Mapping[str, _Entry]]] = {}
-        asked = dict.fromkeys(
-            (resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ()))
-            for resource in request.resources
-        )
-        results = []
-        unauthorized = []
-        for resource_type, name, keys in asked:
-            try:
-                check_describing_configs(context.access, resource_type, name)
-            except ControlError as error:
-                unauthorized.append(_failed(resource_type, name, error))
-                continue
-            try:
-                if (resource_type, name) not in described:
-                    described[resource_type, name] = self._describe(resource_type, name)
-                section, entries = described[resource_type, name]
-                if request.include_documentation and section not in texts:
-                    texts[section] = documentation(section)
-                configs = tuple(
-                    _result(entries[key], texts.get(section), include_synonyms=request.include_synonyms)
-                    for key in (sorted(keys & entries.keys()) if keys else entries)
-                )
-            except ControlError as error:
-                results.append(_failed(resource_type, name, error))
-                continue
-            results.append(
-                DescribeConfigsResult(
-                    error_code=ErrorCode.none,
-                    error_message="",
-                    resource_type=resource_type,
-                    resource_name=name,
-                    configs=configs,
-                )
-            )
-        return ControlResult(
-            response=DescribeConfigsResponse(throttle_time=timedelta(0), results=(*results, *unauthorized))
+        return ControlResult(steps=self._describing(request, context))
+
+    def _describing(
+        self, request: DescribeConfigsRequest, context: RequestContext
+    ) -> Generator[None, None, DescribeConfigsResponse]:
+        written = _WrittenConfigs(request)
+        results: list[DescribeConfigsResult] = []
+        unauthorized: list[DescribeConfigsResult] = []
+        asked: set[tuple[int, str, frozenset[str]]] = set()
+        for number, resource in enumerate(request.resources, 1):
+            resource_type, name = resource.resource_type, resource.resource_name
+            keys = frozenset(resource.configuration_keys or ())
+            if (resource_type, name, keys) not in asked:
+                asked.add((resource_type, name, keys))
+                try:
+                    check_describing_configs(context.access, resource_type, name)
+                except ControlError as error:
+                    unauthorized.append(_failed(resource_type, name, error))
+                else:
+                    results.append(self._result(resource_type, name, keys, written))
+            if number % TOPICS_PER_STEP == 0 or resource_type != ConfigResourceType.TOPIC:
+                yield
+        return DescribeConfigsResponse(throttle_time=timedelta(0), results=(*results, *unauthorized))
+
+    def _result(
+        self, resource_type: int, name: str, keys: frozenset[str], written: "_WrittenConfigs"
+    ) -> DescribeConfigsResult:
+        try:
+            if written.of != (resource_type, name):  # else it was asked for with other keys just before
+                written.entries = self._entries(resource_type, name)
+                written.of = resource_type, name
+        except ControlError as error:
+            return _failed(resource_type, name, error)
+        return DescribeConfigsResult(
+            error_code=ErrorCode.none,
+            error_message="",
+            resource_type=resource_type,
+            resource_name=name,
+            configs=written.configs(*written.entries, keys),
         )
 
-    def _describe(self, resource_type: int, name: str) -> tuple[str, Mapping[str, _Entry]]:
+    def _entries(self, resource_type: int, name: str) -> tuple[str, Mapping[str, _Entry]]:
         """The section of the schema, and the configs of the resource by name."""
-        section, entries = self._entries(resource_type, name)
-        return section, {entry.name: entry for entry in entries}
-
-    def _entries(self, resource_type: int, name: str) -> tuple[str, Iterable[_Entry]]:
         match resource_type:
             case ConfigResourceType.TOPIC:
                 return "topic", self._topic_entries(name)
             case ConfigResourceType.BROKER:
-                return "broker", self._broker_entries(name)
+                return "broker", _by_name(self._broker_entries(name))
             case ConfigResourceType.BROKER_LOGGER:
                 if not name:
                     raise ControlError(ErrorCode.invalid_request, "Broker id must not be empty")
                 self._check_is_this_node(name, " but")
-                return "broker", [_Entry(*one, _LOGGER, ()) for one in self._loggers.levels().items()]
+                levels = self._loggers.levels().items()
+                return "broker", _by_name(_Entry(*one, _LOGGER, ()) for one in levels)
             case ConfigResourceType.CLIENT_METRICS:
-                return "client_metrics", self._client_metrics_entries(name)
+                return "client_metrics", _by_name(self._client_metrics_entries(name))
             case ConfigResourceType.GROUP:
-                return "group", self._group_entries(name)
+                return "group", _by_name(self._group_entries(name))
             case unknown:
                 raise ControlError(ErrorCode.invalid_request, f"Unsupported resource type: {unknown}")
 
-    def _topic_entries(self, name: str) -> list[_Entry]:
+    def _topic_entries(self, name: str) -> Mapping[str, _Entry]:
         if reason := why_invalid(name):
             raise ControlError(ErrorCode.invalid_topic_exception, reason)
         if name not in self._image.topics.by_name:
             raise ControlError(ErrorCode.unknown_topic_or_partition)
         overrides = self._effective.dynamic(ConfigResourceType.TOPIC, name)
-        entries = []
-        for key, definition in topic_definitions().items():
-            if definition.internal and key not in overrides:
-                continue
-            value = _normalized(definition, self._effective.topic_config(key, overrides).value)
-            names = [synonym.name for synonym in definition.synonyms]
-            synonyms = self._broker_values(names[0], names) if names else []
-            if key in overrides:
-                synonyms = [SourcedValue(key, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms]
-            entries.append(_Entry(key, value, definition, synonyms))
-        return entries
+        entries = self._plain_topic()
+        if not overrides:
+            return entries
+        entries = {**entries, **{key: self._topic_entry(key, overrides) for key in overrides}}
+        return {key: entries[key] for key in topic_definitions() if key in entries}
+
+    def _plain_topic_entries(self) -> Mapping[str, _Entry]:
+        """The configs of a topic without dynamic ones."""
+        return {
+            key: self._topic_entry(key, NOTHING)
+            for key, definition in topic_definitions().items()
+            if not definition.internal
+        }
+
+    def _topic_entry(self, key: str, overrides: Mapping[str, str]) -> _Entry:
+        definition = topic_definitions()[key]
+        value = _normalized(definition, self._effective.topic_config(key, overrides).value)
+        names = [synonym.name for synonym in definition.synonyms]
+        synonyms = self._broker_values(names[0], names) if names else []
+        if key in overrides:
+            synonyms = [SourcedValue(key, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms]
+        return _Entry(key, value, definition, synonyms)
 
     def _broker_entries(self, name: str) -> list[_Entry]:
         if not name:
@@ -356,6 +373,46 @@ class ConfigDescriber:
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {self._node_id}{separator} received {name}",
             )
+
+
+class _WrittenConfigs:
+    """Configs as one request wants them. Those that many resources have in common are written once."""
+
+    def __init__(self, request: DescribeConfigsRequest) -> None:
+        self.of = 0, ""
+        """The resource that was looked up last, and its section and configs."""
+        self.entries: tuple[str, Mapping[str, _Entry]] = ("", {})
+        self._include_synonyms = request.include_synonyms
+        self._include_documentation = request.include_documentation
+        self._texts: dict[str, Mapping[str, str]] = {}
+        self._one: dict[str, tuple[_Entry, DescribeConfigsResourceResult]] = {}
+        self._all: tuple[Mapping[str, _Entry], tuple[DescribeConfigsResourceResult, ...]] = ({}, ())
+
+    def configs(
+        self, section: str, entries: Mapping[str, _Entry], keys: frozenset[str]
+    ) -> tuple[DescribeConfigsResourceResult, ...]:
+        """Those of `entries` that are asked for; without `keys` all."""
+        if self._include_documentation and section not in self._texts:
+            self._texts[section] = documentation(section)
+        if keys:
+            return tuple(self._written(section, entries[key]) for key in sorted(keys & entries.keys()))
+        if self._all[0] is not entries:
+            self._all = entries, tuple(self._written(section, entry) for entry in entries.values())
+        return self._all[1]
+
+    def _written(self, section: str, entry: _Entry) -> DescribeConfigsResourceResult:
+        known = self._one.get(entry.name)
+        if known is None or known[0] is not entry:
+            texts = self._texts.get(section)
+            known = self._one[entry.name] = (
+                entry,
+                _result(entry, texts, include_synonyms=self._include_synonyms),
+            )
+        return known[1]
+
+
+def _by_name(entries: Iterable[_Entry]) -> Mapping[str, _Entry]:
+    return {entry.name: entry for entry in entries}
 
 
 def _failed(resource_type: int, name: str, error: ControlError) -> DescribeConfigsResult:

@@ -2,9 +2,10 @@
 defaults.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 
@@ -26,6 +27,8 @@ _CHECKED: Final[Mapping[int, Callable[[], Mapping[str, Definition]]]] = {
     ConfigResourceType.GROUP: group_definitions,
 }
 """Resources whose configs have to be known; brokers may have configs of plugins."""
+
+_Value = TypeVar("_Value")
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -131,3 +134,22 @@ class EffectiveConfigs:
         except ValueError:
             parsed = None
         return parsed if isinstance(parsed, int) else int(definition.default)
+
+
+class OfBrokerConfigs(Generic[_Value]):
+    """What depends on broker configs alone: computed when it is asked for, and again after one was changed."""
+
+    def __init__(self, effective: EffectiveConfigs, compute: Callable[[], _Value]) -> None:
+        self._effective = effective
+        self._compute = compute
+        self._levels: tuple[Mapping[str, str], ...] = ()
+        self._value: _Value
+
+    def __call__(self) -> _Value:
+        """The value now."""
+        levels = (self._effective.node_configs, self._effective.cluster_configs)
+        # The image replaces what it has of a resource by a new mapping, it never changes one.
+        if not (self._levels and all(map(operator.is_, levels, self._levels))):
+            self._value = self._compute()
+            self._levels = levels
+        return self._value

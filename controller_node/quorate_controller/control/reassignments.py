@@ -7,7 +7,7 @@ in `partition_change`. One that needs to wait for nothing, such as another order
 of the same replicas, begins and ends in one record. To cancel it takes the new replicas away instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage
 
 
+PARTITIONS_PER_STEP: Final = 256
+"""Partitions that are looked at before others may have their turn: less than a millisecond."""
 _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignment_in_progress)
 """Where Kafka sends no text, since it has only that of the error code."""
 
@@ -90,7 +92,13 @@ class ReassignmentManager:
 
     def list(self, request: ListPartitionReassignmentsRequest) -> ControlResult:
         """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
+        return ControlResult(steps=self._listing(request))
+
+    def _listing(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> Generator[None, None, ListPartitionReassignmentsResponse]:
         answers = []
+        looked_at = 0
         for topic, partition_ids in self._asked_for(request):
             ongoing = tuple(
                 OngoingPartitionReassignment(
@@ -104,10 +112,13 @@ class ReassignmentManager:
             )
             if ongoing:
                 answers.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
-        response = ListPartitionReassignmentsResponse(
+            looked_at += 1 + len(partition_ids)
+            if looked_at >= PARTITIONS_PER_STEP:
+                looked_at = 0
+                yield
+        return ListPartitionReassignmentsResponse(
             throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
         )
-        return ControlResult(response=response)
 
     def _alter(
         self,
@@ -147,8 +158,10 @@ class ReassignmentManager:
     ) -> "Iterable[tuple[TopicImage, Sequence[int]]]":
         topics, reassigning = self._image.topics, self._image.index.reassigning
         if request.topics is None:
-            for topic_id in sorted({topic_id for topic_id, _ in reassigning}):
-                yield topics.by_id[topic_id], sorted(reassigning.of_topic(topic_id))
+            for topic_id in sorted(reassigning.topic_ids):
+                topic = topics.by_id.get(topic_id)
+                if topic is not None:
+                    yield topic, sorted(reassigning.of_topic(topic_id))
             return
         for asked in request.topics:
             topic = topics.by_name.get(asked.name)

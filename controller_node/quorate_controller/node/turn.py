@@ -26,6 +26,7 @@ from quorate_controller.node.events import (
     RaftReply,
 )
 from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.long_reads import LongRead
 from quorate_controller.node.metadata import Waiter
 from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import NodeEvent
     from quorate_controller.node.first_catch_up import FirstCatchUp
     from quorate_controller.node.loader import SnapshotLoader
+    from quorate_controller.node.long_reads import LongReads
     from quorate_controller.node.metadata import MetadataState
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
@@ -88,6 +90,7 @@ class ControllerNode:
         own_requests: OwnRequests,
         snapshot_turns: SnapshotTurns,
         broker_waits: BrokerWaits,
+        long_reads: LongReads,
         first_catch_up: FirstCatchUp,
         now_ms: int,
         authorizer: Authorizer | None = None,
@@ -99,6 +102,7 @@ class ControllerNode:
         self.snapshotter = snapshotter
         self.loader = loader
         self.broker_waits = broker_waits
+        self._long_reads = long_reads
         self._first_catch_up = first_catch_up
         self.authorizer = authorizer
         self.credentials = ImageCredentials(metadata.image, token_secret)
@@ -127,6 +131,11 @@ class ControllerNode:
         return self.metadata.control.is_active
 
     @property
+    def is_reading(self) -> bool:
+        """Whether reads are under way that will take more turns: others should wait."""
+        return bool(self._long_reads)
+
+    @property
     def is_registered(self) -> bool:
         """Whether the image has the registration of this process; never below metadata.version 15."""
         return self._own_requests.registration_reason is None
@@ -134,7 +143,7 @@ class ControllerNode:
     @property
     def deadline_ms(self) -> int:
         """When the next turn is due without another event."""
-        if self._is_behind or self.loader.is_loading:
+        if self._is_behind or self.loader.is_loading or self._long_reads:
             return self.now_ms
         deadlines = [
             self.raft.deadline_ms,
@@ -182,6 +191,7 @@ class ControllerNode:
     def _finish(self) -> Effects:
         self._is_behind = False
         self._load_snapshot()
+        self._read_on()
         self._settle()
         for event in self._first_catch_up.take_due(self.now_ms):
             self._decide(event)
@@ -264,6 +274,8 @@ class ControllerNode:
         self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
             self._release(self.metadata.abandon(), _not_controller())
+            for token in self._long_reads.take_all():  # they may have seen what is abandoned
+                self._deliver(token, _not_controller())
             self._release(self.broker_waits.take_all(), None)
             self._proposals.clear()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
@@ -333,6 +345,14 @@ class ControllerNode:
         asker = Asker(caller.broker_id, event.deadline_ms)
         self._decide_request(event.request, context, event.token, asker)
 
+    def _read_on(self) -> None:
+        """Goes on with reads that take several turns, and answers those that are done."""
+        for read, outcome in self._long_reads.run_slice(self.now_ms):
+            if isinstance(outcome, Exception):
+                self._answer_fault(read.token, outcome, request=read.request)
+            else:
+                self._answer(read.token, outcome)
+
     def _decide_request(
         self, request: Payload, context: RequestContext, token: int, asker: Asker | None = None
     ) -> None:
@@ -349,13 +369,22 @@ class ControllerNode:
             fault: Exception | None = error
         else:
             fault = self._take_result(result)
-        if fault is None:
+        name = type(request).__name__
+        if fault is not None:
+            self._answer_fault(token, fault, request=name)
+        elif result.steps is None:
             self._answer(token, result.response, asker if result.records else None)
-        elif isinstance(fault, ControlError):
-            self._answer(token, fault)
         else:
-            self._decision_failed(fault, request=type(request).__name__)
-            self._answer(token, ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE))
+            assert asker is not None, "this controller asks for nothing that takes long"
+            self._long_reads.begin(
+                LongRead(token=token, request=name, steps=result.steps, deadline_ms=asker.deadline_ms)
+            )
+
+    def _answer_fault(self, token: int, fault: Exception, *, request: str) -> None:
+        if not isinstance(fault, ControlError):
+            self._decision_failed(fault, request=request)
+            fault = ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE)
+        self._answer(token, fault)
 
     def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
         """Makes a decision that no request asks for. Returns whether it succeeded.

@@ -28,12 +28,17 @@ class PartitionSet:
 
     def __iter__(self) -> Iterator[tuple[UUID, int]]:
         """Yield the partitions; the set may change in between, so that some are no longer in it."""
-        for topic_id in tuple(self._by_topic):
+        for topic_id in self.topic_ids:
             for partition_id in self.of_topic(topic_id):
                 yield topic_id, partition_id
 
     def __contains__(self, key: tuple[UUID, int]) -> bool:
         return key[1] in self._by_topic.get(key[0], ())
+
+    @property
+    def topic_ids(self) -> tuple[UUID, ...]:
+        """The topics with partitions in the set."""
+        return tuple(self._by_topic)
 
     def of_topic(self, topic_id: UUID) -> frozenset[int]:
         """Partition ids of one topic."""

@@ -99,3 +99,24 @@ def test_reads_that_nobody_waits_for_are_left_out() -> None:
     arrivals.put(request(READ, "gone", 1))
     arrivals.put(request(CHANGE, "gone", 2))
     assert [event.token for event in arrivals.take(lambda _event: False)] == [2]  # type: ignore[union-attr]
+
+
+def test_long_reads_wait_for_one_that_is_under_way() -> None:
+    """Goal: one read is under way at a time, and nobody loses its turn. Method: reads of two connections, one with
+    a change behind it; a change and a heartbeat of others.
+    """
+    arrivals = Arrivals()
+    arrivals.put(request(READ, "one", 1))
+    arrivals.put(request(CHANGE, "one", 2))
+    arrivals.put(request(CHANGE, "other", 3))
+    arrivals.put(request(heartbeat(), "broker", 4))
+    arrivals.put(request(READ, "two", 5))
+
+    def taken(*, begins_reads: bool) -> list[int]:
+        events = arrivals.take(lambda _event: True, begins_reads=begins_reads)
+        return [event.token for event in events]  # type: ignore[union-attr]
+
+    assert taken(begins_reads=False) == [4, 3]
+    arrivals.put(request(CHANGE, "third", 6))
+    assert taken(begins_reads=True) == [1, 5, 6, 2]
+    assert not arrivals

@@ -47,6 +47,7 @@ class FakeNode:
         self.raft = SimpleNamespace(is_shut_down=False)
         self.metadata = SimpleNamespace(control=SimpleNamespace(excuse_silence=self.calls.append))
         self.deadline_ms = 1 << 62
+        self.is_reading = False
         self.closed = 0
 
     def start(self, _now_ms: int) -> Effects:

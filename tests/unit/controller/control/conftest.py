@@ -12,6 +12,7 @@ from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
 from kio.schema.controller_registration.v0 import request as controller_registration
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import response_of
 from quorate_controller.control.api import (
     ControlConfig,
     ControlError,
@@ -122,7 +123,7 @@ class Harness:
     def take(self, result: ControlResult | None) -> Any:
         """Replays a result; gives its response."""
         self.replay(*(result.records if result else ()))
-        return result.response if result else None
+        return response_of(result) if result else None
 
     def decide(self, request: Any, api_version: int | None = None, **known: Any) -> ControlResult:
         """The decision on a request of the newest version, not yet replayed; `known` is of its context."""
@@ -330,7 +331,7 @@ class Cluster:
         """Replays what was decided; gives the response, if there is one."""
         if isinstance(decision, ControlResult):
             self.replay(*decision.records)
-            return decision.response
+            return response_of(decision)
         self.replay(*decision)
         return None
 

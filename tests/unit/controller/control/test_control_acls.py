@@ -9,6 +9,7 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import response_of
 from quorate_controller.control.acls import AclManager
 from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.security.authorizer import Authorizer
@@ -72,7 +73,7 @@ class Acls:
 
     def described(self, **changes: Any) -> list[str]:
         """The ACLs that a filter finds, each as text, in the order of the response."""
-        response = self.manager.describe_acls(replace(ANY, **changes), CONTEXT).response
+        response = response_of(self.manager.describe_acls(replace(ANY, **changes), CONTEXT))
         return [
             f"{PatternType(resource.pattern_type)} {resource.resource_name} {acl.principal} "
             f"{AclOperation(acl.operation)}"

@@ -7,6 +7,7 @@ from kio.schema.alter_partition.v3 import request as isr_request
 from kio.schema.alter_partition_reassignments.v1 import request as alter_request
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0 import request as list_request
+from kit.controller_parts import response_of
 from quorate_controller.control import reassignments
 from quorate_protocol.records.generated import PartitionChangeRecord
 
@@ -234,7 +235,7 @@ def list_reassignments(cluster, *topics):
     assert decision.records == ()
     return {
         (topic.name, it.partition_index): (it.replicas, it.adding_replicas, it.removing_replicas)
-        for topic in decision.response.topics
+        for topic in response_of(decision).topics
         for it in topic.partitions
     }
 

@@ -1,0 +1,147 @@
+"""A read of thousands of things takes several turns, with events of others in between."""
+
+from collections.abc import Generator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from kit.controller_parts import caller
+from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.control.describe import TOPICS_PER_STEP
+from quorate_controller.node import ControlRequest
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
+from quorate_controller.raft.messages import Resign
+from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.records.generated import ConfigRecord, TopicRecord
+
+NAMES = tuple(f"t{number}" for number in range(3 * TOPICS_PER_STEP * STEPS_PER_SLICE_MAX))
+READ, OTHER = 1, 2
+
+
+def asked(token: int, request: Any, deadline_ms: int = 1 << 62) -> ControlRequest:
+    return ControlRequest(token=token, request=request, caller=caller(), deadline_ms=deadline_ms)
+
+
+def describe(*names: str) -> DescribeConfigsRequest:
+    resources = tuple(
+        DescribeConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=("retention.ms",)
+        )
+        for name in names
+    )
+    return DescribeConfigsRequest(resources=resources)
+
+
+@pytest.fixture
+def topics(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The bench, with topics whose configs take several slices."""
+    records = tuple(
+        TopicRecord(name=name, topic_id=UUID(int=number)) for number, name in enumerate(NAMES, 100)
+    )
+    bench.decide_next(monkeypatch, ControlResult(records=records))
+    bench.ask()
+    return bench
+
+
+def answers(bench: Any, *events: Any) -> dict[int, Any]:
+    """What one turn answers, by token."""
+    effects = bench.node.turn(list(events), bench.now_ms)
+    return {answer.token: answer.outcome for answer in effects.control_answers}
+
+
+def read_to_the_end(bench: Any) -> tuple[Any, int]:
+    """The outcome of the read, and the turns that it took after the first one."""
+    for turns in range(1, 100):
+        assert bench.node.is_reading
+        assert bench.node.deadline_ms == bench.now_ms
+        if READ in (found := answers(bench)):
+            return found[READ], turns
+    raise AssertionError("the read has no end")
+
+
+def test_others_are_served_while_thousands_of_topics_are_described(
+    topics: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whoever describes everything holds nobody up. Method: with a clock that stands still, a slice is its
+    greatest number of steps; a change and a short read come while a description of all topics is under way.
+    """
+    assert answers(topics, asked(READ, describe(*NAMES))) == {}
+    changed = ControlResult(
+        records=(
+            ConfigRecord(resource_type=2, resource_name=NAMES[-1], name="retention.ms", value="77"),
+            ConfigRecord(resource_type=2, resource_name=NAMES[0], name="retention.ms", value="78"),
+        ),
+        response="done",
+    )
+    topics.decide_next(monkeypatch, changed)
+    assert answers(topics, asked(OTHER, describe())) == {OTHER: "done"}
+    response, _ = read_to_the_end(topics)
+    assert [result.resource_name for result in response.results] == list(NAMES)
+    values = [result.configs[0].value for result in response.results]
+    assert (values[0], values[-1]) == ("604800000", "77"), "each value is one of a moment of the read"
+    assert not topics.node.is_reading
+    assert topics.node.deadline_ms > topics.now_ms
+
+
+def test_short_reads_share_a_turn(topics: Any) -> None:
+    """Goal: reads of a few things are as fast as before. Method: several in one turn."""
+    tokens = range(10, 20)
+    found = answers(topics, *(asked(token, describe(NAMES[token])) for token in tokens))
+    assert {token: outcome.results[0].resource_name for token, outcome in found.items()} == {
+        token: NAMES[token] for token in tokens
+    }
+
+
+def test_reads_come_one_after_the_other(topics: Any) -> None:
+    """Goal: what is under way takes the memory of one read. Method: a short one behind a long one."""
+    assert answers(topics, asked(READ, describe(*NAMES)), asked(OTHER, describe(NAMES[0]))) == {}
+    answered: list[int] = []
+    while topics.node.is_reading:
+        answered += answers(topics)
+    assert answered == [READ, OTHER]
+
+
+def test_a_read_that_nobody_waits_for_ends(topics: Any) -> None:
+    """Goal: no work for a client that has given up. Method: the deadline passes between two turns."""
+    assert answers(topics, asked(READ, describe(*NAMES), deadline_ms=topics.now_ms)) == {}
+    topics.now_ms += 1
+    outcome = answers(topics)[READ]
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.request_timed_out
+    assert not topics.node.is_reading
+
+
+def test_a_read_of_a_deposed_leader_is_refused(topics: Any) -> None:
+    """Goal: no answer shows what was never committed. Method: the leader resigns in the middle of a read."""
+    assert answers(topics, asked(READ, describe(*NAMES))) == {}
+    outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is ErrorCode.not_controller
+
+
+@pytest.mark.parametrize(
+    ("error", "error_code"),
+    [
+        (ControlError(ErrorCode.policy_violation, "no"), ErrorCode.policy_violation),
+        (OverflowError("of the test"), ErrorCode.unknown_server_error),
+    ],
+)
+def test_a_step_that_fails_is_answered(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, error_code: ErrorCode
+) -> None:
+    """Goal: a fault in a read ends that read alone. Method: the second step raises; the node serves afterwards."""
+
+    def steps() -> Generator[None, None, Any]:
+        yield
+        raise error
+
+    bench.decide_next(monkeypatch, ControlResult(steps=steps()))
+    outcome, effects = bench.ask()
+    assert isinstance(outcome, ControlError)
+    assert outcome.error_code is error_code
+    assert [note.event for note in effects.notes if note.exception] == (
+        [] if isinstance(error, ControlError) else ["decision_failed"]
+    )
+    bench.assert_serves()
