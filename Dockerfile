@@ -12,7 +12,7 @@ COPY . .
 RUN python3 -m venv /opt/quorate \
     && if [ -d dist/wheels ]; then offline="--no-index --find-links=dist/wheels"; fi \
     && /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check $offline \
-        --constraint=constraints.txt '.[operator]' \
+        --constraint=constraints.txt '.[operator,oauthbearer]' \
     && /opt/quorate/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null
 
 FROM ${BASE}

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_tests_are_no_packages() -> None:
     assert [
         path for path in (ROOT / "tests").rglob("__init__.py") if any(path.parent.glob("test_*.py"))
     ] == []
+
+
+def test_the_image_has_what_a_controller_may_be_configured_to_need() -> None:
+    """Goal: OAUTHBEARER and PKCS12 work in the image, in tested versions. Method: the
+    extras that the Dockerfile installs, and the pins of their packages.
+    """
+    extras = re.search(r"'\.\[(.+)\]'", (ROOT / "Dockerfile").read_text())
+    assert extras is not None
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = {one for extra in extras[1].split(",") for one in known[extra]}
+    assert {*known["operator"], *known["oauthbearer"], *known["pkcs12"]} <= installed
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {re.split(r"[^\w-]", one)[0] for one in installed} <= pinned
 
 
 def test_constraints_pin_exact_versions_and_name_no_host() -> None:

@@ -37,6 +37,7 @@ _BASES = {
     _JAVA_BASE: ("python3", "python3-venv", "openjdk-17-jre-headless", "tini", "procps"),
 }
 _PYTHON_VERSION = "3.11"  # Debian's
+_QUORATE_EXTRAS = ("operator", "oauthbearer")
 _LAKE_EXTRA = "lake"
 _ONLY_SOURCES = ("pyspark",)  # what is published without a wheel, and runs with any Python
 # What a clone of the repository would bring; a work tree has more.
@@ -61,7 +62,7 @@ def build_images(docker: DockerHost, environment: Mapping[str, str], progress: P
         options = [f"--tag={QUORATE}"]
         if docker.is_ours:
             _import(docker, _PYTHON_BASE, environment, progress)
-            _copy(_wheels("operator", environment, progress), context / "dist/wheels")
+            _copy(_wheels(_QUORATE_EXTRAS, environment, progress), context / "dist/wheels")
             options.append(f"--build-arg=BASE={_PYTHON_BASE}")
         _build(docker, context, options)
     build_broker_image(KAFKA_VERSION, docker, environment, progress)
@@ -96,7 +97,7 @@ def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progres
         options = ["--file=docker/lake/Dockerfile", f"--tag={LAKE}", f"--build-arg=EXTRAS={_LAKE_EXTRA}"]
         if docker.is_ours:
             _import(docker, _JAVA_BASE, environment, progress)
-            _copy(_wheels(_LAKE_EXTRA, environment, progress), context / "dist/wheels")
+            _copy(_wheels((_LAKE_EXTRA,), environment, progress), context / "dist/wheels")
             options.append(f"--build-arg=BASE={_JAVA_BASE}")
         _build(docker, context, options)
 
@@ -142,18 +143,18 @@ def _kafka(version: str, environment: Mapping[str, str], progress: Progress) -> 
         raise LocalKubernetesError(f"the broker's image needs Kafka: {error}") from error
 
 
-def _wheels(extra: str, environment: Mapping[str, str], progress: Progress) -> Path:
+def _wheels(extras: Sequence[str], environment: Mapping[str, str], progress: Progress) -> Path:
     """The wheels that an installation needs, and those that build ours, for the base image's Python."""
     project, constraints = (ROOT / name for name in ("pyproject.toml", "constraints.txt"))
-    content = f"{extra} {_ONLY_SOURCES}".encode() + project.read_bytes() + constraints.read_bytes()
+    content = f"{','.join(extras)} {_ONLY_SOURCES}".encode() + project.read_bytes() + constraints.read_bytes()
     target = cache_directory(environment) / f"wheels-{hashlib.sha256(content).hexdigest()[:12]}"
     with locked(target.with_name("wheels.lock")):
         if not target.is_dir():
-            progress(f"fetching the wheels of {extra}, once")
+            progress(f"fetching the wheels of {', '.join(extras)}, once")
             described = tomllib.loads(project.read_text())
             wanted = [
                 *described["project"]["dependencies"],
-                *described["project"]["optional-dependencies"][extra],
+                *(one for extra in extras for one in described["project"]["optional-dependencies"][extra]),
                 *described["build-system"]["requires"],
             ]
             with tempfile.TemporaryDirectory(prefix=".wheels-", dir=target.parent) as scratch:
