@@ -91,6 +91,11 @@ class PodTemplate(Model):
     service_account_name: ResourceName | None = Field(
         default=None, description="As in a pod. Its token is not mounted."
     )
+    termination_grace_period_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
+        default=None,
+        description="How long a node may take to stop, before it is killed. Default: 30 for controllers and for "
+        "brokers of a cluster that is hibernated, 120 for other brokers, which hand their leaderships over first.",
+    )
     security_context: AnyObject | None = Field(
         default=None,
         description="As in a pod, in place of user and group 1000. With {}, Kubernetes or OpenShift chooses both. "

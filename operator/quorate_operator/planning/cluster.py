@@ -92,6 +92,8 @@ class RolloutPolicy:
     overlap_ms: int = 600_000
     max_unavailable: int = 1
     volumes: VolumePolicy = VolumePolicy.RETAIN
+    grace_ms: int | None = None
+    """How long a node of the pool may take to stop; None for what its role usually takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,8 +110,10 @@ def _lifecycle(quorum: KafkaController) -> Lifecycle:
 
 
 def _rollout(pool: KafkaController | KafkaBroker) -> RolloutPolicy:
+    grace_s = pool.spec.template.termination_grace_period_seconds
     return RolloutPolicy(
         overlap_ms=pool.spec.rollout.overlap_ms,
         max_unavailable=pool.spec.rollout.max_unavailable,
         volumes=VolumePolicy(pool.spec.storage.on_decommission.lower()),
+        grace_ms=None if grace_s is None else grace_s * 1000,
     )

@@ -1,6 +1,6 @@
 """Starts and stops of a whole cluster: what a start waits for, and the order of a stop."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -8,6 +8,7 @@ from quorate_operator.planning.cluster import (
     NodeState,
     ObservedCluster,
     Role,
+    RolloutPolicy,
 )
 from quorate_operator.planning.part import listed
 from quorate_operator.planning.steps import Step, StopNode, WaitFor, wait_for
@@ -60,8 +61,17 @@ GRACE_MS = 30_000
 GRACE_WITHOUT_QUORUM_MS = 3_000
 
 
-def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
-    """Returns the steps that stop every running node: brokers first, the leader last."""
+def stop_all(
+    observed: ObservedCluster, rollouts: Mapping[str, RolloutPolicy], *, reason: str
+) -> tuple[Step, ...]:
+    """Returns the steps that stop every running node: brokers first, the leader last.
+
+    A node has the time that `rollouts` has for its pool, except for brokers while nobody leads.
+    """
+
+    def grace_ms(node_id: int) -> int:
+        return rollouts.get(observed.nodes[node_id].pool, RolloutPolicy()).grace_ms or GRACE_MS
+
     leader_id = observed.quorum.leader_id if observed.quorum else None
     running = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
     away = tuple(node.node_id for node in observed.nodes.values() if node.unreachable_host)
@@ -70,22 +80,26 @@ def stop_all(observed: ObservedCluster, *, reason: str) -> tuple[Step, ...]:
     followers = [node_id for node_id in controllers if node_id != leader_id]
     leader = [node_id for node_id in controllers if node_id == leader_id]
     # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
-    broker_grace_ms = GRACE_MS if leader else GRACE_WITHOUT_QUORUM_MS
+    brokers_ms = None if leader else GRACE_WITHOUT_QUORUM_MS
     others = (
         ("standby controllers", "before the active one") if leader else ("controllers", "while nobody leads")
     )
     steps: list[Step] = []
-    for node_ids, grace_ms, who, order in (
-        (brokers, broker_grace_ms, "brokers", "first"),
-        (followers, GRACE_MS, *others),
-        (leader, GRACE_MS, "the active controller", "last"),
+    for node_ids, allowed_ms, who, order in (
+        (brokers, brokers_ms, "brokers", "first"),
+        (followers, None, *others),
+        (leader, None, "the active controller", "last"),
     ):
         if not node_ids:
             continue
         if steps:
             steps.append(wait_for(f"the turn of {who}"))
         steps += [
-            StopNode(node_id=node_id, grace_ms=grace_ms, reason=f"{reason}, {who} {order}")
+            StopNode(
+                node_id=node_id,
+                grace_ms=allowed_ms or grace_ms(node_id),
+                reason=f"{reason}, {who} {order}",
+            )
             for node_id in node_ids
         ]
     if away:

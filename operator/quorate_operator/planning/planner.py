@@ -53,7 +53,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
     `refusals` has what is asked for and not done. `now_ms` is Unix time in milliseconds.
     """
     if not desired.running:
-        return Plan(steps=stop_all(observed, reason="the cluster stops"))
+        return Plan(steps=stop_all(observed, desired.rollouts, reason="the cluster stops"))
     if desired.lifecycle is Lifecycle.PAUSED:
         return _nothing(
             PAUSED, f"the cluster {desired.name} is paused: nothing is changed until it is resumed"
@@ -62,7 +62,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
     if mismatch is not None:
         return _nothing("ClusterIdMismatch", mismatch)
     if desired.lifecycle is Lifecycle.HIBERNATED:
-        return Plan(steps=stop_all(observed, reason="the cluster hibernates"))
+        return Plan(steps=stop_all(observed, desired.rollouts, reason="the cluster hibernates"))
     recovery = plan_recovery(desired, observed)
     if recovery is not None:
         return Plan(steps=(*recovery.due, *recovery.rest), refusals=recovery.refusals)

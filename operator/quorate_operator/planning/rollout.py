@@ -88,7 +88,11 @@ def plan_rollout(
     brokers = [one for one in due if one.node.role is Role.BROKER]
     if controllers:
         part = _controllers(controllers, situation)
-        return Part(due=part.due, rest=(*part.rest, *_in_turn(brokers, addresses)), refusals=refusals)
+        return Part(
+            due=part.due,
+            rest=(*part.rest, *_in_turn(brokers, addresses, desired.rollouts)),
+            refusals=refusals,
+        )
     if brokers:
         part = _brokers(brokers, situation)
         return Part(due=part.due, rest=part.rest, refusals=refusals)
@@ -190,7 +194,7 @@ def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
         ),
     )
     blocked = situation.hold or _why_not_controller(order[0], situation)
-    return _roll(order[0], order[1:], blocked, situation.addresses)
+    return _roll(order[0], order[1:], blocked, situation)
 
 
 def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
@@ -239,7 +243,7 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
     blocked = [situation.hold or _why_not_broker(one, situation) for one in order]
     chosen = blocked.index(None) if None in blocked else 0
     others = [*order[:chosen], *order[chosen + 1 :]]
-    return _roll(order[chosen], others, blocked[chosen], situation.addresses)
+    return _roll(order[chosen], others, blocked[chosen], situation)
 
 
 def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
@@ -322,9 +326,10 @@ def _started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
     return since_ms is not None and now_ms - since_ms < age_ms
 
 
-def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, addresses: AddressPlan) -> Part:
-    node, after = first.node, _in_turn(others, addresses)
-    stop = _stop(first)
+def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, situation: _Situation) -> Part:
+    addresses, rollouts = situation.addresses, situation.desired.rollouts
+    node, after = first.node, _in_turn(others, addresses, rollouts)
+    stop = _stop(first, rollouts)
     if blocked is not None:
         reason = f"the restart of {node.label} ({first.reason}): {blocked}"
         wait = wait_for(reason, node.node_id)
@@ -333,17 +338,20 @@ def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, addresses: A
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
 
 
-def _stop(one: _Due) -> StopNode:
-    grace_ms = GRACE_MS if one.node.role is Role.CONTROLLER else BROKER_GRACE_MS
+def _stop(one: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
+    usual_ms = GRACE_MS if one.node.role is Role.CONTROLLER else BROKER_GRACE_MS
+    grace_ms = rollouts.get(one.node.pool, RolloutPolicy()).grace_ms or usual_ms
     return StopNode(node_id=one.node.node_id, grace_ms=grace_ms, reason=one.reason)
 
 
-def _in_turn(others: Sequence[_Due], addresses: AddressPlan) -> tuple[Step, ...]:
+def _in_turn(
+    others: Sequence[_Due], addresses: AddressPlan, rollouts: Mapping[str, RolloutPolicy]
+) -> tuple[Step, ...]:
     """Returns the restarts that follow, as far as they are known now."""
     steps: list[Step] = []
     for one in others:
         wait = wait_for(f"the turn of {one.node.label} to be restarted ({one.reason})", one.node.node_id)
-        steps += [wait, _stop(one), *_back(one.node, addresses)]
+        steps += [wait, _stop(one, rollouts), *_back(one.node, addresses)]
     return tuple(steps)
 
 

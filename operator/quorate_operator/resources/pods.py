@@ -208,15 +208,16 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     """
     spec = _pod_basics(context, node)
     is_controller = node.role is Role.CONTROLLER
+    template = context.pool(node.pool).spec.template
+    usual_s = CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S
     spec |= {
         "hostname": pod_name(node.pool, node.node_id),
         "subdomain": node.pool,
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S,
+        "terminationGracePeriodSeconds": template.termination_grace_period_seconds or usual_s,
         "topologySpreadConstraints": wished_spread(context, node),
         "containers": [_node_container(context, node)],
     }
-    template = context.pool(node.pool).spec.template
     spec["volumes"] += [dict(volume) for volume in template.volumes]
     history = history_of(context)
     if history is not None and is_controller:

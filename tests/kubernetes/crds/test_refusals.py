@@ -193,6 +193,11 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "rack: stands for broker.rack and config.providers of config",
         "remove them, or rack",
     ),
+    (
+        {"template": {"terminationGracePeriodSeconds": 0}},
+        "spec.template.terminationGracePeriodSeconds: Invalid value: 0",
+        "greater than or equal to 1",
+    ),
     ({"rack": {"topologyKey": ""}}, "spec.rack.topologyKey: Invalid value", "at least 1 chars long"),
     (
         SSL_WITHOUT_TLS,

@@ -1,7 +1,7 @@
 """Pause, hibernation and waking, and machines that do not answer meanwhile."""
 
 from kit.scenarios import Situation, briefly, healthy
-from quorate_operator.planning.cluster import Lifecycle, NodeState
+from quorate_operator.planning.cluster import Lifecycle, NodeState, RolloutPolicy
 from quorate_operator.planning.steps import StopNode
 
 
@@ -30,6 +30,20 @@ def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
             situation = situation.down(stop.node_id)
     assert order == [["StopNode 0", "StopNode 1"], ["StopNode 3001", "StopNode 3002"], ["StopNode 3000"]]
     assert situation.plan().steps == ()
+
+
+def test_a_pools_grace_holds_in_a_hibernation() -> None:
+    """Goal: a large broker is not killed while it hands over. Method: an hour for brokers, with a leader and none."""
+    situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
+
+    def graces(seen: Situation) -> set[tuple[int, int]]:
+        stops = [step for step in seen.plan().steps if isinstance(step, StopNode)]
+        return {(stop.node_id, stop.grace_ms) for stop in stops if stop.node_id in (0, 3001)}
+
+    assert graces(situation) == {(0, 3_600_000), (3001, 30_000)}
+    assert graces(situation.leaderless()) == {(0, 3_000), (3001, 30_000)}, (
+        "nobody answers its controlled shutdown"
+    )
 
 
 def test_hibernation_keeps_registrations_and_volumes() -> None:

@@ -32,6 +32,19 @@ def test_controllers_roll_one_by_one_and_the_leader_last_then_brokers() -> None:
     assert order == [3001, 3002, 3000, 0, 1]
 
 
+def test_a_pool_may_say_how_long_its_nodes_take_to_stop() -> None:
+    """Goal: a broker with many leaderships is not killed. Method: a roll of both roles, by default and with more."""
+
+    def graces(situation: Situation) -> list[tuple[int, int]]:
+        stops = [step for step in situation.plan().steps if isinstance(step, StopNode)]
+        return [(stop.node_id, stop.grace_ms) for stop in stops]
+
+    situation = healthy(1, brokers=1).asking_config()
+    assert graces(situation) == [(3000, 30_000), (0, 120_000)]
+    given = {"brokers": RolloutPolicy(grace_ms=600_000), "quorum": RolloutPolicy(grace_ms=5_000)}
+    assert graces(situation.asking(rollouts=given)) == [(3000, 5_000), (0, 600_000)]
+
+
 def test_the_plan_tells_the_whole_roll() -> None:
     """Goal: what will happen is shown in order. Method: the steps of a plan for two controllers and a broker."""
     steps = healthy(3, brokers=1).asking_config().plan().steps

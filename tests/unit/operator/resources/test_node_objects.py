@@ -235,6 +235,18 @@ def test_a_node_asks_for_something(make: Make, resources: str, requests: dict[st
     assert container["resources"].get("requests") == requests
 
 
+def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
+    """Goal: kubelet waits as long as the plan does. Method: the defaults of both roles, and a grace for brokers."""
+    given = "template: {terminationGracePeriodSeconds: 600}"
+    graces = [
+        pod_of(make(brokers=brokers), node_id)["spec"]["terminationGracePeriodSeconds"]
+        for brokers, node_id in (("", 3000), ("", 0), (given, 3000), (given, 0))
+    ]
+    assert graces == [30, 120, 30, 600]
+    rollouts = make(brokers=given).desired.rollouts
+    assert (rollouts["quorum"].grace_ms, rollouts["brokers"].grace_ms) == (None, 600_000)
+
+
 def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
     """Goal: who knows the zones can require a spread. Method: the default, none, one with its own selector."""
 

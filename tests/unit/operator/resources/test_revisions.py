@@ -33,6 +33,7 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
         ("template: {volumes: [{name: a, emptyDir: {}}]}", {"pod"}),
         ("template: {serviceAccountName: kafka}", {"pod"}),
         ("template: {securityContext: {}}", {"pod"}),
+        ("template: {terminationGracePeriodSeconds: 300}", {"pod"}),
         ("nodes: [{nodeId: 0, rack: east}]", {"config"}),
         ("nodes: [{nodeId: 1, rack: east}]", set()),
         ("rack: {topologyKey: topology.kubernetes.io/zone}", {"config", "pod"}),
