@@ -154,6 +154,15 @@ def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
     assert lost.waits == ("a leader of 1 partition(s), to change the number of their replicas",)
 
 
+def test_a_smaller_factor_keeps_the_preferred_leader() -> None:
+    """Goal: leaders stay where they are. Method: the first replica, which is in sync, has the highest id and load."""
+    partitions = {
+        0: ObservedPartition(replicas=(2, 0, 1), isr=(2, 0, 1)),
+        1: ObservedPartition(replicas=(2,), isr=(2,)),
+    }
+    assert plan_factor(1, partitions, THREE.brokers).replicas == {0: (2,)}
+
+
 def test_moves_under_way_are_left_alone() -> None:
     """Goal: two movers do not fight. Method: a partition that somebody moves, beside one that has too few."""
     moving = ObservedPartition(replicas=(0, 1), isr=(0,), adding=frozenset({1}), removing=frozenset({0}))
