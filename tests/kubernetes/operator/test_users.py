@@ -23,13 +23,20 @@ TOPIC, OTHER_TOPIC = "orders", "payments"
 GIVEN, NEXT = "given-secret-1", "given-secret-2"
 WRITE = {"resource": {"type": "Topic", "name": TOPIC}, "operations": ["Write", "Create"]}
 
+DESCRIBE_CLUSTER = {"resource": {"type": "Cluster", "name": "kafka-cluster"}, "operations": ["Describe"]}
+ALL_OF_TEAM = {
+    "resource": {"type": "Topic", "name": "team-", "pattern": "Prefixed"},
+    "operations": ["All"],
+}
+
 
 @pytest.mark.timeout(600)
 def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) -> None:
     """Goal: whoever has the Secret may do what the spec says, and no more, until the resource is deleted.
 
     Method: a user with a Secret that is made, who produces through TLS and SCRAM to one topic and not to another;
-    another password, an ACL of somebody else, a quota; one with a given Secret; a reserved name; the deletion.
+    another password, an ACL of somebody else, a quota; one with a given Secret, whom the operator is for a topic; a
+    reserved name; the deletion.
     """
     operated = brokered
     authority = secured(operated, tmp_path)
@@ -60,7 +67,7 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     assert ask(lambda client: client.describe_client_quotas()) == {
         ClientQuotaEntity.of({USER: "alice"}): {"producer_byte_rate": 1_000_000.0}
     }
-    assert users.condition("node", "Stalled")["reason"] == "ReservedUser"
+    operated.wait(lambda: users.condition("node", "Stalled").get("reason") == "ReservedUser", "the refusal")
 
     # ACLs of somebody else are removed, others come and go with the spec; a Secret made anew is another password.
     ask(lambda client: client.create_acls([acl_of("alice"), acl_of("bob")])).raise_any()
@@ -88,6 +95,22 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     users.wait_ready("carol")
     put_secret(operated, "carols", {"password": NEXT})
     may_produce(lambda: outcome(clients, authority, "carol", NEXT, TOPIC, bits="256"), KafkaError.NO_ERROR)
+
+    # A topic by bootstrap servers with TLS and SCRAM, where the operator is carol and may do what her ACLs allow.
+    login = {"username": "carol", "password": NEXT, "ca.crt": authority.read_text()}
+    put_secret(operated, "carols-login", login)
+    topics = InClusters(operated, "KafkaTopic")
+    security = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256", "secretName": "carols-login"}
+    servers = {"cluster": None, "bootstrapServers": [clients], "security": security}
+    topics.create("team-invoices", **servers, partitions=2, config={"retention.ms": 600_000})
+    operated.wait(lambda: topics.condition("team-invoices", "Stalled").get("status") == "True", "the refusal")
+    assert topics.condition("team-invoices", "Stalled")["reason"].endswith("AuthorizationFailed")
+    users.patch("carol", acls=[WRITE, DESCRIBE_CLUSTER, ALL_OF_TEAM])
+    topics.wait_ready("team-invoices")
+    made = ask(lambda client: client.describe_topics(["team-invoices"]))["team-invoices"]
+    assert len(made.partitions) == 2
+    users.patch("carol", acls=[WRITE])
+    users.wait_ready("carol")
 
     # Back: nothing of her is left, and nobody else is concerned.
     users.delete("alice")
