@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +20,9 @@ from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey, find_api
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
+from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.server import parse_request
-from quorate_protocol.wire.writing import write_entity
+from quorate_protocol.wire.writing import around_elements, write_entity
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ANONYMOUS, Caller, Principal
@@ -32,6 +34,7 @@ from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.long_answers import LongAnswer, LongAnswers, long_array
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
@@ -42,7 +45,7 @@ from quorate_controller.server.raft_wire import (
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from kio.static.protocol import Payload
     from quorate_protocol.kafka.apis import Api
@@ -75,6 +78,29 @@ def encode_answer(api: Api, version: int, correlation_id: int, response: object)
     return frame
 
 
+def writing_answer(
+    api: Api, version: int, correlation_id: int, response: Any, array: str
+) -> Generator[int, None, bytearray]:
+    """Write what `encode_answer` gives, an element of `array` in each step.
+
+    Yields the bytes so far, returns the frame.
+    """
+    header_version, response_class = _answer_format(api.key, version)
+    element_class = next(field.struct for field in schema_of(response_class) if field.name == array)
+    assert element_class is not None, f"{array} is no array of structs"
+    elements = getattr(response, array)
+    frame = bytearray()
+    for element in elements:
+        write_entity(frame, convert(element, element_class))
+        yield len(frame)
+    rest = convert(replace(response, **{array: ()}), response_class)
+    before, after = around_elements(rest, array, len(elements))
+    frame[:0] = bytes(_LENGTH.size) + encode_response_header(correlation_id, header_version) + before
+    frame += after
+    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+    return frame
+
+
 @cache
 def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
     """Header version and class of a response."""
@@ -90,6 +116,7 @@ class Call:
         "_envelope",
         "_future",
         "_judge",
+        "_long_answers",
         "_started_s",
         "_timer",
         "caller",
@@ -102,6 +129,7 @@ class Call:
         request: Request,
         exchange: Exchange,
         counters: RequestCounters,
+        long_answers: LongAnswers,
         *,
         envelope: Request | None = None,
         principal: Principal = ANONYMOUS,
@@ -130,6 +158,7 @@ class Call:
         )
         self.exchange = exchange
         self._counters = counters
+        self._long_answers = long_answers
         self._envelope = envelope
         self._future: Future[Any] | None = None
         self._judge: Callable[[RaftResponse], None] | None = None
@@ -168,14 +197,35 @@ class Call:
         return is_over
 
     def _send(self, response: object) -> None:
-        request, envelope = self.request, self._envelope
-        frame = encode_answer(request.api, request.version, request.correlation_id, response)
-        if envelope is not None:
+        request = self.request
+        array = long_array(response)
+        if array is None:
+            frame = encode_answer(request.api, request.version, request.correlation_id, response)
+            self._send_frame(frame, getattr(response, "throttle_time", None))
+            return
+        steps = writing_answer(request.api, request.version, request.correlation_id, response, array)
+        answer = LongAnswer(steps=steps, done=self._written)
+        self.exchange.on_abandoned(answer.abandon)
+        self._long_answers.add(answer)
+
+    def _written(self, outcome: bytearray | Exception) -> None:
+        """Send a long answer, or an error if it can't be written."""
+        if self._is_over():
+            return
+        if isinstance(outcome, UnsupportedVersion):
+            self.exchange.refuse(outcome.message)
+        elif isinstance(outcome, Exception):
+            self._refuse_because(outcome)
+        else:
+            self._send_frame(outcome, None)
+
+    def _send_frame(self, frame: bytearray, throttle_time: timedelta | None) -> None:
+        if self._envelope is not None:
             self._answer_envelope(
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
             )
             return
-        self._mute(getattr(response, "throttle_time", None))
+        self._mute(throttle_time)
         self.exchange.respond(frame)
 
     def _mute(self, throttle_time: timedelta | None) -> None:
@@ -314,6 +364,7 @@ class Dispatcher:
         """`apis`: those that anybody is offered. The extensions are served, too."""
         self._node = node
         self._counters = counters
+        self._long_answers = LongAnswers()
         authorizer = node.authorizer
         self._authorization = None if authorizer is None else Authorization(authorizer, counters)
         self._offered = apis
@@ -345,9 +396,15 @@ class Dispatcher:
             exchange.refuse(error.message)
             return
         principal = exchange.peer.principal
-        self._serve(
-            Call(request, exchange, self._counters, principal=principal, authorization=self._authorization)
+        call = Call(
+            request,
+            exchange,
+            self._counters,
+            self._long_answers,
+            principal=principal,
+            authorization=self._authorization,
         )
+        self._serve(call)
 
     def _serve(self, call: Call) -> None:
         try:
@@ -370,6 +427,7 @@ class Dispatcher:
             forwarded.request,
             exchange,
             self._counters,
+            self._long_answers,
             envelope=envelope,
             principal=forwarded.principal,
             client_host=forwarded.client_host,

@@ -274,6 +274,33 @@ def write_entity(buffer: bytearray, entity: object) -> None:
     entity_writer(type(entity))(buffer, entity)
 
 
+def around_elements(entity: object, array: str, count: int) -> tuple[bytearray, bytearray]:
+    """Encode an entity without the elements of one of its arrays, which are written elsewhere.
+
+    Returns:
+        what precedes them, their number included, and what follows them.
+    """
+    schema = schema_of(type(entity))
+    is_flexible: bool = type(entity).__flexible__  # type: ignore[attr-defined]
+    before, after = bytearray(), bytearray()
+    buffer = before
+    for field in schema:
+        if field.tag is not None:
+            continue
+        if field.name != array:
+            _single_step(field, is_flexible=is_flexible)(buffer, entity)
+            continue
+        if count > ARRAY_ELEMENTS_MAX:
+            raise ArrayTooLong(f"{array} has {count} elements, at most {ARRAY_ELEMENTS_MAX} are allowed")
+        (_write_compact_length if is_flexible else _write_long_length)(before, count)
+        buffer = after
+    if is_flexible:
+        _tags_step([field for field in schema if field.tag is not None], is_flexible=is_flexible)(
+            after, entity
+        )
+    return before, after
+
+
 def encode(entity: object) -> bytes:
     """Encode an entity in the format of its class."""
     buffer = bytearray()

@@ -1,0 +1,171 @@
+"""Answers with thousands of elements are written in pieces, with others' requests in between."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import kio.schema.describe_acls.v3.response as acls
+import kio.schema.describe_configs.v4.request as describe
+import kio.schema.describe_configs.v4.response as configs
+import kio.schema.list_partition_reassignments.v0.response as reassignments
+import pytest
+from kio.schema.errors import ErrorCode
+from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.waiting import turn_until
+from quorate_controller.server import long_answers
+from quorate_controller.server.dispatch import encode_answer, writing_answer
+from quorate_controller.server.long_answers import ELEMENTS_AT_ONCE_MAX, long_array
+from quorate_protocol.kafka.apis import ApiKey, find_api
+
+COUNT = ELEMENTS_AT_ONCE_MAX + 200
+QUESTION = describe.DescribeConfigsRequest(
+    resources=(describe.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None),)
+)
+
+
+def described(count: int = COUNT) -> configs.DescribeConfigsResponse:
+    config = configs.DescribeConfigsResourceResult(
+        name="retention.ms",
+        value="1",
+        read_only=False,
+        config_source=1,
+        is_sensitive=False,
+        synonyms=(configs.DescribeConfigsSynonym(name="log.retention.ms", value="2", source=5),),
+        config_type=5,
+        documentation="How long é",
+    )
+    results = tuple(
+        configs.DescribeConfigsResult(
+            error_code=ErrorCode.none,
+            error_message="",
+            resource_type=2,
+            resource_name=f"topic-{number}",
+            configs=(config,) * (number % 3),
+        )
+        for number in range(count)
+    )
+    return configs.DescribeConfigsResponse(throttle_time=timedelta(milliseconds=7), results=results)
+
+
+def acls_described() -> acls.DescribeAclsResponse:
+    acl = acls.AclDescription(principal="User:a", host="*", operation=3, permission_type=3)
+    resources = tuple(
+        acls.DescribeAclsResource(
+            resource_type=2, resource_name=f"t{number}", pattern_type=3, acls=(acl,) * (number % 3)
+        )
+        for number in range(COUNT)
+    )
+    return acls.DescribeAclsResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, error_message="é", resources=resources
+    )
+
+
+def listed() -> reassignments.ListPartitionReassignmentsResponse:
+    partition = reassignments.OngoingPartitionReassignment(
+        partition_index=1, replicas=(1, 2), adding_replicas=(2,), removing_replicas=()
+    )
+    topics = tuple(
+        reassignments.OngoingTopicReassignment(name=f"t{number}", partitions=(partition,) * (number % 3))
+        for number in range(COUNT)
+    )
+    return reassignments.ListPartitionReassignmentsResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=topics
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "response"),
+    [
+        (ApiKey.DESCRIBE_CONFIGS, described()),
+        (ApiKey.DESCRIBE_ACLS, acls_described()),
+        (ApiKey.LIST_PARTITION_REASSIGNMENTS, listed()),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
+    """Goal: no client sees a difference. Method: the frame of each version, written at once and in steps."""
+    api, array = find_api(key), long_array(response)
+    assert array is not None
+    for version in range(api.version_min, api.version_max + 1):
+        found: list[bytearray] = []
+
+        def steps(version: int = version, found: list[bytearray] = found) -> Iterator[int]:
+            found.append((yield from writing_answer(api, version, 77, response, array)))
+
+        assert len(list(steps())) == COUNT
+        assert found == [encode_answer(api, version, 77, response)]
+
+
+async def test_others_are_answered_while_a_long_answer_is_written(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a heartbeat does not wait for a long answer. Method: a step in each turn of the loop; the heartbeat comes
+    behind the request for the answer, and its own answer first.
+    """
+    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
+    rig.node.decide = lambda request, _caller: (
+        heartbeat_answer() if request == heartbeat() else described(2_000)
+    )
+    await rig.listen()
+    describing, broker = await rig.connect(), await rig.connect()
+    describing.send(QUESTION, 4)
+    await rig.node.requests(1)
+    broker.send(heartbeat(), 1)
+    long = asyncio.create_task(describing.receive())
+    assert (await broker.receive()).error_code is ErrorCode.none
+    assert not long.done()
+    assert (await long).results == described(2_000).results
+
+
+async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an answer's memory is bounded. Method: a low bound; the next request is served."""
+    monkeypatch.setattr(long_answers, "ANSWER_SIZE_BYTES_MAX", 1_000)
+    rig.node.decide = lambda request, _caller: heartbeat_answer() if request == heartbeat() else described()
+    await rig.listen()
+    client = await rig.connect()
+    client.send(QUESTION, 4)
+    client.send(heartbeat(), 1)
+    (result,) = (await client.receive()).results
+    assert result.error_code is ErrorCode.policy_violation
+    assert result.error_message == "The answer has more than 1000 bytes: ask for less at once."
+    assert (await client.receive()).error_code is ErrorCode.none
+
+
+async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: many large answers do not take memory at once. Method: two, a low bound: the first is done first, though
+    it is longer; without the bound the short one would be.
+    """
+    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
+    monkeypatch.setattr(long_answers, "UNFINISHED_BYTES_MAX", 0)
+    sizes = iter((3_000, COUNT))
+    rig.node.decide = lambda _request, _caller: described(next(sizes))
+    await rig.listen()
+    first, second = await rig.connect(), await rig.connect()
+    first.send(QUESTION, 4)
+    await rig.node.requests(1)
+    second.send(QUESTION, 4)
+    short = asyncio.create_task(second.receive())
+    assert len((await first.receive()).results) == 3_000
+    assert not short.done()
+    assert len((await short).results) == COUNT
+
+
+async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no work for nobody. Method: the client leaves in the middle; the elements are asked for no more."""
+    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
+    begun: list[Any] = []
+    original = long_answers.LongAnswers.add
+
+    def add(self: Any, answer: Any) -> None:
+        begun.append(answer)
+        original(self, answer)
+
+    monkeypatch.setattr(long_answers.LongAnswers, "add", add)
+    rig.node.decide = lambda _request, _caller: described(20_000)
+    await rig.listen()
+    client = await rig.connect()
+    client.send(QUESTION, 4)
+    await turn_until(lambda: bool(begun))
+    client.writer.transport.abort()
+    await turn_until(lambda: begun[0].is_abandoned and begun[0].steps.gi_frame is None)
