@@ -13,6 +13,7 @@ from uuid import uuid4
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.security.jaas import format_jaas
 
 from benchmarks.broker import HeartbeatingBroker, heartbeat_request, registration_request
 from benchmarks.client import Connection, Login
@@ -202,13 +203,12 @@ class _Cluster(Quorum):
     ) -> None:
         self.has_acls = has_acls
         self._client_ports = dict(enumerate(ports[3:]))
-        users = " ".join(f'user_{name}="{PASSWORD}"' for name in (APPLICATION, BROKER))
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        users = {f"user_{name}": PASSWORD for name in (APPLICATION, BROKER)}
         properties = {
             "controller.listener.names": f"CONTROLLER,{LISTENER}",
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{LISTENER}:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",
-            f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": f"{module} required {users};",
+            f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": format_jaas("PLAIN", users),
             "metadata.max.idle.interval.ms": "0",
             **linger,
         }

@@ -14,6 +14,7 @@ from typing import Final
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.jaas import format_jaas
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
 from quorate_operator.models.entities import PASSWORD, USERNAME, ClientSecurity
@@ -31,7 +32,6 @@ from quorate_operator.planning.logins import LOGIN, Login
 
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _PLAIN: Final = "PLAIN"
-_MODULES: Final = "org.apache.kafka.common.security"
 DIRECTORY_PROVIDER: Final = {
     "config.providers": "directory",
     "config.providers.directory.class": _DIRECTORY_PROVIDER,
@@ -143,7 +143,7 @@ def client_properties(
         )
         found |= {
             "sasl.mechanism": mechanism,
-            "sasl.jaas.config": login_config(mechanism, {"username": user, "password": password}),
+            "sasl.jaas.config": format_jaas(mechanism, {"username": user, "password": password}),
         }
     return found
 
@@ -227,7 +227,7 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
                     f"user_{user}": files.variable(listener.sasl.secret_name, user)
                     for user in plain_users(listener.sasl, files.secrets)
                 }
-            found[_jaas_key(prefix, mechanism)] = login_config(mechanism, options)
+            found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, options)
     return found
 
 
@@ -241,7 +241,7 @@ def _client_of_controllers(controllers: Listener, own: Tls | None, files: Secret
             found |= _keystore(prefix, own, files)
     if controllers.sasl is not None:
         mechanism = controllers.sasl.mechanisms[0]
-        found[_jaas_key(prefix, mechanism)] = login_config(mechanism, _login(controllers.sasl, files))
+        found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, _login(controllers.sasl, files))
     return found
 
 
@@ -264,13 +264,6 @@ def _truststore(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
 
 def _login(sasl: Sasl, files: SecretFiles) -> dict[str, str]:
     return {"username": sasl.username, "password": files.variable(sasl.secret_name, sasl.username)}
-
-
-def login_config(mechanism: str, options: Mapping[str, str]) -> str:
-    """Returns sasl.jaas.config. The options' values have no quotes and backslashes in them."""
-    module = "plain.PlainLoginModule" if mechanism == _PLAIN else "scram.ScramLoginModule"
-    given = "".join(f' {name}="{value}"' for name, value in options.items())
-    return f"{_MODULES}.{module} required{given};"
 
 
 def _jaas_key(prefix: str, mechanism: str) -> str:

@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Self
 
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.security.jaas import LOGIN_MODULES
 from quorate_protocol.security.oauth import (
     ALLOWED_URLS,
-    LOGIN_MODULE,
     OAUTH_LOGIN_KEYS,
     TOKEN_URL,
     parse_oauth_login,
@@ -25,8 +25,6 @@ from quorate_protocol.security.tokens import TokenKeeper
 
 from quorate_admin.errors import ConfigError
 
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _UNSECURED_PREFIX = "unsecuredLogin"
 _UNSECURED_NAME = "unsecuredLoginStringClaim_sub"
 
@@ -93,10 +91,10 @@ def _sasl(properties: Mapping[str, str]) -> SaslConfig:
             f"sasl.mechanism=GSSAPI (Kafka's default): this client does not support Kerberos; allowed are {allowed}"
         )
     mechanism = choice(properties, "sasl.mechanism", "", {one.value: one for one in Mechanism})
-    if mechanism is Mechanism.OAUTHBEARER:
-        return _oauth(properties)
-    module = _PLAIN_MODULE if mechanism is Mechanism.PLAIN else _SCRAM_MODULE
+    module = LOGIN_MODULES[mechanism.value]
     options = _login_options(properties, module)
+    if mechanism is Mechanism.OAUTHBEARER:
+        return _oauth(properties, options)
     for option in ("username", "password"):
         if option not in options:
             raise ConfigError(f'sasl.jaas.config: {option} is missing: {module} required {option}="…" …;')
@@ -108,8 +106,7 @@ def _sasl(properties: Mapping[str, str]) -> SaslConfig:
     )
 
 
-def _oauth(properties: Mapping[str, str]) -> SaslConfig:
-    options = _login_options(properties, LOGIN_MODULE)
+def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> SaslConfig:
     if TOKEN_URL in properties:
         login = parse_oauth_login(properties, options, os.environ)
         return SaslConfig(mechanism=Mechanism.OAUTHBEARER, tokens=TokenKeeper(login))

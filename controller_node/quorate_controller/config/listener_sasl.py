@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quorate_protocol.security.jaas import parse_jaas
+from quorate_protocol.security.jaas import LOGIN_MODULES, parse_jaas
 from quorate_protocol.security.oauth import (
-    LOGIN_MODULE,
     OAUTH_LOGIN_KEYS,
     OAUTHBEARER,
     OAuthLogin,
@@ -37,11 +36,6 @@ OAUTH_KEYS: Final = LISTENER_OAUTH_KEYS | OAUTH_LOGIN_KEYS
 """The keys of OAUTHBEARER, which may have the prefixes of a listener and of the mechanism."""
 SASL_KEYS: Final = LISTENER_SASL_KEYS | {CONTROLLER_MECHANISM, FAILURE_DELAY}
 
-_MODULES: Final = {
-    **dict.fromkeys(MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    OAUTHBEARER: LOGIN_MODULE,
-}
 _USER_PREFIX: Final = "user_"
 _NUMBER_MAX: Final = 2**63 - 1
 _CLASSES: Final = tuple(
@@ -143,7 +137,7 @@ def parse_login(prefix: str, own: Mapping[str, str]) -> Login:
         if not options.get(option):
             raise SecurityConfigError(
                 f"{prefix}{jaas_keys(mechanism)}: {option} is missing, with which this controller logs in at "
-                f'the others: {_MODULES[mechanism]} required username="…" password="…" …;'
+                f'the others: {LOGIN_MODULES[mechanism]} required username="…" password="…" …;'
             )
     return Login(
         mechanism=mechanism,
@@ -154,7 +148,7 @@ def parse_login(prefix: str, own: Mapping[str, str]) -> Login:
 
 
 def _options(prefix: str, own: Mapping[str, str], mechanism: str) -> Mapping[str, str]:
-    key, module = prefix + jaas_keys(mechanism), _MODULES[mechanism]
+    key, module = prefix + jaas_keys(mechanism), LOGIN_MODULES[mechanism]
     text = own.get(jaas_keys(mechanism))
     if text is None:
         raise SecurityConfigError(f"{key} is missing; for instance {module} required …;")

@@ -3,6 +3,17 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+_PACKAGE: Final = "org.apache.kafka.common.security"
+_SCRAM_LOGIN_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"
+LOGIN_MODULES: Final[Mapping[str, str]] = {
+    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": _SCRAM_LOGIN_MODULE,
+    "SCRAM-SHA-512": _SCRAM_LOGIN_MODULE,
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
+}
+"""The class of the login module, by the name of the SASL mechanism."""
 
 _FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 _TOKEN = re.compile(
@@ -47,6 +58,12 @@ def parse_jaas(text: str) -> LoginModule:
     if position + 1 < len(tokens):
         raise ValueError("there is more than one login module")
     return LoginModule(name, options)
+
+
+def format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    """Returns the login module of a SASL mechanism with its options: `class required key="value" ...;`."""
+    given = "".join(f' {name}="{value}"' for name, value in options.items())
+    return f"{LOGIN_MODULES[mechanism]} required{given};"
 
 
 def _tokens(text: str) -> list[tuple[bool, str]]:

@@ -17,7 +17,6 @@ from urllib.parse import quote_plus, urlsplit
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-LOGIN_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a property, as those below
 CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"

@@ -14,6 +14,7 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.java.tls import Certificates
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.security.jaas import format_jaas
 from quorate_protocol.wire.client import ClientConnection, encode_request
 
 NODE, NODE_PASSWORD = "node", "node-secret"
@@ -140,13 +141,12 @@ def properties_of(protocol: str, directory: Path) -> tuple[dict[str, str], str |
             "ssl.keystore.location": str(certificates.server),
         }
     if protocol.startswith("SASL"):
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        users = {f"user_{NODE}": NODE_PASSWORD, f"user_{CLIENT}": CLIENT_PASSWORD}
         properties |= {
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "listener.name.controller.plain.sasl.jaas.config": (
-                f'{module} required username="{NODE}" password="{NODE_PASSWORD}" '
-                f'user_{NODE}="{NODE_PASSWORD}" user_{CLIENT}="{CLIENT_PASSWORD}";'
+            "listener.name.controller.plain.sasl.jaas.config": format_jaas(
+                "PLAIN", {"username": NODE, "password": NODE_PASSWORD, **users}
             ),
         }
     return properties, authority

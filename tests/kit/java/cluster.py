@@ -21,6 +21,7 @@ from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_protocol.security.jaas import LOGIN_MODULES
 
 CLUSTER_LISTENERS = {Role.BROKER: "PLAINTEXT", Role.CONTROLLER: "CONTROLLER"}
 SASL_LISTENERS = {Role.BROKER: "SASL_SSL", Role.CONTROLLER: "CONTROLLER_SASL"}
@@ -29,9 +30,7 @@ SSL_LISTENER = "SSL"
 PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 # The user of SCRAM-SHA-256 that is there from the start, a super user too; tests add others.
 SCRAM_USER, SCRAM_PASSWORD = "scram-admin", "scram-secret"
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-MECHANISMS = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
+PLAIN, SCRAM = LOGIN_MODULES["PLAIN"], LOGIN_MODULES["SCRAM-SHA-256"]
 STORAGE_TOOL = "kafka.tools.StorageTool"
 
 
@@ -176,7 +175,7 @@ class JavaCluster(Cluster):
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": mechanism,
-            "sasl.jaas.config": f"{MECHANISMS[mechanism]} required {login};",
+            "sasl.jaas.config": f"{LOGIN_MODULES[mechanism]} required {login};",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.authority),
         }

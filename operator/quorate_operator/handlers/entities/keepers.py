@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
+from quorate_protocol.security.jaas import format_jaas
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
@@ -28,7 +29,6 @@ from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import SECRET, TOPICS, USERS, Kind, KubernetesApi, Object
-from quorate_operator.security import login_config
 
 SECRETS_AT_A_TIME_MAX = 16
 PASSWORD_SIZE_BYTES = 32
@@ -188,7 +188,7 @@ def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
             "ownerReferences": [owner],
         },
-        "stringData": {**login, "sasl.jaas.config": login_config(change.mechanism, login)},
+        "stringData": {**login, "sasl.jaas.config": format_jaas(change.mechanism, login)},
     }
 
 
