@@ -6,8 +6,9 @@ is a directory with a file for each key, as kubelet mounts it. Properties of cli
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Final
 
@@ -53,6 +54,10 @@ class SecretFiles:
     def variable(self, secret_name: str, key: str) -> str:
         """Returns what stands for a value in a node's properties."""
         return directory_variable(self.directory(secret_name), key)
+
+    def of(self, secret_name: str) -> Callable[[str], str]:
+        """Returns `variable` of one Secret."""
+        return partial(self.variable, secret_name)
 
     def has(self, secret_name: str, key: str) -> bool:
         return secret_name in self.secrets and key in self.secrets[secret_name].values
@@ -198,16 +203,9 @@ def _stores(tls: Tls, secrets: Mapping[str, Secret]) -> dict[str, str]:
 def _pem_stores(values: Mapping[str, str], *, shows_certificate: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     if TLS_AUTHORITIES in values:
-        found |= {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": values[TLS_AUTHORITIES],
-        }
+        found |= _truststore("", values.__getitem__)
     if shows_certificate and TLS_CERTIFICATE in values and TLS_KEY in values:
-        found |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": values[TLS_CERTIFICATE],
-            "ssl.keystore.key": values[TLS_KEY],
-        }
+        found |= _keystore("", values.__getitem__)
     return found
 
 
@@ -216,7 +214,8 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
     prefix = _prefix(listener)
     found: dict[str, str] = {}
     if listener.tls is not None:
-        found |= _keystore(prefix, listener.tls, files) | _truststore(prefix, listener.tls, files)
+        found |= _keystore(prefix, files.of(listener.tls.secret_name))
+        found |= _authorities(prefix, listener.tls, files)
         found[f"{prefix}ssl.client.auth"] = listener.tls.client_auth
     if listener.sasl is not None:
         found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.sasl.mechanisms)
@@ -236,29 +235,33 @@ def _client_of_controllers(controllers: Listener, own: Tls | None, files: Secret
     prefix = _prefix(controllers)
     found: dict[str, str] = {}
     if controllers.tls is not None:
-        found |= _truststore(prefix, controllers.tls, files)
+        found |= _authorities(prefix, controllers.tls, files)
         if own is not None and controllers.tls.client_auth != "none":
-            found |= _keystore(prefix, own, files)
+            found |= _keystore(prefix, files.of(own.secret_name))
     if controllers.sasl is not None:
         mechanism = controllers.sasl.mechanisms[0]
         found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, _login(controllers.sasl, files))
     return found
 
 
-def _keystore(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
+def _authorities(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
+    has_authorities = files.has(tls.secret_name, TLS_AUTHORITIES)
+    return _truststore(prefix, files.of(tls.secret_name)) if has_authorities else {}
+
+
+def _keystore(prefix: str, value: Callable[[str], str]) -> dict[str, str]:
+    """`value` returns what stands for a key of the Secret: its value, or a variable."""
     return {
         f"{prefix}ssl.keystore.type": "PEM",
-        f"{prefix}ssl.keystore.certificate.chain": files.variable(tls.secret_name, TLS_CERTIFICATE),
-        f"{prefix}ssl.keystore.key": files.variable(tls.secret_name, TLS_KEY),
+        f"{prefix}ssl.keystore.certificate.chain": value(TLS_CERTIFICATE),
+        f"{prefix}ssl.keystore.key": value(TLS_KEY),
     }
 
 
-def _truststore(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
-    if not files.has(tls.secret_name, TLS_AUTHORITIES):
-        return {}
+def _truststore(prefix: str, value: Callable[[str], str]) -> dict[str, str]:
     return {
         f"{prefix}ssl.truststore.type": "PEM",
-        f"{prefix}ssl.truststore.certificates": files.variable(tls.secret_name, TLS_AUTHORITIES),
+        f"{prefix}ssl.truststore.certificates": value(TLS_AUTHORITIES),
     }
 
 

@@ -1,6 +1,7 @@
 """How listeners are secured, and who may do what: TLS, SASL, authorization, by Secrets of the same namespace."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -47,18 +48,20 @@ class Tls(Model):
     )
 
 
+def _mechanisms(*further_rules: Mapping[str, str]) -> Any:
+    """Returns the field of a list of mechanisms, with its rules for the API server."""
+    return Field(
+        strict=False,
+        min_length=1,
+        max_length=MECHANISMS_MAX,
+        json_schema_extra=rules(_EACH_ONCE, *further_rules) | {"x-kubernetes-list-type": "atomic"},
+    )
+
+
 class Sasl(Model):
     """Which mechanisms clients log in with, and how the nodes themselves do."""
 
-    mechanisms: Annotated[
-        tuple[Mechanism, ...],
-        Field(
-            strict=False,
-            min_length=1,
-            max_length=MECHANISMS_MAX,
-            json_schema_extra=rules(_EACH_ONCE) | {"x-kubernetes-list-type": "atomic"},
-        ),
-    ] = Field(
+    mechanisms: Annotated[tuple[Mechanism, ...], _mechanisms()] = Field(
         default=("SCRAM-SHA-512",),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first.",
     )
@@ -81,14 +84,7 @@ class ControllerSasl(Sasl):
     """As for brokers; controllers log in at each other with PLAIN."""
 
     mechanisms: Annotated[
-        tuple[Mechanism, ...],
-        Field(
-            strict=False,
-            min_length=1,
-            max_length=MECHANISMS_MAX,
-            json_schema_extra=rules(_EACH_ONCE, {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST})
-            | {"x-kubernetes-list-type": "atomic"},
-        ),
+        tuple[Mechanism, ...], _mechanisms({"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST})
     ] = Field(
         default=("PLAIN", "SCRAM-SHA-512"),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN.",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.pod_templates import Resources
+from quorate_operator.models.security import ScramUsers
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import initial_controllers
@@ -96,8 +97,8 @@ def node_pod(
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
     if topology_key(context, node.pool) is not None:
         spec["initContainers"].append(_await_rack_container(context, node))
-    users = context.manifests.controllers.spec.scram_users
-    if users is not None and has_scram_users(context, node, is_initial=is_initial):
+    users = _first_scram_users(context, node, is_initial=is_initial)
+    if users is not None:
         secret = {"secretName": users.secret_name, "defaultMode": SECRET_MODE}
         spec["volumes"].append({"name": _SCRAM_USERS_VOLUME, "secret": secret})
         mount = {"name": _SCRAM_USERS_VOLUME, "mountPath": SCRAM_USERS_DIRECTORY, "readOnly": True}
@@ -180,17 +181,17 @@ def format_arguments(
             arguments += ["--initial-controllers", initial_controllers(founders)]
         elif desired.dynamic_quorum:
             arguments.append("--no-initial-controllers")
-        users = context.manifests.controllers.spec.scram_users
-        if users is not None and has_scram_users(context, node, is_initial=is_initial):
+        users = _first_scram_users(context, node, is_initial=is_initial)
+        if users is not None:
             arguments += ["--add-scram-from", f"{users.mechanism}={SCRAM_USERS_DIRECTORY}"]
         arguments += ["--release-version", initial_metadata_version(desired)]
     return tuple(arguments)
 
 
-def has_scram_users(context: Context, node: DesiredNode, *, is_initial: bool) -> bool:
-    """Whether a node is formatted with the SCRAM users of a new cluster."""
-    has_users = context.manifests.controllers.spec.scram_users is not None
-    return has_users and is_initial and node.role is Role.CONTROLLER
+def _first_scram_users(context: Context, node: DesiredNode, *, is_initial: bool) -> ScramUsers | None:
+    """Returns the SCRAM users of a new cluster that a node is formatted with."""
+    is_founder = is_initial and node.role is Role.CONTROLLER
+    return context.manifests.controllers.spec.scram_users if is_founder else None
 
 
 def format_container(
