@@ -67,16 +67,9 @@ def parse_listener_oauth(
     Raises:
         SecurityConfigError: a key is missing or wrong.
     """
-    handler = own.get(f"oauthbearer.{SERVER_HANDLER}", "").strip()
-    if handler != VALIDATOR_HANDLER_CLASS:
-        problem = (
-            f"={handler}: Java classes can't run here"
-            if handler
-            else " is missing: Kafka takes unsecured tokens then"
-        )
-        raise SecurityConfigError(
-            f"{prefix}oauthbearer.{SERVER_HANDLER}{problem}; allowed is {VALIDATOR_HANDLER_CLASS}"
-        )
+    _check_handler(
+        prefix, own, SERVER_HANDLER, VALIDATOR_HANDLER_CLASS, without="Kafka takes unsecured tokens then"
+    )
     validator = of_mechanism(own, VALIDATOR) or _VALIDATORS[0]
     if validator not in _VALIDATORS:
         raise SecurityConfigError(f"{VALIDATOR}={validator}: allowed are {', '.join(_VALIDATORS)}")
@@ -113,12 +106,13 @@ def _rules(own: Mapping[str, str]) -> TokenRules:
 
 def check_login_handler(prefix: str, own: Mapping[str, str]) -> None:
     """Check that this controller does not log in with a token that it makes itself. Raises SecurityConfigError."""
-    key = f"oauthbearer.{LOGIN_HANDLER}"
-    handler = own.get(key, "").strip()
-    if handler != LOGIN_HANDLER_CLASS:
-        problem = (
-            f"={handler}: Java classes can't run here"
-            if handler
-            else " is missing: Kafka makes unsecured tokens then"
-        )
-        raise SecurityConfigError(f"{prefix}{key}{problem}; allowed is {LOGIN_HANDLER_CLASS}")
+    _check_handler(
+        prefix, own, LOGIN_HANDLER, LOGIN_HANDLER_CLASS, without="Kafka makes unsecured tokens then"
+    )
+
+
+def _check_handler(prefix: str, own: Mapping[str, str], key: str, allowed: str, *, without: str) -> None:
+    handler = own.get(f"oauthbearer.{key}", "").strip()
+    if handler != allowed:
+        problem = f"={handler}: Java classes can't run here" if handler else f" is missing: {without}"
+        raise SecurityConfigError(f"{prefix}oauthbearer.{key}{problem}; allowed is {allowed}")
