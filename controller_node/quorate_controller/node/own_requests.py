@@ -129,9 +129,11 @@ class OwnRequests:
 
     def _heartbeat_deadline_ms(self) -> int | None:
         """Only registered controllers are heard."""
-        if self.registration_reason is not None or self._leader_endpoint() is None:
+        # Asked in each turn. The active controller sends none, and is done here.
+        deadline_ms = self._heartbeats.deadline_ms(self._snapshotter.state)
+        if deadline_ms is None or self.registration_reason is not None or self._leader_endpoint() is None:
             return None
-        return self._heartbeats.deadline_ms(self._snapshotter.state)
+        return deadline_ms
 
     def _beat(self, now_ms: int) -> Due:
         latest = self._snapshotter.latest_id

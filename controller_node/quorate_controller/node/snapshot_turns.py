@@ -38,7 +38,6 @@ class Heard:
     """What another controller said last, and when."""
 
     state: SnapshotState
-    last_snapshot_offset: int
     at_ms: int
 
 
@@ -70,19 +69,14 @@ class SnapshotTurns:
                 ErrorCode.invalid_request, f"SnapshotState is {request.snapshot_state}; 0, 1 and 2 are known."
             )
         self._begin_epoch()
-        offset = request.last_snapshot_offset
-        self._heard[node_id] = Heard(state=state, last_snapshot_offset=offset, at_ms=now_ms)
-        if self._holder == node_id and state is SnapshotState.IDLE:
-            self._holder = None
-        has_turn = state is SnapshotState.DUE and self._give(node_id, now_ms)
+        self._heard[node_id] = Heard(state=state, at_ms=now_ms)
+        has_turn = self._has_turn(node_id, state, now_ms)
         return ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=has_turn)
 
     def own(self, state: SnapshotState, now_ms: int) -> bool:
         """Notes the state of the active controller itself. Returns whether it has the turn."""
         self._begin_epoch()
-        if self._holder == self._node_id and state is SnapshotState.IDLE:
-            self._holder = None
-        return state is SnapshotState.DUE and self._give(self._node_id, now_ms)
+        return self._has_turn(self._node_id, state, now_ms)
 
     def has_successor(self, now_ms: int) -> bool:
         """Whether leadership should go to another controller before the active one writes.
@@ -102,10 +96,6 @@ class SnapshotTurns:
         """The active controller resigns, so as to write as a standby."""
         self._handed_over_ms = now_ms
 
-    def snapshot_offsets(self, now_ms: int) -> dict[int, int]:
-        """Returns the end offset of the last checkpoint of each other controller that was heard, -1 without one."""
-        return {node_id: heard.last_snapshot_offset for node_id, heard in self._alive(now_ms).items()}
-
     def _begin_epoch(self) -> None:
         if self._raft.epoch != self._epoch:
             self._epoch = self._raft.epoch
@@ -116,6 +106,12 @@ class SnapshotTurns:
         if self._raft.epoch != self._epoch:
             return {}
         return {node_id: one for node_id, one in self._heard.items() if now_ms - one.at_ms <= SILENCE_MS_MAX}
+
+    def _has_turn(self, node_id: int, state: SnapshotState, now_ms: int) -> bool:
+        """Takes the turn from who has nothing more to write. Returns whether the controller has it now."""
+        if self._holder == node_id and state is SnapshotState.IDLE:
+            self._holder = None
+        return state is SnapshotState.DUE and self._give(node_id, now_ms)
 
     def _give(self, node_id: int, now_ms: int) -> bool:
         """Gives the turn if nobody has it, nobody else writes, and the quorum can do without one voter."""
