@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 
 
@@ -62,7 +63,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 def format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
     """Returns the login module of a SASL mechanism with its options: `class required key="value" ...;`."""
-    given = "".join(f' {name}="{value}"' for name, value in options.items())
+    given = "".join(f' {name}="{value.translate(_ESCAPED)}"' for name, value in options.items())
     return f"{LOGIN_MODULES[mechanism]} required{given};"
 
 
