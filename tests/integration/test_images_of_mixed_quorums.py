@@ -10,15 +10,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from kio.schema.alter_client_quotas.v1 import request as quotas
 from kio.schema.alter_user_scram_credentials.v0 import request as scram
 from kio.schema.create_acls.v3 import request as create_acls
 from kio.schema.create_delegation_token.v3 import request as create_token
 from kit.cluster import Cluster, manifests
 from kit.differential.nodes import SETTINGS, Node
-from kit.differential.question import Caller, Question
-from kit.differential.requests import rounds
+from kit.differential.question import Caller
+from kit.differential.requests import put_rounds
 from kit.java.images import ask_java, image_at, records_of
 from kit.kafka import jars_of
 from kit.membership import lead_with
@@ -76,24 +75,6 @@ def quorum(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
         yield cluster.start_all()
     finally:
         cluster.close()
-
-
-def ask_randomly(node: Node, number: int) -> None:
-    """Put some rounds of random requests to the leader."""
-
-    @seed(number)
-    @settings(
-        max_examples=ROUNDS,
-        phases=[Phase.generate],
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(rounds)
-    def ask(questions: tuple[Question, ...]) -> None:
-        for question in questions:
-            node.put(question)
-
-    ask()
 
 
 def leave_some_of_each(node: Node, number: int) -> None:
@@ -191,7 +172,7 @@ def test_images_and_snapshots_are_the_same_in_java_and_in_python(quorum: Cluster
             node.move(quorum.address(leader), quorum.metadata(leader))
             if not number:
                 assert node.register_brokers()
-            ask_randomly(node, number)
+            put_rounds(node.put, ROUNDS, number)
             leave_some_of_each(node, number)
             snapshots += newest_of_each(quorum)
             epochs.add(quorum.await_quorum().leader_epoch)

@@ -16,15 +16,14 @@ from kit.kafka import stock_kafka_of
 from kit.ledger import ContinuousTopics
 from kit.membership import assert_same_everywhere, await_progress, lead_with
 from kit.releases import RELEASE
+from kit.secured import allow, controllers_of
 from kit.token_endpoint import TokenEndpoint, token_endpoint
 from kit.waiting import eventually
-from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ServerError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
-from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_operator.properties import render_properties
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
+from quorate_protocol.kafka.enums import AclOperation, SecurityProtocol
 from quorate_protocol.kafka.releases import version_key
 from quorate_protocol.security.oauth import ALLOWED_URLS, OAuthLogin, Token
 from quorate_protocol.security.tokens import TokenKeeper
@@ -149,39 +148,18 @@ def federated(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Ite
         cluster.controller_security = found.as_client("node")
         cluster.start(*cluster.controllers)
         cluster.await_quorum()
-        allow(found, "User:ANONYMOUS", AclOperation.ALL)  # clients of the broker, at its listener without TLS
+        allow(
+            found.cluster, found.as_client("node"), "User:ANONYMOUS", AclOperation.ALL
+        )  # clients of the broker, at its listener without TLS
         cluster.start_all()
         yield found
-
-
-def controllers_of(found: Federated, security: SecurityConfig, node_id: int | None = None) -> AdminClient:
-    """A client of all controllers, or of one."""
-    cluster = found.cluster
-    address = cluster.bootstrap_controllers if node_id is None else cluster.address(node_id)
-    return AdminClient(bootstrap_controllers=address.split(","), security=security, request_timeout_ms=10_000)
-
-
-def allow(found: Federated, principal: str, operation: AclOperation) -> None:
-    """Let somebody do something with the cluster and all topics."""
-
-    async def create() -> None:
-        async with controllers_of(found, found.as_client("node")) as admin:
-            entry = AccessControlEntry(principal=principal, operation=operation)
-            resources = ((ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*"))
-            bindings = [
-                AclBinding(pattern=ResourcePattern(resource_type=kind, name=name), entry=entry)
-                for kind, name in resources
-            ]
-            assert not (await admin.create_acls(bindings)).errors
-
-    asyncio.run(create())
 
 
 def describe(found: Federated, security: SecurityConfig, node_id: int) -> int:
     """The leader as a controller tells it."""
 
     async def ask() -> int:
-        async with controllers_of(found, security, node_id) as admin:
+        async with controllers_of(found.cluster, security, node_id) as admin:
             return (await admin.describe_metadata_quorum(timeout_ms=20_000)).leader_id
 
     return asyncio.run(ask())
@@ -260,8 +238,8 @@ def test_stock_tools_get_a_token_and_get_in(federated: Federated, tmp_path: Path
     """Goal: Kafka's own client is served. Method: kafka-metadata-quorum asks each controller, with the client's id
     and secret and an ACL; then with a wrong secret.
     """
-    allow(federated, "User:client", AclOperation.DESCRIBE)
-    allow(federated, "User:client", AclOperation.ALTER)
+    allow(federated.cluster, federated.as_client("node"), "User:client", AclOperation.DESCRIBE)
+    allow(federated.cluster, federated.as_client("node"), "User:client", AclOperation.ALTER)
     kafka = stock_kafka_of(RELEASE)
 
     def ask(node_id: int, **changes: str) -> subprocess.CompletedProcess[str]:

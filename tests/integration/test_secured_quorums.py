@@ -15,13 +15,13 @@ from kit.java.tls import CLIENT_PRINCIPAL, Certificates
 from kit.ledger import ContinuousTopics
 from kit.membership import assert_same_everywhere, await_progress, lead_with
 from kit.metadata import image_of
+from kit.secured import allow, controllers_of
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
-from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_admin.types.credentials import UserScramCredentialUpsertion
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import AclOperation, ResourceType, ScramMechanism
+from quorate_protocol.kafka.enums import AclOperation, ScramMechanism
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +140,9 @@ def secured(
     try:
         found.cluster.start(*found.cluster.controllers)
         found.cluster.await_quorum()
-        allow(found, "User:ANONYMOUS", AclOperation.ALL)  # clients of the broker, at its listener without TLS
+        allow(
+            found.cluster, found.as_node, "User:ANONYMOUS", AclOperation.ALL
+        )  # clients of the broker, at its listener without TLS
         found.cluster.start_all()
         create_client(found)
         yield found
@@ -157,36 +159,6 @@ def create_client(secured: Secured) -> None:
                 user=CLIENT, mechanism=ScramMechanism.SCRAM_SHA_512, password=CLIENT_PASSWORD.encode()
             )
             assert not (await admin.alter_user_scram_credentials([credential])).errors
-
-    asyncio.run(create())
-
-
-def controllers_of(
-    secured: Secured, security: SecurityConfig, node_id: int | None = None, retries: int = 5
-) -> AdminClient:
-    """A client of all controllers, or of one."""
-    cluster = secured.cluster
-    address = cluster.bootstrap_controllers if node_id is None else cluster.address(node_id)
-    return AdminClient(
-        bootstrap_controllers=address.split(","),
-        security=security,
-        request_timeout_ms=10_000,
-        retries=retries,
-    )
-
-
-def allow(secured: Secured, principal: str, operation: AclOperation) -> None:
-    """Let somebody do something with the cluster and all topics."""
-
-    async def create() -> None:
-        async with controllers_of(secured, secured.as_node) as admin:
-            entry = AccessControlEntry(principal=principal, operation=operation)
-            resources = ((ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*"))
-            bindings = [
-                AclBinding(pattern=ResourcePattern(resource_type=kind, name=name), entry=entry)
-                for kind, name in resources
-            ]
-            assert not (await admin.create_acls(bindings)).errors
 
     asyncio.run(create())
 
@@ -229,7 +201,7 @@ def test_others_are_refused_alike(secured: Secured) -> None:
     """
 
     async def describe(security: SecurityConfig, leader: int, timeout_ms: int = 10_000) -> int:
-        async with controllers_of(secured, security, leader, retries=0) as admin:
+        async with controllers_of(secured.cluster, security, leader, retries=0) as admin:
             return (await admin.describe_metadata_quorum(timeout_ms=timeout_ms)).leader_id
 
     for implementation in ("python", "java"):
@@ -243,7 +215,7 @@ def test_others_are_refused_alike(secured: Secured) -> None:
             except AdminError:
                 continue
             pytest.fail(f"{implementation} serves {way}")
-    allow(secured, secured.client_principal, AclOperation.ALTER)
+    allow(secured.cluster, secured.as_node, secured.client_principal, AclOperation.ALTER)
     for implementation in ("java", "python"):
         leader = lead_with(secured.cluster, implementation)
         assert asyncio.run(describe(secured.as_client, leader)) == leader

@@ -8,11 +8,9 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from kit.differential.comparison import Compared
 from kit.differential.nodes import started
-from kit.differential.question import Question
-from kit.differential.requests import ROUND, rounds
+from kit.differential.requests import ROUND, put_rounds
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
@@ -30,20 +28,7 @@ def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) 
     """
     with started(NEWEST_RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
-
-        # Both keep what earlier examples did, so that none can be repeated or made smaller.
-        @settings(
-            max_examples=math.ceil(requests / len(ROUND)),
-            phases=[Phase.generate],
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(rounds)
-        def ask(questions: tuple[Question, ...]) -> None:
-            for question in questions:
-                compared.ask(question)
-
-        ask()
+        put_rounds(compared.ask, math.ceil(requests / len(ROUND)))
         compared.compare_images()
     assert compared.asked >= requests
     assert not compared.differences, "\n".join(compared.differences)

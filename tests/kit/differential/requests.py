@@ -5,11 +5,13 @@ begin with `placed`, and only requests that do not depend on the places name the
 several errors in one resource stock Kafka names any: there is one change for each.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from kio.schema.alter_configs.v2 import request as alter_configs
 from kio.schema.alter_partition_reassignments.v1 import request as reassign
@@ -373,3 +375,20 @@ ROUND: Final = (
 )
 rounds: Final[st.SearchStrategy[tuple[Question, ...]]] = st.tuples(*map(sometimes_by_eve, ROUND))
 """Requests of each kind, by users with rights and without, and brokers that are fenced or unfenced."""
+
+
+def put_rounds(put: Callable[[Question], None], count: int, number: int | None = None) -> None:
+    """Put random rounds. What was put before stays, so that no example can be repeated or made smaller.
+
+    With `number` they are the same each time.
+    """
+
+    @settings(
+        max_examples=count, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(rounds)
+    def ask(questions: tuple[Question, ...]) -> None:
+        for question in questions:
+            put(question)
+
+    (ask if number is None else seed(number)(ask))()
