@@ -103,7 +103,16 @@ class SimulatedBroker:
         self._epoch = None
         self._is_leaving = False
         self._id = UUID(int=self._world.rng.getrandbits(128), version=4)
-        self._world.schedule(self._world.rng.randint(0, 200), self._beat)
+        self._beat_in(self._world.rng.randint(0, 200))
+
+    def _beat_in(self, delay_ms: int) -> None:
+        incarnation = self._incarnation
+
+        def beat() -> None:
+            if self._incarnation == incarnation:
+                self._beat()
+
+        self._world.schedule(delay_ms, beat)
 
     def _beat(self) -> None:
         incarnation = self._incarnation
@@ -121,11 +130,7 @@ class SimulatedBroker:
         request = self._registration() if self._epoch is None else self._heartbeat()
         self._world.network.ask(active_node_id(self._world), request, answered)
 
-        def again() -> None:
-            if self._incarnation == incarnation:
-                self._beat()
-
-        self._world.schedule(silence_ms + (300 if self._epoch is None else HEARTBEAT_MS), again)
+        self._beat_in(silence_ms + (300 if self._epoch is None else HEARTBEAT_MS))
 
     def _took(self, response: Any) -> None:
         if self._epoch is None:

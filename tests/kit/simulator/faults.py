@@ -247,15 +247,19 @@ class Faults:
         return f"{name} leads to {thief.node_id} from now on"
 
     def _rot(self) -> str:
-        """A bit of a file turns while a node is down. Only when all others have whatever is committed: a log may
-        lose its damaged end, which cannot be told from a torn write.
+        """A bit of a file turns while a node is down. Only when all others have the whole of its log, of which a
+        Fetch under way may commit the end: a log may lose its damaged end, which cannot be told from a torn write.
         """
         machine = self._any_machine()
         nodes = [other.node for other in self._cluster.machines]
-        end_offset = min((node.raft.log_end_offset for node in nodes if node is not None), default=-1)
         if machine.node is None or None in nodes or machine.rot is not None:
             return "no bit may turn"
-        if any(node.raft.high_watermark > end_offset for node in nodes if node is not None):
+        own = machine.node.raft
+        if not all(
+            node.raft.last_epoch == own.last_epoch and node.raft.log_end_offset >= own.log_end_offset
+            for node in nodes
+            if node is not None
+        ):
             return "no bit may turn: somebody is behind"
         if self._is_needed(machine):
             return "no bit may turn: the voters are too few"

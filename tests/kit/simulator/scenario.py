@@ -146,8 +146,12 @@ class Scenario:
     def _has_living_majority(self) -> bool:
         """Whether a majority of the voters of the longest log still exists: disks that were lost may have been
         the majority of what removals had left of the voters. Then nobody can be elected ever again.
+
+        Logs of observers do not count. They may have what a voter lost before it was durable.
         """
-        nodes = self.world.alive
+        nodes = [node for node in self.world.alive if node.raft.is_voter]
+        if not nodes:
+            return False
         longest = max(nodes, key=lambda node: (node.raft.last_epoch, node.raft.log_end_offset))
         voters = longest.raft.voters
         return (
