@@ -21,8 +21,12 @@ _OF_THIS_RUN: Final = frozenset({"topic_id", "throttle_time", "broker_epoch", "t
 _REFUSED: Final = re.compile(r"Request (Request\(.*\)|\w+) needs", re.DOTALL)
 """Java's controllers print the whole request with its addresses, ours name its API."""
 
-PUBLISHED: Final = frozenset({"DescribeAcls", "DescribeConfigs"})
-"""What stock Kafka answers from copies of its metadata, which follow a little later."""
+PUBLISHED: Final = frozenset(
+    {"DescribeAcls", "DescribeConfigs", "ExpireDelegationToken", "RenewDelegationToken"}
+)
+"""What stock Kafka answers from copies of its metadata, which follow a little later: a token that it has just created
+is not found.
+"""
 PUBLISHED_WITHIN_S: Final = 3
 
 Data = dict[str, Any]
