@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import pytest
     from quorate_controller.storage.batch_spans import BatchSpan
 
-SEEDS = range(1, 11)
+SEEDS = range(1, 21)
 
 
 def test_a_damaged_node_refuses_to_run() -> None:
-    """Goal: no node serves what is not as it was written. Method: ten seeds in which bits of logs, snapshots and
+    """Goal: no node serves what is not as it was written. Method: twenty seeds in which bits of logs, snapshots and
     indexes turn all the time. A node that refuses names the file, and gets a new disk or a backup.
     """
     results = list(attempts(SEEDS, 1, Shape.rotten))
