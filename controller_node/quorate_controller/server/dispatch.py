@@ -7,28 +7,23 @@ envelope in which a broker forwarded the request.
 from __future__ import annotations
 
 import logging
-import struct
 import time
-from dataclasses import replace
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
-from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey, find_api
-from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.headers import encode_response_header
-from quorate_protocol.wire.schema import schema_of
+from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.server import parse_request
-from quorate_protocol.wire.writing import around_elements, write_entity
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
+from quorate_controller.server.answer_frames import LENGTH, encode_answer, writing_answer
 from quorate_controller.server.api_versions import answer_api_versions
 from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.counters import Limit
@@ -45,7 +40,7 @@ from quorate_controller.server.raft_wire import (
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from kio.static.protocol import Payload
     from quorate_protocol.kafka.apis import Api
@@ -64,48 +59,7 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """The timeout of control requests that have no field for it."""
 
-_LENGTH: Final = struct.Struct(">i")
 _MILLISECOND: Final = timedelta(milliseconds=1)
-
-
-def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
-    """A response as a frame. Built in one buffer, so that record batches are copied once."""
-    header_version, response_class = _answer_format(api.key, version)
-    frame = bytearray(_LENGTH.size)
-    frame += encode_response_header(correlation_id, header_version)
-    write_entity(frame, convert(response, response_class))
-    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
-    return frame
-
-
-def writing_answer(
-    api: Api, version: int, correlation_id: int, response: Any, array: str
-) -> Generator[int, None, bytearray]:
-    """Write what `encode_answer` gives, an element of `array` in each step.
-
-    Yields the bytes so far, returns the frame.
-    """
-    header_version, response_class = _answer_format(api.key, version)
-    element_class = next(field.struct for field in schema_of(response_class) if field.name == array)
-    assert element_class is not None, f"{array} is no array of structs"
-    elements = getattr(response, array)
-    frame = bytearray()
-    for element in elements:
-        write_entity(frame, convert(element, element_class))
-        yield len(frame)
-    rest = convert(replace(response, **{array: ()}), response_class)
-    before, after = around_elements(rest, array, len(elements))
-    frame[:0] = bytes(_LENGTH.size) + encode_response_header(correlation_id, header_version) + before
-    frame += after
-    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
-    return frame
-
-
-@cache
-def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
-    """Header version and class of a response."""
-    api = find_api(api_key)
-    return api.response_header_version(version), api.response_class(version)
 
 
 class Call:
@@ -222,7 +176,7 @@ class Call:
     def _send_frame(self, frame: bytearray, throttle_time: timedelta | None) -> None:
         if self._envelope is not None:
             self._answer_envelope(
-                EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[_LENGTH.size :]))
+                EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[LENGTH.size :]))
             )
             return
         self._mute(throttle_time)

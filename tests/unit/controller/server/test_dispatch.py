@@ -26,7 +26,7 @@ from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
-from quorate_controller.server.dispatch import encode_answer
+from quorate_controller.server.answer_frames import encode_answer
 from quorate_protocol.kafka.apis import APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse

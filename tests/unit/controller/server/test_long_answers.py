@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import turn_until
 from quorate_controller.server import long_answers
-from quorate_controller.server.dispatch import encode_answer, writing_answer
+from quorate_controller.server.answer_frames import encode_answer, writing_answer
 from quorate_controller.server.long_answers import ELEMENTS_AT_ONCE_MAX, long_array
 from quorate_protocol.kafka.apis import ApiKey, find_api
 

@@ -1,0 +1,62 @@
+"""Responses as frames: at once, or an element in each step."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.wire.convert import convert
+from quorate_protocol.wire.headers import encode_response_header
+from quorate_protocol.wire.schema import schema_of
+from quorate_protocol.wire.writing import around_elements, write_entity
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from quorate_protocol.kafka.apis import Api
+
+LENGTH: Final = struct.Struct(">i")
+"""What a frame begins with."""
+
+
+def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
+    """A response as a frame. Built in one buffer, so that record batches are copied once."""
+    header_version, response_class = _answer_format(api.key, version)
+    frame = bytearray(LENGTH.size)
+    frame += encode_response_header(correlation_id, header_version)
+    write_entity(frame, convert(response, response_class))
+    LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
+    return frame
+
+
+def writing_answer(
+    api: Api, version: int, correlation_id: int, response: Any, array: str
+) -> Generator[int, None, bytearray]:
+    """Write what `encode_answer` gives, an element of `array` in each step.
+
+    Yields the bytes so far, returns the frame.
+    """
+    header_version, response_class = _answer_format(api.key, version)
+    element_class = next(field.struct for field in schema_of(response_class) if field.name == array)
+    assert element_class is not None, f"{array} is no array of structs"
+    elements = getattr(response, array)
+    frame = bytearray()
+    for element in elements:
+        write_entity(frame, convert(element, element_class))
+        yield len(frame)
+    rest = convert(replace(response, **{array: ()}), response_class)
+    before, after = around_elements(rest, array, len(elements))
+    frame[:0] = bytes(LENGTH.size) + encode_response_header(correlation_id, header_version) + before
+    frame += after
+    LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
+    return frame
+
+
+@cache
+def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
+    """Header version and class of a response."""
+    api = find_api(api_key)
+    return api.response_header_version(version), api.response_class(version)
