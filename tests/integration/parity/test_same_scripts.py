@@ -5,6 +5,7 @@ see `kit.transcripts.comparison`; each mask says why. The tests use names of the
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,15 @@ def transcript(sides: tuple[Side, Side], java_tool: JavaTools) -> Iterator[Trans
 def test_clients_of_other_languages_hear_the_same(transcript: Transcript, library: str) -> None:
     """Goal: the same results and errors, texts included. Method: each call of a script, at both clusters."""
     connect, calls = LIBRARIES[library]
-    clients = {side.name: connect(side.cluster.bootstrap_servers) for side in transcript.sides}
-    for what, call in calls.items():
-        transcript.compare(what, lambda side, call=call: told(call, clients[side.name]))
-        for side in transcript.sides:
-            side.await_brokers()
+    with ExitStack() as stack:
+        clients = {
+            side.name: stack.enter_context(connect(side.cluster.bootstrap_servers))
+            for side in transcript.sides
+        }
+        for what, call in calls.items():
+            transcript.compare(what, lambda side, call=call: told(call, clients[side.name]))
+            for side in transcript.sides:
+                side.await_brokers()
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

@@ -4,6 +4,7 @@ A call returns what the client answers, or raises what the client raises: both a
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Final
 
 import kafka.admin as kafka_python
@@ -224,8 +225,8 @@ KAFKA_PYTHON: Final[Calls] = {
     "features to see": lambda admin: admin.update_features({"group.version": 1}, validate_only=True),
     "delete": lambda admin: admin.delete_topics([_OWN, "absent"], raise_errors=False),
 }
-LIBRARIES: Final[Mapping[str, tuple[Callable[[str], Any], Calls]]] = {
-    "librdkafka": (lambda servers: AdminClient({"bootstrap.servers": servers}), LIBRDKAFKA),
-    "kafka-python": (lambda servers: KafkaAdminClient(bootstrap_servers=servers), KAFKA_PYTHON),
+LIBRARIES: Final[Mapping[str, tuple[Callable[[str], AbstractContextManager[Any]], Calls]]] = {
+    "librdkafka": (lambda servers: nullcontext(AdminClient({"bootstrap.servers": servers})), LIBRDKAFKA),
+    "kafka-python": (lambda servers: closing(KafkaAdminClient(bootstrap_servers=servers)), KAFKA_PYTHON),
 }
-"""How a client is made, and what it is asked to do, in this order."""
+"""How a client is made and closed, which one of librdkafka does itself, and what it is asked to do, in this order."""
