@@ -46,7 +46,9 @@ def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
 
 
 def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
-    """What is wrong with a Vote, BeginQuorumEpoch or EndQuorumEpoch request."""
+    """What is wrong with a request that may raise our epoch: Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch
+    that tells a leader of a later epoch.
+    """
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
     if sender_id < 0:

@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
+from quorate_controller.raft.handlers.common import (
+    is_other_cluster,
+    leader_request_error,
+    leader_state,
+    voter_request_error,
+)
 from quorate_controller.raft.held import HeldFetch, answer_fetch, leader_endpoint, refuse_fetch
 from quorate_controller.raft.messages import (
     FetchRequest,
@@ -17,6 +22,7 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Download
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.roles.follower import Follower
+from quorate_controller.raft.roles.leader import Leader
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import OffsetAndEpoch, SnapshotId
@@ -34,7 +40,10 @@ def handle_fetch(
         return FetchResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _fetch_error(replica, request)
     if error_code is not ErrorCode.none:
-        return refuse_fetch(replica, error_code, listener)
+        refused = refuse_fetch(replica, error_code, listener)
+        if error_code is ErrorCode.unknown_leader_epoch:
+            _hear_later_epoch(replica, request)
+        return refused
     leader = leader_state(replica)
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if position.is_valid and request.replica.node_id >= 0:
@@ -58,6 +67,19 @@ def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:
         replica.effects.warn("fetch_from_own_id", replica=str(request.replica))
         return ErrorCode.unknown_server_error
     return error_code
+
+
+def _hear_later_epoch(replica: "Replica", request: FetchRequest) -> None:
+    """Tell a leader that a replica is in a later epoch, which it can't leave to follow this leader."""
+    state, sender, epoch = replica.state, request.replica, request.current_leader_epoch
+    if (
+        not isinstance(state, Leader)
+        or voter_request_error(replica, sender.node_id, epoch) is not ErrorCode.none
+    ):
+        return
+    if state.is_outrun(replica):
+        replica.effects.warn("outrun", sender=str(sender), epoch=epoch, own_epoch=replica.epoch)
+        replica.become_unattached(epoch)
 
 
 def _is_behind(request: FetchRequest, response: FetchResponse) -> bool:

@@ -47,7 +47,8 @@ class VoterChange:
 @dataclass(slots=True, kw_only=True)
 class Leader(RoleState):
     """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that fetched
-    since the last time a majority had. `volatile_voters`: under kraft.version 0, which has no place for it in the
+    since the last time a majority had. `outrun_since_ms`: when a replica first fetched in a later epoch.
+    `volatile_voters`: under kraft.version 0, which has no place for it in the
     log, the voters as their UpdateRaftVoter requests describe them.
     """
 
@@ -60,6 +61,7 @@ class Leader(RoleState):
     volatile_voters: VoterSet | None
     high_watermark: int | None = None
     fetched: set[int] = field(default_factory=set)
+    outrun_since_ms: int | None = None
     change: VoterChange | None = None
     is_resigning: bool = False
 
@@ -123,6 +125,17 @@ class Leader(RoleState):
         if len(self.fetched) >= needed:
             self.fetched.clear()
             self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
+
+    def is_outrun(self, replica: Replica) -> bool:
+        """A replica fetched in a later epoch: whether this leads to an election.
+
+        A candidate began that epoch. If it is removed from the voters before they hear of it, nobody else tells
+        them, and replicas that know the epoch could never follow this leader. A leader or candidate that is alive
+        has a CheckQuorum period to be heard of.
+        """
+        if self.outrun_since_ms is None:
+            self.outrun_since_ms = replica.now_ms
+        return replica.now_ms - self.outrun_since_ms >= check_quorum_ms(replica.config.fetch_timeout_ms)
 
     def record_fetch(self, replica: Replica, request: FetchRequest) -> None:
         """A replica whose log is a prefix of ours has it up to the offset that it fetches from, and durable."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
+from quorate_controller.raft.handlers.common import UNKNOWN_EPOCH_STEP_MAX
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -197,6 +198,36 @@ def test_errors_name_the_leader(lab, changes: dict[str, object], error_code: Err
     assert response.error_code is error_code
     assert (response.leader_id, response.leader_epoch) == (1, 2)
     assert response.leader_endpoint.port == 9001
+
+
+def test_replicas_in_a_later_epoch_lead_to_an_election(lab) -> None:
+    """Goal: replicas that know an epoch whose candidate was removed are not left without a leader. Method: one
+    fetches in that epoch for a CheckQuorum period, in which the voters fetch, too.
+    """
+    node = leading(lab)
+    later = fetch(lab, 4, 11, current_leader_epoch=5)
+    for _ in range(3):
+        response, _ = node.ask(later)
+        assert (response.error_code, response.leader_epoch) == (ErrorCode.unknown_leader_epoch, 2)
+        node.wait(lab.config(1).fetch_timeout_ms // 2)
+        for voter in (2, 3):
+            node.ask(fetch(lab, voter, 11, max_wait_ms=0))
+        assert node.node.role is Role.LEADER
+    response, _ = node.ask(later)
+    assert response.error_code is ErrorCode.unknown_leader_epoch
+    assert (node.node.role, node.node.epoch) == (Role.UNATTACHED, 5)
+
+
+@pytest.mark.parametrize("epoch", [5 + UNKNOWN_EPOCH_STEP_MAX, 2**31 - 1])
+def test_a_fetch_does_not_use_epochs_up(lab, epoch: int) -> None:
+    """Goal: an observer can't take the cluster to the last epoch. Method: it fetches far ahead, for long."""
+    node = leading(lab)
+    for _ in range(4):
+        node.ask(fetch(lab, 4, 11, current_leader_epoch=epoch))
+        node.wait(lab.config(1).fetch_timeout_ms // 2)
+        for voter in (2, 3):
+            node.ask(fetch(lab, voter, 11, max_wait_ms=0))
+    assert (node.node.role, node.node.epoch) == (Role.LEADER, 2)
 
 
 def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
