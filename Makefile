@@ -72,7 +72,7 @@ simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a 
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))
 
 soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
-	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(MISTAKE),--mistake $(MISTAKE))
 
 hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; JAVA=1: stock Kafka, too
 	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JAVA),--java) $(if $(WRITE),--write)

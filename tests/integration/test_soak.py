@@ -1,4 +1,4 @@
-"""The soak: its network does what it says, and an end at any time leaves nothing behind."""
+"""The soak: its network does what it says, it finds mistakes, and an end at any time leaves nothing behind."""
 
 import os
 import signal
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from kit.cluster import processes_below
+from kit.soak import runner
+from kit.soak.mistakes import MISTAKES
 from kit.soak.network import Network, SmallDisk, run
-from kit.soak.runner import missing_parts
 from kit.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -38,6 +39,12 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         pass  # the rule that drops it says so to the sender
 """
 STOP_TIMEOUT_S = 120
+SEED_OF_SPLITS, MINUTES = 4868, 1.2
+"""In these 72 seconds a disk's fsync fails, and the leader and another controller are split from the rest twice."""
+FOUND_BY = {
+    "commits-alone": "not linearizable",
+    "ignores-failed-fsync": "went on after a failed fsync",
+}
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def network() -> Iterator[Network]:
 def _require_parts() -> None:
     if os.geteuid() != 0:
         pytest.skip("a soak needs root, for namespaces and mounts")
-    if lacking := missing_parts():
+    if lacking := runner.missing_parts():
         pytest.skip(f"a soak needs {', '.join(lacking)}")
 
 
@@ -153,3 +160,17 @@ def test_an_interrupted_soak_leaves_nothing_behind(tmp_path: Path, kafka_jars: P
     assert str(scratch) not in Path("/proc/mounts").read_text()
     assert processes_below(scratch) == []
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.timeout(900)  # those who can't recover are waited for
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(
+    mistake: str, tmp_path: Path, kafka_jars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what the checker promises to find, it finds on real processes. Method: a short soak whose Python
+    controllers make the mistake; the rule that they break is known.
+    """
+    _require_parts()
+    monkeypatch.chdir(tmp_path)  # where reports go
+    outcome = runner.soak(SEED_OF_SPLITS, MINUTES, kafka_jars, print, mistake=mistake)
+    assert FOUND_BY[mistake] in {violation.rule for violation in outcome.violations}

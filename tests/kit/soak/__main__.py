@@ -16,6 +16,7 @@ from typing import NoReturn
 from kit.kafka import find_kafka_jars
 from kit.soak.checker import check
 from kit.soak.history import read
+from kit.soak.mistakes import MISTAKES
 from kit.soak.runner import REPORTS, missing_parts, soak
 from kit.soak.summary import markdown, replay_command, text
 
@@ -37,6 +38,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="kit.soak", description=__doc__)
     parser.add_argument("--minutes", type=_minutes, default=5.0, help="how long (default %(default)s)")
     parser.add_argument("--seed", type=int, help="of the faults (default: by chance)")
+    parser.add_argument(
+        "--mistake", choices=MISTAKES, default="", help="that Python controllers make: the soak has to fail"
+    )
     parser.add_argument("--judge", type=Path, metavar="FILE", help="judge this history, and run nothing")
     return parser.parse_args()
 
@@ -84,10 +88,10 @@ def main() -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was made is removed
         signal.signal(number, _end)
-    again = replay_command(seed, options.minutes)
+    again = replay_command(seed, options.minutes, options.mistake)
     _say(f"{again}; the history goes to {REPORTS / str(seed)}")
     try:
-        outcome = soak(seed, options.minutes, jars, _say)
+        outcome = soak(seed, options.minutes, jars, _say, mistake=options.mistake)
     except Exception:
         _say(f"the soak could not be carried to its end:\n{traceback.format_exc()}\nrun it again: {again}")
         _leave(1)

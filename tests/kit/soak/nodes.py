@@ -4,9 +4,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,12 @@ from kit.soak.network import Network, SmallDisk
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_operator.planning.cluster import DesiredNode, Implementation
-from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.layout import QUORATE, Layout
 
 CONTROLLERS, JAVA_CONTROLLERS, BROKERS = 5, (3004,), 3
 DISK_SIZE_MB = 48
 HTTP_PORT = 8080
+TESTS = Path(__file__).parents[2]
 LIBFAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 """The library of Debian's package faketime; None where it is missing."""
 CONTROLLER_CONFIG = {
@@ -47,6 +49,8 @@ class NamespacedLayout(Layout):
     network: Network
     scratch: Path
     """Where clocks and the output of strace are."""
+    mistake: str = ""
+    """The one of `mistakes.MISTAKES` that Python controllers make; none if empty."""
 
     def address(self, node: DesiredNode) -> str:
         """`host:port` of a node in its namespace."""
@@ -67,8 +71,15 @@ class NamespacedLayout(Layout):
     def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
         """The command that runs a node in its namespace, with its own clock if it is a Python controller."""
         command = Layout.run_command(self, node, environment)
-        clock = [] if node.implementation is Implementation.JAVA else ["env", *self._clock(node.node_id)]
-        return [*self.network.enter(node.node_id), *clock, *command]
+        if node.implementation is Implementation.PYTHON:
+            clock = ["env", *self._clock(node.node_id)]
+            command = [*clock, *(self._mistaken(command) if self.mistake else command)]
+        return [*self.network.enter(node.node_id), *command]
+
+    def _mistaken(self, command: Sequence[str]) -> list[str]:
+        """The command that runs a controller with the mistake."""
+        arguments = command[len(QUORATE) :]
+        return [f"PYTHONPATH={TESTS}", sys.executable, "-m", "kit.soak.mistakes", self.mistake, *arguments]
 
     def clock_file(self, node_id: int) -> Path:
         """Where a node's offset from this machine's clock is."""
@@ -97,8 +108,11 @@ class SoakCluster(Membership):
 
     @classmethod
     @contextmanager
-    def made(cls, directory: Path, jars: Path) -> Iterator[Self]:
-        """A cluster that is formatted and not started, in a network of its own; both are removed at the end."""
+    def made(cls, directory: Path, jars: Path, *, mistake: str = "") -> Iterator[Self]:
+        """A cluster that is formatted and not started, in a network of its own; both are removed at the end.
+
+        `mistake` is the one of `mistakes.MISTAKES` that its Python controllers make.
+        """
         manifest = manifests(
             controllers=CONTROLLERS,
             java=JAVA_CONTROLLERS,
@@ -119,6 +133,7 @@ class SoakCluster(Membership):
                 identity=plain.identity,
                 network=network,
                 scratch=scratch,
+                mistake=mistake,
             )
             cluster = cls(layout, settled.environment)
             cluster.founders = cluster.controllers

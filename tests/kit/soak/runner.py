@@ -46,14 +46,17 @@ class Outcome:
     kept: Path
 
 
-def soak(seed: int, minutes: float, jars: Path, say: Callable[[str], None]) -> Outcome:
-    """Run a soak. Needs root, `ip`, `iptables`, `tc` and `strace`. Nothing of it is left behind but its history."""
+def soak(seed: int, minutes: float, jars: Path, say: Callable[[str], None], *, mistake: str = "") -> Outcome:
+    """Run a soak, or one whose Python controllers make a mistake. Needs root, `ip`, `iptables`, `tc` and `strace`.
+
+    Nothing of it is left behind but its history.
+    """
     kept = REPORTS / str(seed)
     shutil.rmtree(kept, ignore_errors=True)
     recorder = Recorder(kept / "history.jsonl")
     scratch = Path(tempfile.mkdtemp(prefix="quorate-soak-"))
     try:
-        with SoakCluster.made(scratch / "cluster", jars) as cluster:
+        with SoakCluster.made(scratch / "cluster", jars, mistake=mistake) as cluster:
             try:
                 _Soak(cluster, recorder, say).run(seed, minutes)
             finally:

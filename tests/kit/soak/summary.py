@@ -10,9 +10,9 @@ from kit.soak.history import Event, What, numbers_of, of
 Row = tuple[str, str]
 
 
-def replay_command(seed: int, minutes: float) -> str:
+def replay_command(seed: int, minutes: float, mistake: str = "") -> str:
     """The command that runs the same faults again."""
-    return f"make soak MINUTES={minutes:g} SEED={seed}"
+    return f"make soak MINUTES={minutes:g} SEED={seed}" + (f" MISTAKE={mistake}" if mistake else "")
 
 
 def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:

@@ -81,3 +81,4 @@ def test_a_failure_can_be_run_again() -> None:
     """Goal: the printed command works. Method: whole and broken minutes."""
     assert replay_command(7, 60.0) == "make soak MINUTES=60 SEED=7"
     assert replay_command(7, 0.5) == "make soak MINUTES=0.5 SEED=7"
+    assert replay_command(7, 2, "commits-alone") == "make soak MINUTES=2 SEED=7 MISTAKE=commits-alone"
