@@ -19,12 +19,13 @@ if [ ! -e ca.key ]; then
     -addext keyUsage=critical,keyCertSign,cRLSign -out ca.crt
 fi
 
-# Nodes check each other's names. On Kubernetes these are POD.POOL.NAMESPACE.svc, for played ones 127.0.0.1.
+# Nodes and clients check names: on Kubernetes POD.POOL.NAMESPACE.svc and POOL-bootstrap.NAMESPACE.svc, for played ones 127.0.0.1.
 certificate() { # SECRET POOL
   key "$1.key"
   openssl req -new -key "$1.key" -subj "/CN=$2" -out "$1.csr"
   cat > "$1.ext" <<EXTENSIONS
-subjectAltName=DNS:*.$2.$namespace.svc,DNS:*.$2.$namespace.svc.cluster.local,DNS:localhost,IP:127.0.0.1
+subjectAltName=DNS:*.$2.$namespace.svc,DNS:*.$2.$namespace.svc.cluster.local,DNS:$2-bootstrap.$namespace.svc,\
+DNS:$2-bootstrap.$namespace.svc.cluster.local,DNS:localhost,IP:127.0.0.1
 basicConstraints=critical,CA:FALSE
 extendedKeyUsage=serverAuth,clientAuth
 EXTENSIONS

@@ -171,7 +171,7 @@ def _reconciler(
     targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
     runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.pulse.look, key))
-    return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure.history)
+    return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure)
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:

@@ -38,7 +38,7 @@ from quorate_operator.handlers.statuses import (
 )
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.status import INVALID_MANIFEST, HistoryStatus
+from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.departure import has_pod, with_departure
@@ -55,7 +55,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
 from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
-from quorate_operator.runtime.port import Removal, Runtime
+from quorate_operator.runtime.port import Removal, Reports, Runtime
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
 from quorate_operator.web.snapshots import SnapshotRegistry
 
@@ -108,13 +108,13 @@ class ClusterReconciler:
         shared: Shared,
         runtime: Runtime,
         removal: Removal,
-        history: Callable[[], HistoryStatus | None],
+        reports: Reports,
     ) -> None:
         self.key = key
         self._shared = shared
         self._runtime = runtime
         self._removal = removal
-        self._history = history
+        self._reports = reports
         self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
         self._resources = shared.store.of_cluster(key)
         """As the look under way, or the last one, found them."""
@@ -358,13 +358,18 @@ class ClusterReconciler:
         self._shared.snapshots.put(snapshot)
         view = snapshot.view()
         generation = resources.quorum["metadata"]["generation"]
-        history = self._history()
+        history = self._reports.history()
         status = controller_status(view, generation=generation, history=history)
         self._shared.metrics.set_leader(*self.key, has_leader=has_leader(view))
         await self._publish_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.leaving_pools:
-                status = broker_status(view, pool=pool, generation=body["metadata"]["generation"])
+                status = broker_status(
+                    view,
+                    pool=pool,
+                    generation=body["metadata"]["generation"],
+                    listeners=self._reports.listeners(look.desired, look.observed, pool),
+                )
                 await self._publish_status(BROKERS, body, status)
         for refusal in look.plan.refusals:
             about = resources.pools.get(refusal.pool or "", resources.quorum)

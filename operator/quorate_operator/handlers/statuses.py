@@ -15,6 +15,7 @@ from quorate_operator.models.status import (
     HistoryStatus,
     KafkaBrokerStatus,
     KafkaControllerStatus,
+    ListenerStatus,
     PlanStep,
     QuorumStatus,
     RefusalStatus,
@@ -69,8 +70,13 @@ def controller_status(
     return _dump(status) | {"conditions": conditions_of(judged, generation)}
 
 
-def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str, Any]:
-    """Returns the status of a KafkaBroker, with the part of the plan that concerns its brokers."""
+def broker_status(
+    view: ClusterView, *, pool: str, generation: int, listeners: tuple[ListenerStatus, ...] | None = None
+) -> dict[str, Any]:
+    """Returns the status of a KafkaBroker, with the part of the plan that concerns its brokers.
+
+    Without `listeners`, what the status says of them stays.
+    """
     own = view.pool(pool)
     status = KafkaBrokerStatus(
         observed_generation=generation,
@@ -81,8 +87,10 @@ def broker_status(view: ClusterView, *, pool: str, generation: int) -> dict[str,
         refusals=_refusals(own.refusals),
         version=own.version,
         brokers=tuple(_broker(node) for node in own.nodes),
+        listeners=listeners or (),
     )
-    return _dump(status) | {"conditions": conditions_of(_common(view, own), generation)}
+    told = _dump(status) | {"conditions": conditions_of(_common(view, own), generation)}
+    return told if listeners is not None else _without(told, "listeners")
 
 
 def _broker(node: NodeView) -> BrokerStatus:

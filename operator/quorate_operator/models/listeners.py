@@ -1,24 +1,59 @@
 """Listeners of a pool: where its nodes listen, and what clients are told."""
 
+from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
 from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.security import ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
+SOURCE_RANGES_MAX = 64
 
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
 
 _TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
 _SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
 _EXTERNAL_RULE = "is required with exposure.type External: the name under which clients reach the node"
+_BALANCER_RULE = "is allowed with type LoadBalancer only"
+
+
+def _check_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
+    return text
+
+
+_SourceRange = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_check_network)]
+SourceRanges = Annotated[
+    tuple[_SourceRange, ...],
+    Field(
+        strict=False,
+        min_length=1,
+        max_length=SOURCE_RANGES_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    ),
+]
 
 
 class Exposure(Model):
     """How clients outside of the cluster's network reach a listener."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *(
+                {
+                    "rule": f"!has(self.{field}) || self.type == 'LoadBalancer'",
+                    "message": f"{field} {_BALANCER_RULE}",
+                }
+                for field in ("loadBalancerClass", "sourceRanges")
+            )
+        )
+    )
 
     type: ExposureType = Field(
         default="Internal",
@@ -30,6 +65,23 @@ class Exposure(Model):
     annotations: Annotations = Field(
         default_factory=dict, description="Annotations of the Services, for the load balancer's provider."
     )
+    load_balancer_class: Annotated[str, Field(min_length=1, max_length=316)] | None = Field(
+        default=None,
+        description=(
+            "loadBalancerClass of the Services. Kubernetes refuses to change it: to do so, use another listener."
+        ),
+    )
+    source_ranges: SourceRanges | None = Field(
+        default=None, description="The networks from which load balancers let clients in. Default: all."
+    )
+
+    @model_validator(mode="after")
+    def _balancers_have_what_is_theirs(self) -> Self:
+        named = {"loadBalancerClass": self.load_balancer_class, "sourceRanges": self.source_ranges}
+        for field, value in named.items():
+            if value is not None and self.type != "LoadBalancer":
+                raise ValueError(f"{field}: {_BALANCER_RULE}; type is {self.type}")
+        return self
 
 
 _SECURED = (

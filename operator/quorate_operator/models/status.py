@@ -9,11 +9,14 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from quorate_operator.models.base import ClusterId, Model, NodeId, rules
+from quorate_operator.models.listeners import LISTENERS_MAX, ExposureType
 from quorate_operator.models.pod_templates import AnyObject
+from quorate_operator.models.security import Protocol
 
 PLAN_STEPS_MAX = 50
 REFUSALS_MAX = 20
 NODES_MAX = 1000
+AUTHORITIES_LENGTH_MAX = 32_768
 INVALID_MANIFEST = "InvalidManifest"
 """The reason in conditions and Events of a resource that can't be used as it is."""
 
@@ -30,6 +33,10 @@ ConditionType = Literal[
 """Reconciling and Stalled are those of kstatus, by which Flux and others tell a change that is under way from one
 that needs somebody."""
 Message = Annotated[str, Field(max_length=32768)]
+_CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+_BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
+_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+_ATOMIC = {"x-kubernetes-list-type": "atomic"}
 
 
 class StatusModel(Model):
@@ -132,6 +139,31 @@ class BrokerStatus(StatusModel):
     )
 
 
+class ListenerStatus(StatusModel):
+    """A listener of a pool of brokers, for those who configure clients."""
+
+    name: str = Field(description="The name of the listener.")
+    protocol: Protocol = Field(description="Its security protocol.")
+    type: ExposureType = Field(description="How it is exposed.")
+    bootstrap_servers: str | None = Field(
+        default=None,
+        description=(
+            "The bootstrap.servers of clients: a Service in Kubernetes for an Internal listener, else the "
+            "addresses of the brokers."
+        ),
+    )
+    addresses: Annotated[
+        tuple[str, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_ATOMIC)
+    ] = Field(default=(), description="The host:port that each registered broker advertises.")
+    authorities: Annotated[str, Field(max_length=AUTHORITIES_LENGTH_MAX)] | None = Field(
+        default=None,
+        description=(
+            "ca.crt of the listener's Secret: the certificates of the authorities that clients have to trust. "
+            f"Left out where it has more than {AUTHORITIES_LENGTH_MAX:,} characters."
+        ),
+    )
+
+
 class PlanStep(StatusModel):
     """A step that is left to do."""
 
@@ -148,11 +180,6 @@ class RefusalStatus(StatusModel):
 
     code: str = Field(description="The kind of refusal, for programs.")
     message: Message = Field(description="The reason, and what to do.")
-
-
-_CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-_BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
-_ATOMIC = {"x-kubernetes-list-type": "atomic"}
 
 
 class _PoolStatus(StatusModel):
@@ -241,3 +268,7 @@ class KafkaBrokerStatus(_PoolStatus):
     brokers: Annotated[
         tuple[BrokerStatus, ...], Field(strict=False, max_length=NODES_MAX, json_schema_extra=_BY_NODE)
     ] = Field(default=(), description="The existing and the desired brokers.")
+    listeners: Annotated[
+        tuple[ListenerStatus, ...],
+        Field(strict=False, max_length=LISTENERS_MAX, json_schema_extra=_BY_NAME),
+    ] = Field(default=(), description="By which addresses and authorities clients reach the listeners.")

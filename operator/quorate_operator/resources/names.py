@@ -53,6 +53,19 @@ def exposure_name(pool: str, node_id: int, listener: str) -> str:
     return short_name(f"{pool}-{node_id}-{dns_label(listener)}")
 
 
+def bootstrap_name(pool: str) -> str:
+    """Returns the name of the Service that leads to any broker of a pool."""
+    return short_name(f"{pool}-bootstrap")
+
+
+def pool_names(context: Context) -> frozenset[str]:
+    """Returns the names of a cluster's resources, which their headless Services have, too."""
+    manifests = context.manifests
+    return frozenset(
+        (manifests.controllers.metadata.name, *(pool.metadata.name for pool in manifests.brokers))
+    )
+
+
 def dns_label(listener: str) -> str:
     """Returns a listener's name in lower case, as Kubernetes requires."""
     return listener.lower().replace("_", "-").strip("-")

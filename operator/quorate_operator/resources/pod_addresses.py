@@ -11,7 +11,14 @@ from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
 from quorate_operator.resources.facts import Context, ListenerOf
-from quorate_operator.resources.names import exposure_name, is_service_name, pod_host, pod_name
+from quorate_operator.resources.names import (
+    bootstrap_name,
+    exposure_name,
+    is_service_name,
+    pod_host,
+    pod_name,
+    pool_names,
+)
 
 CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
@@ -94,10 +101,9 @@ def controlled(context: Context, addresses: Mapping[str, Address]) -> frozenset[
 
 def _own_services(context: Context) -> frozenset[str]:
     """Returns the names of other Services of the cluster, which a published name must not replace."""
-    manifests = context.manifests
-    names = {manifests.controllers.metadata.name}
-    for pool in manifests.brokers:
-        names.add(pool.metadata.name)
+    names = set(pool_names(context))
+    for pool in context.manifests.brokers:
+        names.add(bootstrap_name(pool.metadata.name))
         names |= {
             exposure_name(pool.metadata.name, node_id, listener.name)
             for node_id in pool.spec.claimed_node_ids()

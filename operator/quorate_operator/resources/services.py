@@ -75,6 +75,10 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
             "publishNotReadyAddresses": True,
             "ports": [{"name": dns_label(listener.name), "port": outside, "targetPort": target}],
         }
+        if listener.exposure.load_balancer_class is not None:
+            spec["loadBalancerClass"] = listener.exposure.load_balancer_class
+        if listener.exposure.source_ranges is not None:
+            spec["loadBalancerSourceRanges"] = list(listener.exposure.source_ranges)
         if kind == "NodePort":
             spec["externalTrafficPolicy"] = "Local"  # clients are told the pod's own machine
         name = exposure_name(node.pool, node.node_id, listener.name)

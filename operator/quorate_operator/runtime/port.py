@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.status import HistoryStatus, ListenerStatus
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -127,6 +128,18 @@ class Removal(Protocol):
         Raises:
             StepError: a volume was not deleted.
         """
+
+
+class Reports(Protocol):
+    """What an infrastructure adds to the status of resources."""
+
+    def history(self) -> HistoryStatus | None:
+        """Returns what is known of the lake; None without one."""
+
+    def listeners(
+        self, desired: DesiredCluster, observed: ObservedCluster, pool: str
+    ) -> tuple[ListenerStatus, ...] | None:
+        """Returns what clients of a pool's listeners need to know; None while no leader tells of its brokers."""
 
 
 class Gateway(Protocol):

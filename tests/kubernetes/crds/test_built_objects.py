@@ -7,6 +7,7 @@ from kit.api_requests import APPLY, Api, Object, resource
 from quorate_operator.models.manifests import load_manifests, load_object
 from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.resources.bootstrapping import bootstrap_service
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Facts, Images
@@ -50,7 +51,8 @@ MANIFESTS = {
         (
             f"{FULL_TEMPLATE}, nodes: [{{nodeId: 0, rack: east}}], listeners: [{{name: IN}}, "
             "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
-            "exposure: {type: LoadBalancer, annotations: {a: b}}}, "
+            "exposure: {type: LoadBalancer, annotations: {a: b}, loadBalancerClass: a/b, "
+            "sourceRanges: [10.0.0.0/8]}}, "
             "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
         ),
     ),
@@ -84,6 +86,8 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         brokers_budget(context, pods=3, spare=1, may_unready_go=True),
         controllers_policy(context, desired),
     ]
+    bootstrap = bootstrap_service(context, desired, pool.metadata.name)
+    found += [bootstrap] if bootstrap else []
     history = history_of(context)
     assert history is not None
     claim = history_claim(context, history)

@@ -215,6 +215,11 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         '"Internal", "LoadBalancer", "NodePort", "External"',
     ),
     (
+        {"listeners": [{"name": "A", "exposure": {"type": "NodePort", "loadBalancerClass": "a/b"}}]},
+        "spec.listeners[0].exposure",
+        "loadBalancerClass is allowed with type LoadBalancer only",
+    ),
+    (
         {"listeners": [{"name": "A", "exposure": {"type": "External"}}]},
         "spec.listeners[0]",
         "advertisedHost is required with exposure.type External",

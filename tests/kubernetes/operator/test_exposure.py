@@ -17,7 +17,8 @@ ROTATION_TIMEOUT_S = 180
 def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> None:
     """Goal: a broker advertises what its load balancer was given, and is restarted for another address.
 
-    Method: play the balancer, give it an address, then another one; what is registered, pods, reasons.
+    Method: play the balancer, give it an address, then another one; what is registered, pods, reasons, and what the
+    status tells clients, together with the Service that it names.
     """
     operated = brokered
     operated.create()
@@ -35,7 +36,17 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
             operated.wait(lambda told=str(address): _advertised(operated) == told, f"{address} to be told")
             operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
             pods.add(_pod_uid(operated))
+        (told,) = [one for one in _listener_statuses(operated) if one["name"] == EXTERNAL]
+        assert (told["type"], told["bootstrapServers"]) == ("LoadBalancer", str(address))
     assert len(pods) == 2
+    internal = _listener_statuses(operated)[0]
+    host, _, port = internal["bootstrapServers"].rpartition(":")
+    assert host == f"{BROKERS}-bootstrap.{operated.namespace}.svc"
+    bootstrap = operated.core.read_namespaced_service(f"{BROKERS}-bootstrap", operated.namespace)
+    assert int(port) in {one.port for one in bootstrap.spec.ports}
+    selector = ",".join(f"{name}={value}" for name, value in bootstrap.spec.selector.items())
+    pods_led_to = operated.core.list_namespaced_pod(operated.namespace, label_selector=selector).items
+    assert [one.metadata.name for one in pods_led_to] == [f"{BROKERS}-0"]
     assert f"-> {_outside(operated)}.2" in operated.events("StopNode")[-1]
 
 
@@ -122,6 +133,12 @@ def _advertised(operated: Operated) -> str | None:
     (broker,) = (operated.brokers() or {})["status"]["brokers"]
     told = broker.get("advertised", {}).get(EXTERNAL)
     return str(told) if told else None
+
+
+def _listener_statuses(operated: Operated) -> list[dict[str, str]]:
+    """What the status of the pool says of its listeners."""
+    listeners: list[dict[str, str]] = (operated.brokers() or {})["status"]["listeners"]
+    return listeners
 
 
 def _pod_uid(operated: Operated) -> str:

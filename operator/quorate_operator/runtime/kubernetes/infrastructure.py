@@ -18,7 +18,7 @@ from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
-from quorate_operator.models.status import HistoryStatus
+from quorate_operator.models.status import HistoryStatus, ListenerStatus
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
     Address,
@@ -36,6 +36,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
+from quorate_operator.resources.bootstrapping import listener_statuses
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
@@ -243,6 +244,18 @@ class KubernetesInfrastructure:
 
     def history(self) -> HistoryStatus | None:
         return history_status(self._objects)
+
+    def listeners(
+        self, desired: DesiredCluster, observed: ObservedCluster, pool: str
+    ) -> tuple[ListenerStatus, ...] | None:
+        """Returns what clients of a pool's listeners need to know; None while no leader tells of its brokers."""
+        if observed.kafka is None:
+            return None
+        own = {node.node_id for node in desired.nodes if node.pool == pool}
+        registered = {
+            node_id: one.endpoints for node_id, one in observed.kafka.registrations.items() if node_id in own
+        }
+        return listener_statuses(self._required_context(), desired, pool, registered)
 
     # Doing
 

@@ -7,7 +7,8 @@ from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
-from quorate_operator.planning.steps import Refusal
+from quorate_operator.planning.steps import Refusal, StepError
+from quorate_operator.resources.bootstrapping import bootstrap_service
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
@@ -82,6 +83,12 @@ async def keep_surroundings(
         wanted += exposures(context, node)
     for item in wanted:
         await _keep(objects, item, refused)
+    for pool in pools:
+        if service := bootstrap_service(context, desired, pool):
+            try:
+                await _keep(objects, service, refused)
+            except StepError as error:  # somebody has made one before: brokers do not need ours
+                refused.append(RefusedObject(item=service, reason=str(error)))
     budgets = {item["metadata"]["name"] for item in wanted if item["kind"] == DISRUPTION_BUDGET.name}
     for budget in objects.of_kind(DISRUPTION_BUDGET):
         if budget["metadata"]["name"] not in budgets:  # a pod that has two budgets can't be evicted at all

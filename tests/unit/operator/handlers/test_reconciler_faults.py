@@ -35,7 +35,7 @@ class Bench:
         )
         runtime = SimpleNamespace(close=self._close)
         self.reconciler = ClusterReconciler(
-            KEY, cast("Any", shared), cast("Any", runtime), cast("Any", None), lambda: None
+            KEY, cast("Any", shared), cast("Any", runtime), cast("Any", None), cast("Any", None)
         )
         self._faults: list[Exception] = []
         self.runs = 0

@@ -34,7 +34,7 @@ async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyP
     store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
     shared = SimpleNamespace(api=api, store=store, metrics=OperatorMetrics())
     key = ClusterKey("kafka", "quorum")
-    one = ClusterReconciler(key, cast("Any", shared), cast("Any", None), cast("Any", None), lambda: None)
+    one = ClusterReconciler(key, cast("Any", shared), cast("Any", None), cast("Any", None), cast("Any", None))
 
     async def write(left: int | None) -> int:
         plan = [] if left is None else [{"step": "WaitFor", "reason": f"broker-0 to be drained: {left} left"}]

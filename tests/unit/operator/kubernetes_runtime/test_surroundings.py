@@ -52,7 +52,11 @@ async def _keep(api: _Api, make: Make, controllers: str = "") -> tuple[RefusedOb
         ("PodDisruptionBudget", None, ["quorum", "quorum-brokers"]),
         ("CronJob", None, ["quorum"]),
         ("PersistentVolumeClaim", None, ["history-quorum"]),
-        ("Service", "brokers", ["quorum", "brokers", "brokers-0-out", "brokers-1-out", "brokers-2-out"]),
+        (
+            "Service",
+            "brokers",
+            ["quorum", "brokers", "brokers-0-out", "brokers-1-out", "brokers-2-out", "brokers-bootstrap"],
+        ),
     ],
 )
 async def test_what_is_refused_is_told_and_the_rest_is_kept(
@@ -62,11 +66,26 @@ async def test_what_is_refused_is_told_and_the_rest_is_kept(
     api = _Api(kind, ApiError(403, "Forbidden", "exceeded quota: team"))
     refused = await _keep(api, make, "history: {storage: {size: 1Gi}}")
     assert [one.item["metadata"]["name"] for one in refused] == names
-    assert len(api.taken) == 10 - len(names)
+    assert len(api.taken) == 11 - len(names)
     refusal = refused[-1].as_refusal()
     assert (refusal.code, refusal.pool) == ("ObjectRefused", pool)
     assert f"{kind} {names[-1]} can't be kept as it should be" in refusal.message
     assert refusal.message.endswith("exceeded quota: team")
+
+
+async def test_a_service_that_somebody_has_made_is_left_alone(make: Make) -> None:
+    """Goal: a Service of the name that ours would have costs nothing else. Method: it is there, without our mark."""
+
+    class Occupied(_Api):
+        async def get(self, kind: Kind, _namespace: str, name: str) -> Object | None:  # type: ignore[override]
+            if (kind.name, name) == ("Service", "brokers-bootstrap"):
+                return {"kind": "Service", "metadata": {"name": name}}
+            return None
+
+    api = Occupied("", ApiError(403, "", ""))
+    (refused,) = await _keep(api, make)
+    assert "brokers-bootstrap is there already, and is not Quorate's" in refused.as_refusal().message
+    assert "Service brokers-2-out" in api.taken
 
 
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])

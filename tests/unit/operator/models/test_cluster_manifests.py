@@ -139,6 +139,16 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         ),
         (
             "",
+            "listeners: [{name: A, exposure: {type: LoadBalancer, sourceRanges: [10.0.0.1/8]}}]",
+            "exposure.sourceRanges[0]: '10.0.0.1/8': must be a network like 10.0.0.0/8",
+        ),
+        (
+            "",
+            "listeners: [{name: A, exposure: {type: NodePort, sourceRanges: [10.0.0.0/8]}}]",
+            "sourceRanges: is allowed with type LoadBalancer only; type is NodePort",
+        ),
+        (
+            "",
             "listeners: [{name: A, exposure: {type: External}}]",
             "spec.listeners[0].advertisedHost: is required with",
         ),
