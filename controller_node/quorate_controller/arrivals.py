@@ -30,7 +30,7 @@ REQUESTS_PER_TURN_MAX: Final = 128
 TURN_MS_MAX: Final = 50.0
 """What a turn may take until its answers are written: small beside a heartbeat's or a fetch's timeout."""
 
-_OF_NODES: Final = frozenset(
+OF_NODES: Final = frozenset(
     {
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
@@ -42,11 +42,11 @@ _OF_NODES: Final = frozenset(
     }
 )
 """Requests that only nodes of the cluster send (CLUSTER_ACTION)."""
-_LONG_READS: Final = frozenset(
+LONG_READS: Final = frozenset(
     {ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_ACLS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
 )
 """Reads that may take several turns: see `node/long_reads.py`."""
-_READS: Final = _LONG_READS | {ApiKey.DESCRIBE_CLUSTER}
+_READS: Final = LONG_READS | {ApiKey.DESCRIBE_CLUSTER}
 
 
 class Arrivals:
@@ -69,7 +69,7 @@ class Arrivals:
         waiting = self._by_connection.get(event.caller.connection)
         if waiting is not None:
             waiting.append(event)
-        elif event.request.__api_key__ in _OF_NODES:
+        elif event.request.__api_key__ in OF_NODES:
             self._first.append(event)
         else:
             self._by_connection[event.caller.connection] = deque([event])
@@ -88,7 +88,7 @@ class Arrivals:
             connection, waiting = self._by_connection.popitem(last=False)
             key = waiting[0].request.__api_key__
             is_wanted = key not in _READS or is_waited_for(waiting[0])
-            if is_wanted and key in _LONG_READS and not begins_reads:
+            if is_wanted and key in LONG_READS and not begins_reads:
                 kept[connection] = waiting
                 continue
             event = waiting.popleft()

@@ -60,7 +60,7 @@ _MEANINGFUL: Final = frozenset(
     listener.security.protocol.map listeners log.dir log.dirs max.connection.creation.rate max.connections
     max.connections.per.ip max.connections.per.ip.overrides min.insync.replicas node.id
     num.partitions process.roles queued.max.request.bytes quota.window.num quota.window.size.seconds
-    socket.request.max.bytes super.users
+    socket.request.max.bytes socket.send.buffer.bytes super.users
     unclean.leader.election.enable unclean.leader.election.interval.ms
     """.split()  # noqa: SIM905 - a table of names
 )

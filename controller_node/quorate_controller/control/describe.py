@@ -173,6 +173,8 @@ class ConfigDescriber:
         self._loggers = loggers
         self._effective = effective
         self._plain_topic = OfBrokerConfigs(effective, self._plain_topic_entries)
+        self._written: OfBrokerConfigs[dict[tuple[bool, bool], _Written]] = OfBrokerConfigs(effective, dict)
+        """Configs of a topic without dynamic ones, by whether with synonyms and with documentation."""
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> ControlResult:
         """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response.
@@ -185,7 +187,8 @@ class ConfigDescriber:
     def _describing(
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> Generator[None, None, DescribeConfigsResponse]:
-        written = _WrittenConfigs(request)
+        variant = request.include_synonyms, request.include_documentation
+        written = _WrittenConfigs(request, self._plain_topic(), self._written().setdefault(variant, {}))
         results: list[DescribeConfigsResult] = []
         unauthorized: list[DescribeConfigsResult] = []
         asked: set[tuple[int, str, frozenset[str]]] = set()
@@ -375,17 +378,26 @@ class ConfigDescriber:
             )
 
 
+_Written = dict[str, tuple[_Entry, DescribeConfigsResourceResult]]
+"""Configs by name, and what is answered of each."""
+
+
 class _WrittenConfigs:
     """Configs as one request wants them. Those that many resources have in common are written once."""
 
-    def __init__(self, request: DescribeConfigsRequest) -> None:
+    def __init__(
+        self, request: DescribeConfigsRequest, shared: Mapping[str, _Entry], written: _Written
+    ) -> None:
+        """`shared`: the configs that requests have in common, `written`: those of them that were written before."""
         self.of = 0, ""
         """The resource that was looked up last, and its section and configs."""
         self.entries: tuple[str, Mapping[str, _Entry]] = ("", {})
         self._include_synonyms = request.include_synonyms
         self._include_documentation = request.include_documentation
         self._texts: dict[str, Mapping[str, str]] = {}
-        self._one: dict[str, tuple[_Entry, DescribeConfigsResourceResult]] = {}
+        self._shared = shared
+        self._shared_written = written
+        self._one: _Written = {}
         self._all: tuple[Mapping[str, _Entry], tuple[DescribeConfigsResourceResult, ...]] = ({}, ())
 
     def configs(
@@ -401,10 +413,11 @@ class _WrittenConfigs:
         return self._all[1]
 
     def _written(self, section: str, entry: _Entry) -> DescribeConfigsResourceResult:
-        known = self._one.get(entry.name)
+        one = self._shared_written if self._shared.get(entry.name) is entry else self._one
+        known = one.get(entry.name)
         if known is None or known[0] is not entry:
             texts = self._texts.get(section)
-            known = self._one[entry.name] = (
+            known = one[entry.name] = (
                 entry,
                 _result(entry, texts, include_synonyms=self._include_synonyms),
             )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
-READ_SLICE_MS: Final = 10
+READ_SLICE_MS: Final = 5
 """What a turn spends on all reads."""
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LENGTH: Final = struct.Struct(">i")
 """What a frame begins with."""
+INNER_ELEMENTS_AT_ONCE_MAX: Final = 128
+"""Elements of an array inside an element that are written at once."""
 
 
 def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
@@ -33,26 +35,53 @@ def encode_answer(api: Api, version: int, correlation_id: int, response: object)
 
 
 def writing_answer(
-    api: Api, version: int, correlation_id: int, response: Any, array: str
+    api: Api, version: int, correlation_id: int, response: Any, arrays: tuple[str, str]
 ) -> Generator[int, None, bytearray]:
-    """Write what `encode_answer` gives, an element of `array` in each step.
+    """Write what `encode_answer` gives, an element of an array in each step, or a piece of the element's own array.
 
+    `arrays` are the names of both.
     Yields the bytes so far, returns the frame.
     """
+    array, inner = arrays
     header_version, response_class = _answer_format(api.key, version)
-    element_class = next(field.struct for field in schema_of(response_class) if field.name == array)
-    assert element_class is not None, f"{array} is no array of structs"
+    element_class = _class_of_elements(response_class, array)
     elements = getattr(response, array)
     frame = bytearray()
     for element in elements:
-        write_entity(frame, convert(element, element_class))
-        yield len(frame)
+        if len(getattr(element, inner)) > INNER_ELEMENTS_AT_ONCE_MAX:
+            yield from _writing_element(frame, element, element_class, inner)
+        else:
+            write_entity(frame, convert(element, element_class))
+            yield len(frame)
     rest = convert(replace(response, **{array: ()}), response_class)
     before, after = around_elements(rest, array, len(elements))
     frame[:0] = bytes(LENGTH.size) + encode_response_header(correlation_id, header_version) + before
     frame += after
     LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
     return frame
+
+
+def _writing_element(
+    frame: bytearray, element: Any, element_class: type[Any], array: str
+) -> Generator[int, None, None]:
+    """Append an element, some elements of its own array in each step."""
+    inner_class = _class_of_elements(element_class, array)
+    elements = getattr(element, array)
+    before, after = around_elements(
+        convert(replace(element, **{array: ()}), element_class), array, len(elements)
+    )
+    frame += before
+    for start in range(0, len(elements), INNER_ELEMENTS_AT_ONCE_MAX):
+        for inner in elements[start : start + INNER_ELEMENTS_AT_ONCE_MAX]:
+            write_entity(frame, convert(inner, inner_class))
+        yield len(frame)
+    frame += after
+
+
+def _class_of_elements(of: type[Any], array: str) -> type[Any]:
+    element_class = next(field.struct for field in schema_of(of) if field.name == array)
+    assert element_class is not None, f"{array} is no array of structs"
+    return element_class
 
 
 @cache

@@ -25,7 +25,7 @@ from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX
-from quorate_controller.server.serving_queue import REQUESTS_AT_ONCE
+from quorate_controller.server.serving_queue import KEYS_OF_NODES, REQUESTS_AT_ONCE
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class ListenerLimits:
     """queued.max.request.bytes, see `RequestMemory`; 0 or less: no bound."""
     in_flight_max: int = 256
     """Requests of one connection that may wait for their answers."""
+    socket_send_buffer_bytes: int = 100 * 1024
+    """socket.send.buffer.bytes, what the system keeps for a peer that does not read; negative: the system decides."""
     send_buffer_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection that may wait for the peer to read; one answer may be larger."""
     answer_memory_bytes_max: int = 128 * 1024 * 1024
@@ -192,6 +194,10 @@ class Exchange:
         """Take no other request of the connection for a while (KIP-219)."""
         self._connection.mute(delay_s)
 
+    def alone(self) -> None:
+        """Take no other request of the connection until the answer is sent."""
+        self._connection.wait_for(self)
+
     def drop(self) -> None:
         """There will be no answer: close the connection after those to earlier requests.
 
@@ -234,6 +240,8 @@ class Connection(asyncio.BufferedProtocol):
         self._memory = listener.memory
         self._answers = listener.answers
         self._is_queued = False
+        self.served_until_s = 0.0
+        """See `serving_queue.Served`."""
         self._announced_bytes = 0
         """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
         self._waits_for_memory = False
@@ -242,6 +250,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_refused = False
         self._is_flush_scheduled = False
         self._muting: asyncio.TimerHandle | None = None
+        self._awaited: Exchange | None = None
+        """No other request is taken until this one is answered."""
         self._unsent_bytes = 0
         """Size of the answers that wait for earlier ones, or for the flush."""
 
@@ -257,6 +267,10 @@ class Connection(asyncio.BufferedProtocol):
             high=min(self._limits.send_buffer_bytes_max, WRITE_BUFFER_BYTES_MAX)
         )
         set_no_delay(transport)
+        if self._limits.socket_send_buffer_bytes >= 0:
+            transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.socket_send_buffer_bytes
+            )
         if self._listener.tls is not None and not self._listener.has_sasl:
             self._identify(self._listener.tls)
 
@@ -405,6 +419,10 @@ class Connection(asyncio.BufferedProtocol):
         self._muting = self._loop.call_later(delay_s, self._unmute)
         self._regulate_reading()
 
+    def wait_for(self, exchange: Exchange) -> None:
+        """Take no request until this one is answered."""
+        self._awaited = exchange
+
     def _unmute(self) -> None:
         self._muting = None
         self._serve_in_turn()
@@ -424,28 +442,33 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _serve_in_turn(self) -> None:
-        """Serve what has come, unless others wait: then after them."""
-        if not self._is_queued and self._undispatched and self._listener.serving:
-            self._is_queued = True
-            self._listener.serving.add(self)
-        if self._is_queued:
-            self._regulate_reading()
-        else:
-            self.serve()
+        """Serve what has come, unless others wait: then when it is the connection's turn."""
+        if not self._is_queued:
+            serving = self._listener.serving
+            if self._may_serve() if serving else self.serve():
+                self._is_queued = True
+                serving.add(self)
+        self._regulate_reading()
+
+    @property
+    def has_request_of_node(self) -> bool:
+        """See `serving_queue.Served`."""
+        return self._may_ask and bool(self._undispatched) and self._undispatched[0][:2] in KEYS_OF_NODES
 
     def _may_serve(self) -> bool:
-        if not self._undispatched or not self._is_writable or self._is_refused or self._muting:
+        if not self._undispatched or not self._is_writable or self._is_refused:
+            return False
+        if self._muting or self._awaited:
             return False
         limits = self._limits
         is_full = len(self._in_flight) >= (1 if self._answers.is_full else limits.in_flight_max)
         return not is_full and self._unsent_bytes <= limits.send_buffer_bytes_max
 
-    def serve(self) -> None:
-        """Pass some requests on; if there are more, they wait for another turn."""
-        self._is_queued = False
-        in_flight = self._in_flight
+    def serve(self) -> bool:
+        """Pass some requests on. Returns whether there are more, which wait for another turn."""
+        in_flight, is_of_node = self._in_flight, self.has_request_of_node
         for _ in range(REQUESTS_AT_ONCE):
-            if not self._may_serve():
+            if not self._may_serve() or self.has_request_of_node is not is_of_node:
                 break
             exchange = Exchange(self, self._undispatched.popleft())
             in_flight.append(exchange)
@@ -457,10 +480,9 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:
                 self._listener.quotas.served(self._place, self.last_activity)
-        if self._may_serve():
-            self._is_queued = True
-            self._listener.serving.add(self)
+        self._is_queued = self._may_serve()
         self._regulate_reading()
+        return self._is_queued
 
     def _regulate_reading(self) -> None:
         is_blocked = self._undispatched or self._waits_for_memory or self._is_refused or self._muting
@@ -478,7 +500,10 @@ class Connection(asyncio.BufferedProtocol):
         in_flight = self._in_flight
         due: list[bytes | bytearray] = []
         while in_flight and (answer := in_flight[0].answer) is not None:
-            self._release(in_flight.popleft().frame)
+            exchange = in_flight.popleft()
+            if exchange is self._awaited:
+                self._awaited = None
+            self._release(exchange.frame)
             self._unsent_bytes -= len(answer)
             due.append(answer)
         is_over = self._is_refused and (not in_flight or in_flight[0].is_last)

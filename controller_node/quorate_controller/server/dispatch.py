@@ -18,6 +18,7 @@ from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.server import parse_request
 
+from quorate_controller.arrivals import LONG_READS
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
@@ -29,7 +30,7 @@ from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
-from quorate_controller.server.long_answers import LongAnswer, LongAnswers, long_array
+from quorate_controller.server.long_answers import LongAnswer, LongAnswers, long_arrays
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
@@ -152,12 +153,12 @@ class Call:
 
     def _send(self, response: object) -> None:
         request = self.request
-        array = long_array(response)
-        if array is None:
+        arrays = long_arrays(response)
+        if arrays is None:
             frame = encode_answer(request.api, request.version, request.correlation_id, response)
             self._send_frame(frame, getattr(response, "throttle_time", None))
             return
-        steps = writing_answer(request.api, request.version, request.correlation_id, response, array)
+        steps = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
         answer = LongAnswer(steps=steps, done=self._written)
         self.exchange.on_abandoned(answer.abandon)
         self._long_answers.add(answer)
@@ -396,6 +397,8 @@ class Dispatcher:
         self._control(call)
 
     def _control(self, call: Call) -> None:
+        if call.request.api.key in LONG_READS and not call.caller.forwarded:
+            call.exchange.alone()
         call.wait_for_control(self._node.control(call.request.body, call.caller))
 
     def _raft(self, call: Call) -> None:

@@ -1,8 +1,12 @@
-"""Writes long answers in pieces, so that the event loop reads heartbeats and takes turns in between."""
+"""Writes long answers in pieces, so that the event loop reads heartbeats and takes turns in between.
+
+An answer is long by what was asked for, not by what it turned out to have: hundreds of short ones may be due at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,26 +21,23 @@ from quorate_controller.control.api import ControlError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-ELEMENTS_AT_ONCE_MAX: Final = 16
-"""With so few elements an answer is written at once."""
-WRITING_S_MAX: Final = 0.01
+WRITING_S_MAX: Final = 0.004
 """What is spent on long answers before the loop looks at sockets and timers again."""
 ANSWER_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
 """As large as a request may be by default: clients of librdkafka read no more."""
 UNFINISHED_BYTES_MAX: Final = 128 * 1024 * 1024
 """With more than this written of all answers, only one is gone on with."""
 
-_ARRAYS: Final[dict[type[Any], str]] = {
-    DescribeConfigsResponse: "results",
-    DescribeAclsResponse: "resources",
-    ListPartitionReassignmentsResponse: "topics",
+_ARRAYS: Final[dict[type[Any], tuple[str, str]]] = {
+    DescribeConfigsResponse: ("results", "configs"),
+    DescribeAclsResponse: ("resources", "acls"),
+    ListPartitionReassignmentsResponse: ("topics", "partitions"),
 }
 
 
-def long_array(response: object) -> str | None:
-    """Return the array of a response that has many elements; None if it has none."""
-    array = _ARRAYS.get(type(response))
-    return array if array is not None and len(getattr(response, array)) > ELEMENTS_AT_ONCE_MAX else None
+def long_arrays(response: object) -> tuple[str, str] | None:
+    """Return the array of a response that may be long, and the array in its elements; None if it has none."""
+    return _ARRAYS.get(type(response))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,7 +45,7 @@ class LongAnswer:
     """An answer that is being written."""
 
     steps: Generator[int, None, bytearray]
-    """Writes an element each, yields the bytes so far, and returns the whole frame."""
+    """Writes a few elements each, yields the bytes so far, and returns the whole frame."""
     done: Callable[[bytearray | Exception], None]
     """Gets the frame, or what went wrong."""
     size_bytes: int = 0
@@ -61,6 +62,7 @@ class LongAnswers:
     def __init__(self) -> None:
         self._waiting: deque[LongAnswer] = deque()
         self._unfinished_bytes = 0
+        self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
 
     def add(self, answer: LongAnswer) -> None:
@@ -71,29 +73,31 @@ class LongAnswers:
     def _schedule(self) -> None:
         if self._waiting and not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._write)
+            self._loop.call_soon(self._write)
 
     def _write(self) -> None:
         self._is_scheduled = False
-        answer = self._waiting.popleft()
-        before_bytes = answer.size_bytes
-        outcome = None if answer.is_abandoned else _write_on(answer)
-        if answer.is_abandoned or outcome is not None:
-            self._unfinished_bytes -= before_bytes
-            answer.steps.close()
-        else:
-            self._unfinished_bytes += answer.size_bytes - before_bytes
-            is_full = self._unfinished_bytes > UNFINISHED_BYTES_MAX
-            (self._waiting.appendleft if is_full else self._waiting.append)(answer)
+        ends_s = time.monotonic() + WRITING_S_MAX
+        while self._waiting:
+            answer = self._waiting.popleft()
+            before_bytes = answer.size_bytes
+            outcome = None if answer.is_abandoned else _write_on(answer, ends_s)
+            if answer.is_abandoned or outcome is not None:
+                self._unfinished_bytes -= before_bytes
+                answer.steps.close()
+            else:
+                self._unfinished_bytes += answer.size_bytes - before_bytes
+                is_full = self._unfinished_bytes > UNFINISHED_BYTES_MAX
+                (self._waiting.appendleft if is_full else self._waiting.append)(answer)
+            if outcome is not None:
+                answer.done(outcome)
+            if time.monotonic() >= ends_s:
+                break
         self._schedule()
-        if outcome is not None:
-            answer.done(outcome)
 
 
-def _write_on(answer: LongAnswer) -> bytearray | Exception | None:
-    """Write for a while. Returns the frame or an error once it is done."""
-    loop = asyncio.get_running_loop()
-    ends_s = loop.time() + WRITING_S_MAX
+def _write_on(answer: LongAnswer, ends_s: float) -> bytearray | Exception | None:
+    """Write until a time. Returns the frame or an error once it is done."""
     try:
         while True:
             answer.size_bytes = next(answer.steps)
@@ -102,7 +106,7 @@ def _write_on(answer: LongAnswer) -> bytearray | Exception | None:
                     ErrorCode.policy_violation,
                     f"The answer has more than {ANSWER_SIZE_BYTES_MAX} bytes: ask for less at once.",
                 )
-            if loop.time() >= ends_s:
+            if time.monotonic() >= ends_s:
                 return None
     except StopIteration as ended:
         frame: bytearray = ended.value

@@ -185,6 +185,7 @@ def listener_limits(config: ControllerConfig) -> ListenerLimits:
         request_memory_bytes_max=(
             _number(config, "queued.max.request.bytes") if has_memory_bound else frame_size_bytes_max
         ),
+        socket_send_buffer_bytes=_number(config, "socket.send.buffer.bytes"),
         idle_timeout_ms=_number(config, "connections.max.idle.ms"),
     )
 

@@ -1,49 +1,103 @@
-"""Connections of one listener with requests that are not served yet, in turn."""
+"""Connections of one listener with requests that are not served yet: the cluster's nodes first, then all clients.
+
+Clients are served by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996): each connection has an account of
+the time that its requests took, and who has taken least is next. So who asks rarely does not wait for a round over
+hundreds that ask all the time, and who asks for what takes long is served less often.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections import deque
+from heapq import heappop, heappush
 from typing import Final, Protocol
+
+from quorate_protocol.kafka.apis import ApiKey
+
+from quorate_controller.arrivals import OF_NODES
 
 REQUESTS_AT_ONCE: Final = 8
 """Requests of one connection that are passed on before it is another's turn."""
-SERVING_S_MAX: Final = 0.01
+SERVING_S_MAX: Final = 0.004
 """How long requests are read in one turn of the event loop, before it looks at sockets and timers again."""
+
+_OF_QUORUM: Final = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+KEYS_OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in OF_NODES | _OF_QUORUM)
+"""What the frames of requests begin with that only controllers and brokers send. They are not parsed for that."""
 
 
 class Served(Protocol):
     """A connection."""
 
-    def serve(self) -> None:
-        """Pass some requests on; ask for another turn if there are more."""
+    served_until_s: float
+    """Up to where its account is used up. Accounts run on in the time that is spent on clients."""
+
+    @property
+    def has_request_of_node(self) -> bool:
+        """Whether the request that is next is one that nodes send."""
+
+    def serve(self) -> bool:
+        """Pass some requests on. Returns whether more of them may be served."""
 
 
 class ServingQueue:
     """Whose turn it is. Without it, thousands of requests that came at once would be parsed at once."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Served] = deque()
+        self._nodes: deque[Served] = deque()
+        self._clients: list[tuple[float, int, Served]] = []
+        """A heap, by the beginning of the turn in the connection's account."""
+        self._spent_s = 0.0
+        """The beginning of the turn that was taken last."""
+        self._numbers = itertools.count()
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._nodes or self._clients)
 
     def add(self, connection: Served) -> None:
-        """Serve a connection after those that wait already."""
-        self._waiting.append(connection)
-        self._schedule()
-
-    def _schedule(self) -> None:
+        """Serve a connection: a node after other nodes, a client after those that have taken less time."""
+        if connection.has_request_of_node:
+            self._nodes.append(connection)
+        else:
+            # Time that nobody asked for is not saved up.
+            begins_s = max(connection.served_until_s, self._spent_s)
+            heappush(self._clients, (begins_s, next(self._numbers), connection))
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
         self._is_scheduled = False
-        ends_s = self._loop.time() + SERVING_S_MAX
-        while self._waiting and self._loop.time() < ends_s:
-            self._waiting.popleft().serve()
-        if self._waiting:
-            self._schedule()
+        now_s = time.monotonic()
+        ends_s = now_s + SERVING_S_MAX
+        while self._nodes and now_s < ends_s:
+            connection = self._nodes.popleft()
+            if connection.serve():
+                self.add(connection)
+            now_s = time.monotonic()
+        # One client is served however many nodes there are.
+        while self._clients:
+            self._spent_s, _, connection = heappop(self._clients)
+            is_waiting = connection.serve()
+            began_s, now_s = now_s, time.monotonic()
+            connection.served_until_s = self._spent_s + now_s - began_s
+            if is_waiting:
+                self.add(connection)
+            if now_s >= ends_s:
+                break
+        if self and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._serve)

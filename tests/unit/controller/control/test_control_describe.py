@@ -190,6 +190,7 @@ def test_cluster_defaults_show_what_is_set_only(harness):
 def test_damaged_values_are_shown_as_they_are(harness):
     """Goal: what another controller let through can still be looked at. Method: a number that is none."""
     harness.start_broker(1)
+    harness.start_broker()
     harness.add_topic("t", 1)
     harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="retention.ms", value="x"))
     assert described(harness, TOPIC, "t", "retention.ms").value == "x"
@@ -198,6 +199,7 @@ def test_damaged_values_are_shown_as_they_are(harness):
 def test_internal_configs_are_shown_when_set(harness):
     """Goal: they are Kafka's own business otherwise. Method: set one on a topic."""
     harness.start_broker(1)
+    harness.start_broker()
     harness.add_topic("t", 1)
     key = "internal.segment.bytes"
     (result,) = harness.apply(configs(TOPIC, "t", key)).results
@@ -222,3 +224,27 @@ def test_descriptions_that_are_refused(harness, resource_type, name, error_code)
     assert first.error_code is error_code
     assert bool(first.error_message) == (name != "absent")
     assert second.error_code is ErrorCode.none
+
+
+def test_topics_of_later_requests_share_what_they_have_in_common(harness):
+    """Goal: thousands of small requests do not describe all configs anew, and none gets what another asked
+    for. Method: the same topic twice, with and without documentation and synonyms; then a broker config changes.
+    """
+    harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="retention.ms", value="7"))
+    harness.start_broker()
+    harness.add_topic("t", 1)
+
+    def ask(**options):
+        (result,) = harness.apply(configs(TOPIC, "t", **options)).results
+        return {config.name: config for config in result.configs}
+
+    first, again = ask(synonyms=True, documentation=True), ask(synonyms=True, documentation=True)
+    assert all(first[name] is again[name] for name in first.keys() - {"retention.ms"})
+    assert first == again
+    assert first["retention.ms"].value == "7"
+    plain = ask()
+    assert all(config.documentation is None and not config.synonyms for config in plain.values())
+    harness.replay(
+        ConfigRecord(resource_type=BROKER, resource_name="", name="log.segment.bytes", value="1048576")
+    )
+    assert ask()["segment.bytes"].value == "1048576"

@@ -508,3 +508,29 @@ async def test_many_clients_pipeline_at_once(rig: Any) -> None:
             assert topic.name == f"t-{index}-{number}"
 
     await asyncio.gather(*(run(index) for index in range(20)))
+
+
+async def test_one_long_read_of_a_connection_at_a_time(rig: Any) -> None:
+    """Goal: who pipelines requests about everything has only one of them parsed, until its answer is sent.
+
+    Method: three, and another request behind them, on one connection.
+    """
+    asking = describe_configs.DescribeConfigsRequest(
+        resources=(
+            describe_configs.DescribeConfigsResource(
+                resource_type=2, resource_name="t", configuration_keys=None
+            ),
+        )
+    )
+    answer = described_configs.DescribeConfigsResponse(throttle_time=timedelta(0), results=())
+    await rig.listen()
+    client = await rig.connect()
+    for request, version in ((asking, 4), (asking, 4), (asking, 4), (heartbeat(), 1)):
+        client.send(request, version)
+    for count in (1, 2, 3):
+        futures = await rig.node.requests(count)
+        await rig.barrier()
+        assert len(rig.node.controls) == count
+        futures[-1].set_result(answer)
+        assert await client.receive() == answer
+    await rig.node.requests(4)

@@ -54,6 +54,20 @@ async def test_requests_in_flight_are_bounded(rig: Any) -> None:
     assert [request.broker_id for request, _, _ in rig.node.controls] == list(range(10))
 
 
+@pytest.mark.parametrize("size_bytes", [50_000, -1])
+async def test_the_system_keeps_few_answers(rig: Any, size_bytes: int) -> None:
+    """Goal: who does not read is served no more soon (socket.send.buffer.bytes). Method: the buffer of a connection;
+    Linux doubles what it is told.
+    """
+    await rig.listen(ListenerLimits(socket_send_buffer_bytes=size_bytes))
+    await rig.connect()
+    await turn_until(lambda: rig.listener.connection_count == 1)
+    (connection,) = rig.listener._connections
+    accepted = connection._transport.get_extra_info("socket")
+    given = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert given == 100_000 if size_bytes > 0 else given > 100_000
+
+
 class LargeAnswers:
     """Answers each request with 256 KiB."""
 

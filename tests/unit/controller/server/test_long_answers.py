@@ -14,11 +14,17 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import turn_until
 from quorate_controller.server import long_answers
-from quorate_controller.server.answer_frames import encode_answer, writing_answer
-from quorate_controller.server.long_answers import ELEMENTS_AT_ONCE_MAX, long_array
+from quorate_controller.server.answer_frames import (
+    INNER_ELEMENTS_AT_ONCE_MAX,
+    encode_answer,
+    writing_answer,
+)
+from quorate_controller.server.long_answers import long_arrays
 from quorate_protocol.kafka.apis import ApiKey, find_api
 
-COUNT = ELEMENTS_AT_ONCE_MAX + 200
+COUNT = 200
+INNER = 3 * INNER_ELEMENTS_AT_ONCE_MAX + 1
+"""What the first element has of its own: it is written in four pieces."""
 QUESTION = describe.DescribeConfigsRequest(
     resources=(describe.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None),)
 )
@@ -41,7 +47,7 @@ def described(count: int = COUNT) -> configs.DescribeConfigsResponse:
             error_message="",
             resource_type=2,
             resource_name=f"topic-{number}",
-            configs=(config,) * (number % 3),
+            configs=(config,) * (number % 3 if number else INNER),
         )
         for number in range(count)
     )
@@ -52,7 +58,10 @@ def acls_described() -> acls.DescribeAclsResponse:
     acl = acls.AclDescription(principal="User:a", host="*", operation=3, permission_type=3)
     resources = tuple(
         acls.DescribeAclsResource(
-            resource_type=2, resource_name=f"t{number}", pattern_type=3, acls=(acl,) * (number % 3)
+            resource_type=2,
+            resource_name=f"t{number}",
+            pattern_type=3,
+            acls=(acl,) * (number % 3 if number else INNER),
         )
         for number in range(COUNT)
     )
@@ -66,7 +75,9 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
         partition_index=1, replicas=(1, 2), adding_replicas=(2,), removing_replicas=()
     )
     topics = tuple(
-        reassignments.OngoingTopicReassignment(name=f"t{number}", partitions=(partition,) * (number % 3))
+        reassignments.OngoingTopicReassignment(
+            name=f"t{number}", partitions=(partition,) * (number % 3 if number else INNER)
+        )
         for number in range(COUNT)
     )
     return reassignments.ListPartitionReassignmentsResponse(
@@ -84,16 +95,18 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
     ids=lambda one: type(one).__name__,
 )
 def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
-    """Goal: no client sees a difference. Method: the frame of each version, written at once and in steps."""
-    api, array = find_api(key), long_array(response)
-    assert array is not None
+    """Goal: no client sees a difference, and no piece is large. Method: the frame of each version, written at once
+    and in steps; an element has hundreds of its own.
+    """
+    api, arrays = find_api(key), long_arrays(response)
+    assert arrays is not None
     for version in range(api.version_min, api.version_max + 1):
         found: list[bytearray] = []
 
         def steps(version: int = version, found: list[bytearray] = found) -> Iterator[int]:
-            found.append((yield from writing_answer(api, version, 77, response, array)))
+            found.append((yield from writing_answer(api, version, 77, response, arrays)))
 
-        assert len(list(steps())) == COUNT
+        assert len(list(steps())) == COUNT - 1 + 4
         assert found == [encode_answer(api, version, 77, response)]
 
 
