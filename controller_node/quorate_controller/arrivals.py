@@ -43,10 +43,15 @@ OF_NODES: Final = frozenset(
 )
 """Requests that only nodes of the cluster send (CLUSTER_ACTION)."""
 LONG_READS: Final = frozenset(
-    {ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_ACLS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+    {
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
 )
-"""Reads that may take several turns: see `node/long_reads.py`."""
-_READS: Final = LONG_READS | {ApiKey.DESCRIBE_CLUSTER}
+"""Reads that may take several turns, and a deletion that begins with one: see `node/long_reads.py`."""
+_READS: Final = (LONG_READS | {ApiKey.DESCRIBE_CLUSTER}) - {ApiKey.DELETE_ACLS}
 
 
 class Arrivals:

@@ -4,7 +4,7 @@ Source: org.apache.kafka.controller.AclControlManager and kafka.server.AclApis o
 be served at all is in `server/authorization.py`.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from heapq import merge
 from itertools import groupby, islice
@@ -34,6 +34,7 @@ from quorate_controller.control.api import (
     ControlResult,
     RequestContext,
     check_number_of_records,
+    finished,
     invalid_request,
 )
 from quorate_controller.security.acl_index import WILDCARD
@@ -51,6 +52,8 @@ _Filter = DescribeAclsRequest | DeleteAclsFilter
 
 ACLS_PER_STEP: Final = 512
 """ACLs that are looked at before others may have their turn: less than a millisecond."""
+MATCHES_MAX: Final = 10 * RECORDS_PER_BATCH_MAX
+"""ACLs that the filters of a deletion may match, each counted as often as it is matched. Kafka has no such bound."""
 
 _UNKNOWN_OR_ANY: Final = (0, 1)
 """UNKNOWN and ANY of each enum of ACLs; neither can be stored."""
@@ -135,33 +138,62 @@ class AclManager:
         """DeleteAcls 1-3: each filter succeeds or fails alone, and reports the ACLs that it matches.
 
         Raises:
-            ControlError: SECURITY_DISABLED; INVALID_REQUEST for more than 10,000 ACLs.
+            ControlError: SECURITY_DISABLED; INVALID_REQUEST for more than 10,000 ACLs, here or at a step.
         """
         if self._authorizer is None:
             raise _disabled()
-        deleted: dict[UUID, RemoveAccessControlEntryRecord] = {}
-        results = []
+        steps = self._deleting(request)
+        if len(request.filters) * len(self._image.acls) > ACLS_PER_STEP:
+            return ControlResult(steps=steps)
+        return finished(steps)
+
+    def _deleting(self, request: DeleteAclsRequest) -> Generator[None, None, ControlResult]:
+        """Compare filters and ACLs. The last step decides, on the ACLs that there are then."""
+        acls = list(self._image.acls.items())
+        found: list[ControlError | dict[UUID, AccessControlEntry]] = []
+        known: set[UUID] = set()
+        matches = 0
         for wanted in request.filters:
             try:
                 _check_filter(wanted)
             except ControlError as error:
-                results.append(_filter_result(error.error_code, error.message))
+                found.append(error)
                 continue
-            matching = []
-            for acl_id, acl in self._matching(wanted):
-                if len(deleted) >= RECORDS_PER_BATCH_MAX:
-                    raise ControlError(
-                        ErrorCode.invalid_request,
-                        f"Cannot remove more than {RECORDS_PER_BATCH_MAX} acls in a single delete operation.",
-                    )
-                deleted[acl_id] = RemoveAccessControlEntryRecord(id=acl_id)
-                matching.append(_matching_acl(acl))
-            results.append(_filter_result(matching=tuple(matching)))
+            matching: dict[UUID, AccessControlEntry] = {}
+            for start in range(0, len(acls), ACLS_PER_STEP):
+                matching |= _matching(wanted, acls[start : start + ACLS_PER_STEP])
+                known |= matching.keys()
+                _check_deletion(len(known), matches + len(matching))
+                yield
+            matches += len(matching)
+            found.append(matching)
+        return self._deletion(request, dict(acls), found)
+
+    def _deletion(
+        self,
+        request: DeleteAclsRequest,
+        seen: Mapping[UUID, AccessControlEntry],
+        found: Sequence[ControlError | dict[UUID, AccessControlEntry]],
+    ) -> ControlResult:
+        """Delete what was found and is still there, and what others have created since."""
+        created = [(acl_id, acl) for acl_id, acl in self._image.acls.items() if acl_id not in seen]
+        deleted: dict[UUID, RemoveAccessControlEntryRecord] = {}
+        results = []
+        matches = 0
+        for wanted, matching in zip(request.filters, found, strict=True):
+            if isinstance(matching, ControlError):
+                results.append(_filter_result(matching.error_code, matching.message))
+                continue
+            there = {acl_id: acl for acl_id, acl in matching.items() if acl_id in self._image.acls}
+            there |= _matching(wanted, created)
+            deleted |= {
+                acl_id: RemoveAccessControlEntryRecord(id=acl_id) for acl_id in there if acl_id not in deleted
+            }
+            matches += len(there)
+            _check_deletion(len(deleted), matches)
+            results.append(_filter_result(matching=tuple(map(_matching_acl, there.values()))))
         response = DeleteAclsResponse(throttle_time=timedelta(0), filter_results=tuple(results))
         return ControlResult(records=tuple(deleted.values()), response=response)
-
-    def _matching(self, wanted: _Filter) -> Iterator[tuple[UUID, AccessControlEntry]]:
-        return ((acl_id, acl) for acl_id, acl in self._image.acls.items() if _matches(wanted, acl))
 
     def _check_new(self, creation: AclCreation) -> None:
         """Check an ACL in the order in which Kafka does.
@@ -238,6 +270,23 @@ def _check_filter(wanted: _Filter) -> None:
     entry = AclOperation(wanted.operation), AclPermissionType(wanted.permission_type)
     if AclOperation.UNKNOWN in entry or AclPermissionType.UNKNOWN in entry:
         raise invalid_request("Unknown entryFilter.")
+
+
+def _check_deletion(acls: int, matches: int) -> None:
+    if acls > RECORDS_PER_BATCH_MAX:
+        raise invalid_request(
+            f"Cannot remove more than {RECORDS_PER_BATCH_MAX} acls in a single delete operation."
+        )
+    if matches > MATCHES_MAX:
+        raise invalid_request(
+            f"The filters match {matches} acls, at most {MATCHES_MAX} can be reported: use fewer filters."
+        )
+
+
+def _matching(
+    wanted: _Filter, acls: Iterable[tuple[UUID, AccessControlEntry]]
+) -> dict[UUID, AccessControlEntry]:
+    return {acl_id: acl for acl_id, acl in acls if _matches(wanted, acl)}
 
 
 def _matches(wanted: _Filter, acl: AccessControlEntry) -> bool:

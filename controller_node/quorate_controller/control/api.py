@@ -98,12 +98,22 @@ class ControlResult:
     records: "tuple[MetadataRecord, ...]" = ()
     response: Any = None
     steps: "Generator[None, None, Any] | None" = None
-    """Finds the response of a read that may take long, and returns it; it has none yet then. Others' decisions come
-    between the steps, so that each has to look at the image anew."""
+    """Finds what takes long, and returns the response of a read, or the decision; there is none yet then. Others'
+    decisions come between the steps, so that each has to look at the image anew."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None
     """Set when raft has to write control records before the response may leave."""
+
+
+def finished(steps: Generator[None, None, ControlResult]) -> ControlResult:
+    """Take all steps of a decision at once."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        result: ControlResult = ended.value
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""Reads that may take longer than a turn should: each turn does a slice, and events of others come in between."""
+"""Reads that may take longer than a turn should: each turn does a slice, and events of others come in between.
+
+A decision that has to read much first is one of them. Its records are found by its last step.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,22 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
+    from quorate_controller.control.api import ControlResult
+    from quorate_controller.node.events import Asker
+
 READ_SLICE_MS: Final = 5
 """What a turn spends on all reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRead:
-    """A read whose response is not found yet; after `deadline_ms` (Unix time) nobody waits for it."""
+    """A read whose response is not found yet; after `asker.deadline_ms` (Unix time) nobody waits for it."""
 
     token: int
     request: str
     """The name of the request's class."""
-    steps: Generator[None, None, Payload]
-    deadline_ms: int
+    steps: Generator[None, None, Payload | ControlResult]
+    asker: Asker
 
 
 class LongReads:
@@ -45,7 +51,7 @@ class LongReads:
         """Add a read, which comes after those that wait already."""
         self._waiting.append(read)
 
-    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Payload | Exception]]:
+    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Payload | ControlResult | Exception]]:
         """Go on with the reads for a while. Yields those that are done, with the response or what went wrong."""
         ends_ms = self._clock() + READ_SLICE_MS
         while self._waiting:
@@ -57,8 +63,8 @@ class LongReads:
             if outcome is None or self._clock() >= ends_ms:
                 return
 
-    def _read_on(self, read: LongRead, now_ms: int) -> Payload | Exception | None:
-        if now_ms > read.deadline_ms:
+    def _read_on(self, read: LongRead, now_ms: int) -> Payload | ControlResult | Exception | None:
+        if now_ms > read.asker.deadline_ms:
             return ControlError(ErrorCode.request_timed_out)
         try:
             return run_slice(read.steps, self._clock, READ_SLICE_MS)

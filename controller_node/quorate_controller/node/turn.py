@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
-from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
-    from quorate_controller.control.api import ControlResult
     from quorate_controller.node.broker_waits import BrokerWaits
     from quorate_controller.node.events import NodeEvent
     from quorate_controller.node.first_catch_up import FirstCatchUp
@@ -350,6 +349,8 @@ class ControllerNode:
         for read, outcome in self._long_reads.run_slice(self.now_ms):
             if isinstance(outcome, Exception):
                 self._answer_fault(read.token, outcome, request=read.request)
+            elif isinstance(outcome, ControlResult):
+                self._take_decision(outcome, read.token, read.request, read.asker)
             else:
                 self._answer(read.token, outcome)
 
@@ -366,19 +367,21 @@ class ControllerNode:
         except RaftSafetyError:
             raise
         except Exception as error:
-            fault: Exception | None = error
-        else:
-            fault = self._take_result(result)
-        name = type(request).__name__
-        if fault is not None:
-            self._answer_fault(token, fault, request=name)
-        elif result.steps is None:
-            self._answer(token, result.response, asker if result.records else None)
-        else:
+            self._answer_fault(token, error, request=type(request).__name__)
+            return
+        self._take_decision(result, token, type(request).__name__, asker)
+
+    def _take_decision(self, result: ControlResult, token: int, request: str, asker: Asker | None) -> None:
+        """Replays and proposes a decision and answers it, or begins with what it has to read first."""
+        if result.steps is not None:
             assert asker is not None, "this controller asks for nothing that takes long"
-            self._long_reads.begin(
-                LongRead(token=token, request=name, steps=result.steps, deadline_ms=asker.deadline_ms)
-            )
+            self._long_reads.begin(LongRead(token=token, request=request, steps=result.steps, asker=asker))
+            return
+        fault = self._take_result(result)
+        if fault is not None:
+            self._answer_fault(token, fault, request=request)
+        else:
+            self._answer(token, result.response, asker if result.records else None)
 
     def _answer_fault(self, token: int, fault: Exception, *, request: str) -> None:
         if not isinstance(fault, ControlError):

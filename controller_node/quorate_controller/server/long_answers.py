@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kio.schema.delete_acls.v3.response import DeleteAclsResponse
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.errors import ErrorCode
@@ -31,6 +32,7 @@ UNFINISHED_BYTES_MAX: Final = 128 * 1024 * 1024
 _ARRAYS: Final[dict[type[Any], tuple[str, str]]] = {
     DescribeConfigsResponse: ("results", "configs"),
     DescribeAclsResponse: ("resources", "acls"),
+    DeleteAclsResponse: ("filter_results", "matching_acls"),
     ListPartitionReassignmentsResponse: ("topics", "partitions"),
 }
 

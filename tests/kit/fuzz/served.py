@@ -68,6 +68,9 @@ class _Connection:
     def drain(self) -> None:
         """The connection would close."""
 
+    def wait_for(self, exchange: Exchange | None) -> None:
+        """The connection would take no other request for a while."""
+
     def mute(self, delay_s: float) -> None:
         """The connection would not be read for a while."""
 

@@ -10,8 +10,8 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
-from quorate_controller.control.acls import AclManager
-from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.control.acls import ACLS_PER_STEP, MATCHES_MAX, AclManager
+from quorate_controller.control.api import ControlError, RequestContext, finished
 from quorate_controller.security.authorizer import Authorizer
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -56,6 +56,7 @@ class Acls:
         self.written = 0
 
     def _take(self, result: Any) -> Any:
+        result = result if result.steps is None else finished(result.steps)
         self.image.replay_all(result.records, base_offset=self.image.end_offset)
         self.written += len(result.records)
         return result.response
@@ -224,3 +225,47 @@ def test_unknown_numbers_in_a_filter_are_refused() -> None:
     """Goal: a filter of a newer client does not look like one that finds nothing. Method: an unknown operation."""
     with pytest.raises(ControlError, match="Unknown entryFilter"):
         Acls().described(operation=77)
+
+
+def test_a_long_deletion_decides_on_the_acls_of_its_last_step() -> None:
+    """Goal: DeleteAcls is atomic though others decide between its steps. Method: thousands of ACLs; in the middle one
+    that it has found is deleted, one that it has passed is deleted, and another that matches is created.
+    """
+    acls = Acls()
+    matching = [replace(ORDERS, resource_name=f"mine-{number}") for number in range(5)]
+    others = [replace(ORDERS, resource_name=f"x{number}", principal="User:bob") for number in range(4_000)]
+    acls.create(*matching, *others)
+    alice = filter_of(principal_filter="User:alice")
+    result = acls.manager.delete_acls(
+        DeleteAclsRequest(filters=(alice, filter_of(operation=0), alice)), CONTEXT
+    )
+    assert result.steps is not None
+    assert result.records == ()
+    for _ in range(3):
+        next(result.steps)
+    acls.delete(filter_of(resource_name_filter="mine-1"), filter_of(resource_name_filter="x7"))
+    late = replace(ORDERS, resource_name="late")
+    acls.create(late)
+    first, wrong, again = acls._take(result).filter_results
+    names = [acl.resource_name for acl in first.matching_acls]
+    assert names == ["mine-0", "mine-2", "mine-3", "mine-4", "late"]
+    assert again == first
+    assert wrong.error_code is ErrorCode.invalid_request
+    assert acls.described(principal_filter="User:alice") == []
+    assert len(acls.described()) == len(others) - 1
+
+
+def test_no_step_of_a_deletion_compares_many() -> None:
+    """Goal: 100 filters on thousands of ACLs hold nobody up, and their answer is bounded.
+
+    Method: count the steps; filters that match the same ACLs more often than can be reported.
+    """
+    acls = Acls()
+    acls.create(*(replace(ORDERS, resource_name=f"x{number}") for number in range(2_000)))
+    filters = tuple(filter_of(resource_name_filter=f"no-{number}") for number in range(100))
+    result = acls.manager.delete_acls(DeleteAclsRequest(filters=filters), CONTEXT)
+    assert len(list(result.steps)) == 100 * -(-2_000 // ACLS_PER_STEP)
+    with pytest.raises(ControlError) as refusal:
+        acls.delete(*(filter_of(),) * (MATCHES_MAX // 2_000 + 1))
+    assert refusal.value.error_code is ErrorCode.invalid_request
+    assert f"at most {MATCHES_MAX} can be reported" in refusal.value.message

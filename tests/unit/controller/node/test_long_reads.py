@@ -145,3 +145,28 @@ def test_a_step_that_fails_is_answered(
         [] if isinstance(error, ControlError) else ["decision_failed"]
     )
     bench.assert_serves()
+
+
+def test_a_decision_that_reads_first_is_taken_by_its_last_step(
+    topics: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a long decision holds nobody up, and its records are one batch, written before the answer.
+
+    Method: a decision of many steps; others are served between them, and the log has nothing of it until the last.
+    """
+
+    def steps() -> Generator[None, None, ControlResult]:
+        for _ in range(2 * STEPS_PER_SLICE_MAX):
+            yield
+        records = tuple(TopicRecord(name=f"late-{number}", topic_id=UUID(int=number)) for number in (7, 8))
+        return ControlResult(records=records, response="deleted")
+
+    before = topics.node.raft.log_end_offset
+    topics.decide_next(monkeypatch, ControlResult(steps=steps()))
+    assert answers(topics, asked(READ, describe())) == {}
+    assert topics.node.raft.log_end_offset == before
+    assert READ not in answers(topics)
+    assert answers(topics) == {READ: "deleted"}
+    assert topics.node.raft.log_end_offset == before + 2
+    assert "late-8" in topics.node.metadata.image.topics.by_name
+    assert not topics.node.is_reading

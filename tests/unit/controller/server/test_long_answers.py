@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import kio.schema.delete_acls.v3.response as deleted_acls
 import kio.schema.describe_acls.v3.response as acls
 import kio.schema.describe_configs.v4.request as describe
 import kio.schema.describe_configs.v4.response as configs
@@ -70,6 +71,29 @@ def acls_described() -> acls.DescribeAclsResponse:
     )
 
 
+def deleted() -> deleted_acls.DeleteAclsResponse:
+    acl = deleted_acls.DeleteAclsMatchingAcl(
+        error_code=ErrorCode.none,
+        error_message=None,
+        resource_type=2,
+        resource_name="t",
+        pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    results = tuple(
+        deleted_acls.DeleteAclsFilterResult(
+            error_code=ErrorCode.none,
+            error_message=None,
+            matching_acls=(acl,) * (number % 3 if number else INNER),
+        )
+        for number in range(COUNT)
+    )
+    return deleted_acls.DeleteAclsResponse(throttle_time=timedelta(0), filter_results=results)
+
+
 def listed() -> reassignments.ListPartitionReassignmentsResponse:
     partition = reassignments.OngoingPartitionReassignment(
         partition_index=1, replicas=(1, 2), adding_replicas=(2,), removing_replicas=()
@@ -90,6 +114,7 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
     [
         (ApiKey.DESCRIBE_CONFIGS, described()),
         (ApiKey.DESCRIBE_ACLS, acls_described()),
+        (ApiKey.DELETE_ACLS, deleted()),
         (ApiKey.LIST_PARTITION_REASSIGNMENTS, listed()),
     ],
     ids=lambda one: type(one).__name__,
