@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from quorate_controller.node.assembly import open_node
 from quorate_controller.policy_classes import PolicyError, load_policies
 from quorate_controller.server.connection_bounds import UnknownHostError, bounds_of
 from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.large_requests import SWITCH_INTERVAL_S
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import (
     ControllerServer,
@@ -129,6 +131,7 @@ class _Process:
             self._watch_signals()
             driver.start(peers)
             _settle_memory()
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
             log.info(
                 "started",
                 extra={"facts": {"node_id": config.node_id, "cluster_id": node.storage.cluster_id}},

@@ -198,6 +198,10 @@ class Exchange:
         """Take no other request of the connection until the answer is sent."""
         self._connection.wait_for(self)
 
+    def no_longer_alone(self) -> None:
+        """Take other requests of the connection now."""
+        self._connection.wait_for(None)
+
     def drop(self) -> None:
         """There will be no answer: close the connection after those to earlier requests.
 
@@ -419,9 +423,11 @@ class Connection(asyncio.BufferedProtocol):
         self._muting = self._loop.call_later(delay_s, self._unmute)
         self._regulate_reading()
 
-    def wait_for(self, exchange: Exchange) -> None:
-        """Take no request until this one is answered."""
+    def wait_for(self, exchange: Exchange | None) -> None:
+        """Take no request until this one is answered; without one, go on."""
         self._awaited = exchange
+        if exchange is None:
+            self._schedule_flush()
 
     def _unmute(self) -> None:
         self._muting = None

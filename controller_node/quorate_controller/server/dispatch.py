@@ -10,7 +10,7 @@ import logging
 import time
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
@@ -30,6 +30,7 @@ from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.large_requests import PARSED_AT_ONCE_BYTES_MAX, LargeRequests
 from quorate_controller.server.long_answers import LongAnswer, LongAnswers, long_arrays
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from quorate_controller.security.access import Access
     from quorate_controller.server.connection import Exchange, Peer
     from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.envelope import Forwarded
     from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 """The timeout of control requests that have no field for it."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_Parsed = TypeVar("_Parsed")
 
 
 class Call:
@@ -320,6 +323,7 @@ class Dispatcher:
         self._node = node
         self._counters = counters
         self._long_answers = LongAnswers()
+        self._large_requests = LargeRequests()
         authorizer = node.authorizer
         self._authorization = None if authorizer is None else Authorization(authorizer, counters)
         self._offered = apis
@@ -344,22 +348,48 @@ class Dispatcher:
 
     def handle(self, exchange: Exchange) -> None:
         """Serve one frame. A frame that is not a served request ends the connection, as in Kafka."""
-        try:
-            request = parse_request(exchange.frame, self._apis)
-        except ProtocolError as error:
-            self._counters.refused_connections += 1
-            exchange.refuse(error.message)
+        parse = partial(parse_request, exchange.frame, self._apis)
+        self._parse(exchange, len(exchange.frame), parse, partial(self._parsed, exchange))
+
+    def _parse(
+        self,
+        exchange: Exchange,
+        size_bytes: int,
+        parse: Callable[[], _Parsed],
+        done: Callable[[_Parsed | BaseException], None],
+    ) -> None:
+        """Parse so many bytes at once or, if they are many, in a thread."""
+        if size_bytes > PARSED_AT_ONCE_BYTES_MAX:
+            self._large_requests.parse(exchange, parse, done)
             return
-        principal = exchange.peer.principal
+        try:
+            parsed: _Parsed | BaseException = parse()
+        except ProtocolError as error:
+            parsed = error
+        done(parsed)
+
+    def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
+        if isinstance(outcome, ProtocolError):
+            self._counters.refused_connections += 1
+            exchange.refuse(outcome.message)
+            return
+        if isinstance(outcome, BaseException):
+            log.error("request_failed", extra={"facts": {"peer": str(exchange.peer)}}, exc_info=outcome)
+            exchange.refuse(f"{type(outcome).__name__} while a request was parsed")
+            return
         call = Call(
-            request,
+            outcome,
             exchange,
             self._counters,
             self._long_answers,
-            principal=principal,
+            principal=exchange.peer.principal,
             authorization=self._authorization,
         )
         self._serve(call)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._large_requests.close()
 
     def _serve(self, call: Call) -> None:
         try:
@@ -369,21 +399,25 @@ class Dispatcher:
             call.fail(error)
 
     def _open(self, outer: Call) -> None:
-        envelope, exchange = outer.request, outer.exchange
-        try:
-            forwarded = open_envelope(envelope.body, self._apis)
-        except ProtocolError as error:
-            log.warning(
-                "envelope_refused", extra={"facts": {"peer": str(exchange.peer), "reason": error.message}}
-            )
-            outer.refuse(error.error_code)
+        envelope = outer.request.body
+        opening = partial(open_envelope, envelope, self._apis)
+        self._parse(outer.exchange, len(envelope.request_data), opening, partial(self._opened, outer))
+
+    def _opened(self, outer: Call, forwarded: Forwarded | BaseException) -> None:
+        if isinstance(forwarded, ProtocolError):
+            facts = {"peer": str(outer.peer), "reason": forwarded.message}
+            log.warning("envelope_refused", extra={"facts": facts})
+            outer.refuse(forwarded.error_code)
+            return
+        if isinstance(forwarded, BaseException):
+            outer.fail(forwarded)
             return
         call = Call(
             forwarded.request,
-            exchange,
+            outer.exchange,
             self._counters,
             self._long_answers,
-            envelope=envelope,
+            envelope=outer.request,
             principal=forwarded.principal,
             client_host=forwarded.client_host,
             authorization=self._authorization,

@@ -84,7 +84,7 @@ class ControllerServer:
         self._config = config
         self._node = node
         self._counters = counters or RequestCounters()
-        dispatcher = Dispatcher(node, self._counters)
+        self._dispatcher = dispatcher = Dispatcher(node, self._counters)
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
@@ -172,6 +172,7 @@ class ControllerServer:
         await asyncio.gather(*self._following, return_exceptions=True)
         for listener in self._listeners:
             await listener.close(grace_s)
+        self._dispatcher.close()
         if self._pages is not None:
             await self._pages.close()
 

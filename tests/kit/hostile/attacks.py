@@ -17,6 +17,7 @@ from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kit.hostile import long_requests
 from kit.hostile.victim import API_VERSIONS, CLIENT, CLIENT_PASSWORD, Victim, frame_of
 from quorate_protocol.kafka.enums import ConfigResourceType
 
@@ -242,6 +243,38 @@ class Attacker:
         await self._many(connections, one, 20)
         await self._rest()
 
+    async def ask_for_all(self, connections: int, request: object) -> None:
+        """Ask for what takes long, read the answer, and ask again."""
+        context = self.victim.tls()
+        frame = frame_of(request)
+
+        async def one() -> None:
+            reader, writer = await self._logged_in(context)
+            while not self.is_over:
+                writer.write(frame)
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                while size:
+                    size -= len(await reader.read(min(size, _REPLY_BYTES)))
+                self.did["answers"] += 1
+
+        await self._many(connections, one, connections)
+
+    async def describe_configs(self, connections: int) -> None:
+        """Describe all configs of all topics."""
+        await self.ask_for_all(connections, long_requests.all_configs())
+
+    async def describe_acls(self, connections: int) -> None:
+        """Describe all ACLs, which one resource has."""
+        await self.ask_for_all(connections, long_requests.all_acls())
+
+    async def delete_acls(self, connections: int) -> None:
+        """Delete ACLs with filters that match none."""
+        await self.ask_for_all(connections, long_requests.idle_deletion())
+
+    async def name_many(self, connections: int) -> None:
+        """Name hundreds of thousands of resources in a request."""
+        await self.ask_for_all(connections, long_requests.many_resources())
+
     async def create_beyond_quota(self, connections: int) -> None:
         """Create topics far beyond the quota of this client id, and do not wait as told."""
         context = self.victim.tls()
@@ -307,6 +340,8 @@ class Attack:
     needs_tls: bool = False
     needs_sasl: bool = False
     needs_root: bool = False
+    needs_metadata: bool = False
+    """Topics and ACLs that are there to ask for: see `long_requests.fill`."""
 
     def fits(self, protocol: str) -> bool:
         """Whether there is anything to attack on a listener with this security protocol."""
@@ -354,6 +389,30 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         needs_tls=True,
     ),
     "guesses": Attack(text="wrong passwords, {size} at a time", run=Attacker.guess, size=20, needs_sasl=True),
+    "describe-all": Attack(
+        text=f"{{size}} clients that describe all configs of {long_requests.TOPICS:,} topics",
+        run=Attacker.describe_configs,
+        size=4,
+        needs_metadata=True,
+    ),
+    "describe-acls": Attack(
+        text=f"{{size}} clients that describe {long_requests.ACLS:,} ACLs of a resource",
+        run=Attacker.describe_acls,
+        size=4,
+        needs_metadata=True,
+    ),
+    "delete-acls": Attack(
+        text=f"{{size}} clients that delete by {long_requests.FILTERS} filters, which match no ACL",
+        run=Attacker.delete_acls,
+        size=4,
+        needs_metadata=True,
+    ),
+    "resources": Attack(
+        text=f"{{size}} clients that name {long_requests.RESOURCES:,} resources in each request",
+        run=Attacker.name_many,
+        size=4,
+        needs_metadata=True,
+    ),
 }
 
 

@@ -17,8 +17,9 @@ from typing import Final, Self
 import psutil
 from kit.cluster import Cluster, free_ports, manifests
 from kit.hostile.attacks import ATTACKS
+from kit.hostile.long_requests import fill
 from kit.hostile.probe import Administrator, Broker, Memory, Newcomer, Seen
-from kit.hostile.victim import Victim, properties_of
+from kit.hostile.victim import Session, Victim, properties_of
 from quorate_admin.client import AdminClient
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
@@ -76,6 +77,7 @@ class Siege:
         self._process = psutil.Process(cluster.pid(self._leader))
         self._broker = Broker(victim, cluster.layout.identity.cluster_id)
         self._workers = ExitStack()
+        self._is_filled = False
 
     def __enter__(self) -> Self:
         self._workers.enter_context(self._broker)
@@ -112,6 +114,8 @@ class Siege:
 
     def stand(self, attack: str, seconds: float, size: int | None = None) -> Figures:
         """Attack for so long and return the figures; without an attack those of peace."""
+        if attack and ATTACKS[attack].needs_metadata:
+            self._fill()
         self._seen = self._broker.seen = seen = Seen()
         rss_bytes = self._process.memory_info().rss
         limited, cpu_s, began_s = self._limited(), self._cpu_s(), time.monotonic()
@@ -136,6 +140,13 @@ class Siege:
             elections=elections,
             failures=seen.failures,
         )
+
+    def _fill(self) -> None:
+        if not self._is_filled:
+            with Session(self.victim, client_id="filling") as session:
+                fill(session)
+            self._is_filled = True
+            time.sleep(WARM_UP_S)
 
     def _rest(self, seconds: float) -> dict[str, int]:
         time.sleep(seconds)

@@ -129,7 +129,11 @@ class Session:
 
 def properties_of(protocol: str, directory: Path) -> tuple[dict[str, str], str | None]:
     """What a controller's listener with a security protocol needs, and the file of its authority."""
-    properties = {"listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:PLAINTEXT"}
+    properties = {
+        "listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{NODE};User:{CLIENT}",
+    }
     authority = None
     if protocol.endswith("SSL"):
         certificates = Certificates.create(directory)

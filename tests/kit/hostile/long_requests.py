@@ -1,0 +1,99 @@
+"""The longest requests that a client may send, and what they are about."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from kit.hostile.victim import Session
+from quorate_protocol.kafka.enums import (
+    AclOperation,
+    AclPermissionType,
+    ConfigResourceType,
+    PatternType,
+    ResourceType,
+)
+
+TOPICS: Final = 10_000
+ACLS: Final = 100_000
+FILTERS: Final = 100
+RESOURCES: Final = 300_000
+_TOPICS_AT_ONCE: Final = 1_000
+_ACLS_AT_ONCE: Final = 5_000
+_RESOURCE: Final = "of-many-acls"
+
+
+def fill(session: Session) -> None:
+    """Create topics, and ACLs of one resource. A broker has to be registered."""
+    for first in range(0, TOPICS, _TOPICS_AT_ONCE):
+        topics = tuple(
+            CreatableTopic(
+                name=f"t{number}", num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            for number in range(first, first + _TOPICS_AT_ONCE)
+        )
+        created = session.ask(
+            CreateTopicsRequest(topics=topics, timeout=timedelta(seconds=20), validate_only=False)
+        )
+        assert created.topics[0].error_code is ErrorCode.none, created.topics[0]
+    for first in range(0, ACLS, _ACLS_AT_ONCE):
+        creations = tuple(map(_acl, range(first, first + _ACLS_AT_ONCE)))
+        made = session.ask(CreateAclsRequest(creations=creations))
+        assert made.results[0].error_code is ErrorCode.none, made.results[0]
+
+
+def _acl(number: int) -> AclCreation:
+    return AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name=_RESOURCE,
+        resource_pattern_type=PatternType.LITERAL,
+        principal=f"User:u{number}",
+        host="*",
+        operation=AclOperation.READ,
+        permission_type=AclPermissionType.ALLOW,
+    )
+
+
+def all_configs() -> DescribeConfigsRequest:
+    """All configs of all topics, with synonyms."""
+    return DescribeConfigsRequest(
+        resources=tuple(_topic(f"t{number}", None) for number in range(TOPICS)), include_synonyms=True
+    )
+
+
+def many_resources() -> DescribeConfigsRequest:
+    """A config of topics that are not there, in few bytes each."""
+    return DescribeConfigsRequest(resources=tuple(_topic("", ()) for _ in range(RESOURCES)))
+
+
+def _topic(name: str, keys: tuple[str, ...] | None) -> DescribeConfigsResource:
+    return DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=keys
+    )
+
+
+def all_acls() -> DescribeAclsRequest:
+    """All ACLs."""
+    return DescribeAclsRequest(**_anything(None))
+
+
+def idle_deletion() -> DeleteAclsRequest:
+    """Filters that match no ACL, and differ from most only in the end."""
+    filters = tuple(DeleteAclsFilter(**_anything(f"{_RESOURCE}-{number}")) for number in range(FILTERS))
+    return DeleteAclsRequest(filters=filters)
+
+
+def _anything(name: str | None) -> dict[str, Any]:
+    return {
+        "resource_type_filter": ResourceType.TOPIC,
+        "resource_name_filter": name,
+        "pattern_type_filter": PatternType.ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermissionType.ANY,
+    }
