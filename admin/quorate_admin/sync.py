@@ -110,6 +110,7 @@ class SyncAdminClient:
     describe_delegation_tokens = _blocking(AdminClient.describe_delegation_tokens)
     describe_features = _blocking(AdminClient.describe_features)
     describe_log_dirs = _blocking(AdminClient.describe_log_dirs)
+    describe_log_dirs_at = _blocking(AdminClient.describe_log_dirs_at)
     describe_metadata_quorum = _blocking(AdminClient.describe_metadata_quorum)
     describe_replica_log_dirs = _blocking(AdminClient.describe_replica_log_dirs)
     describe_topics = _blocking(AdminClient.describe_topics)

@@ -67,6 +67,7 @@ NIGHTLY = {
     f"{_SIMULATION}/test_membership.py::test_an_operator_gets_the_voters_that_it_wants_whatever_breaks": "200 seeds",
     f"{_OPERATOR}/test_operators_that_die.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_draining.py": "kills an operator after each of its steps",
+    f"{_OPERATOR}/test_operators_that_die_rebalancing.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_recovering.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
     "tests/integration/parity/test_random_requests.py"

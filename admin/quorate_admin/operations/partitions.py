@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.kafka.enums import ElectionType
 
+    from quorate_admin.config import Address
     from quorate_admin.types.partitions import (
         LogDirDescription,
         PartitionReassignment,
@@ -160,6 +161,11 @@ class PartitionOperations(KeyedOperations):
             return Results({to.node_id: await self._log_dirs(to, wanted, timeout_ms)})
 
         return await self._ask_nodes({To.node(broker_id): [broker_id] for broker_id in broker_ids}, ask)
+
+    async def describe_log_dirs_at(self, address: Address, *, timeout_ms: int | None = None) -> Described:
+        """The log directories by path of the broker at an address, whichever it is (DescribeLogDirs)."""
+        self._brokers_only("describe_log_dirs_at")
+        return await self._log_dirs(To.at(address), None, timeout_ms)
 
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from quorate_operator.planning.cluster import Address
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
@@ -21,6 +23,10 @@ class ObservedKafka:
     cluster_id: str
     brokers: tuple[Broker, ...]
     reserved: frozenset[str] = frozenset()
+    leaving: frozenset[int] = frozenset()
+    """Brokers that are decommissioned."""
+    addresses: Mapping[int, Address] = field(default_factory=dict)
+    """Where single brokers can be asked, as far as that is known."""
 
 
 class Change(Protocol):
@@ -53,3 +59,7 @@ class EntityPlan:
     status: Mapping[str, Any] = field(default_factory=dict)
     note: str | None = None
     """Something to tell once: that the topic was there already."""
+    state: str | None = None
+    """The reason of its conditions, for a kind that has states of its own. What changes then is not a drift."""
+    goes_on: bool = False
+    """Whether the next look is due as soon as after a change."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from quorate_admin.client import AdminClient
+from quorate_admin.config import Address as AdminAddress
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
@@ -20,6 +21,7 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
+from quorate_operator.planning.cluster import Address
 
 TOPICS_PER_REQUEST_MAX = 200
 TopicChange = CreateTopic | AddPartitions | AlterConfig | ReassignReplicas | DeleteTopic
@@ -27,9 +29,17 @@ _MISSING = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_to
 
 
 async def observe_kafka(
-    client: AdminClient, *, leaving: Collection[int] = (), reserved: frozenset[str] = frozenset()
+    client: AdminClient,
+    *,
+    leaving: Collection[int] = (),
+    reserved: frozenset[str] = frozenset(),
+    addresses: Mapping[int, Address] | None = None,
+    servers: Collection[AdminAddress] = (),
 ) -> ObservedKafka:
-    """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError."""
+    """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError.
+
+    Without `addresses` of single brokers, those of `servers` are taken that brokers advertise.
+    """
     described = await client.describe_cluster()
     brokers = (
         Broker(
@@ -39,7 +49,18 @@ async def observe_kafka(
         )
         for node in described.nodes
     )
-    return ObservedKafka(cluster_id=described.cluster_id, brokers=tuple(brokers), reserved=reserved)
+    return ObservedKafka(
+        cluster_id=described.cluster_id,
+        brokers=tuple(brokers),
+        reserved=reserved,
+        leaving=frozenset(leaving),
+        addresses=addresses
+        or {
+            node.node_id: Address(node.host, node.port)
+            for node in described.nodes
+            if AdminAddress(node.host, node.port) in servers
+        },
+    )
 
 
 async def observe_topics(

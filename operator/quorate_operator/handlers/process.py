@@ -13,7 +13,7 @@ from typing import Any
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.entities.keepers import TopicKeeper, UserKeeper
+from quorate_operator.handlers.entities.keepers import Keeper, RebalanceKeeper, TopicKeeper, UserKeeper
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
@@ -132,9 +132,8 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     cache = ObjectCache()
     targets = Targets(shared.api, shared.store, shared.snapshots)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
-    entities = Entities(
-        shared, targets, [TopicKeeper(), UserKeeper(shared.api)], drift_interval_s=options.drift_interval_s
-    )
+    keepers: list[Keeper] = [TopicKeeper(), UserKeeper(shared.api), RebalanceKeeper()]
+    entities = Entities(shared, targets, keepers, drift_interval_s=options.drift_interval_s)
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()

@@ -14,7 +14,13 @@ from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.resources.names import FINALIZER
-from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REQUEST_TIMEOUT_S, Object
+from quorate_operator.runtime.kubernetes.api import (
+    BROKERS,
+    CONTROLLERS,
+    REBALANCES,
+    REQUEST_TIMEOUT_S,
+    Object,
+)
 
 KNOCK_INTERVAL_S = 300.0
 """A reconcile has intervals of its own: this is for one that would have forgotten."""
@@ -103,8 +109,9 @@ def _watch_entities(registry: kopf.OperatorRegistry, entities: Entities) -> None
         except TimeoutError:
             raise kopf.TemporaryError("it is being deleted in Kafka", delay=DELETION_PAUSE_S) from None
 
-    def deletes(spec: kopf.Spec, **_: Any) -> bool:
-        return bool(spec.get("deletionPolicy") == "Delete")
+    def deletes(spec: kopf.Spec, body: kopf.Body, **_: Any) -> bool:
+        # A rebalance is stopped before it goes.
+        return bool(spec.get("deletionPolicy") == "Delete") or body["kind"] == REBALANCES.name
 
     for kind in entities.kinds:
         group, version = kind.api_version.split("/")

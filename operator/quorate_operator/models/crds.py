@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from quorate_operator.models.rebalances import KafkaRebalance, KafkaRebalanceStatus
 from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.topics import TOPIC_NAME_LENGTH_MAX, KafkaTopic, KafkaTopicStatus
 from quorate_operator.models.users import USER_NAME_LENGTH_MAX, KafkaUser, KafkaUserStatus
@@ -119,6 +120,25 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
                 _column("Principal", ".status.principal", "string", "Whose ACLs and quotas these are."),
                 _column("Authentication", ".spec.authentication.type", "string", "What it logs in with."),
                 _column("Secret", ".status.secretName", "string", "The Secret with the password."),
+                _condition_column("Ready", "Ready"),
+                _condition_column("Stalled", "Stalled", priority=1),
+                _AGE,
+            ),
+            has_pods=False,
+        ),
+        _definition(
+            KafkaRebalance,
+            KafkaRebalanceStatus,
+            plural="kafkarebalances",
+            short_names=("krb", "krebalances"),
+            validations=(),
+            columns=(
+                _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
+                _column("Mode", ".spec.mode", "string", "What is evened out."),
+                _column("Phase", ".status.phase", "string", "What is done about it."),
+                _column("Proposal", ".status.proposal.id", "string", "What is to be approved."),
+                _column("Partitions", ".status.proposal.partitions", "integer", "Partitions to be moved."),
+                _column("Moved", ".status.progress.partitions", "integer", "Partitions that were moved."),
                 _condition_column("Ready", "Ready"),
                 _condition_column("Stalled", "Stalled", priority=1),
                 _AGE,

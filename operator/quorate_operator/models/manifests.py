@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
 from quorate_operator.models.topics import KafkaTopic
@@ -33,10 +34,11 @@ DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
 _METADATA = frozenset(Metadata.model_fields)
 
-Entity = KafkaTopic | KafkaUser
-ENTITIES: Mapping[str, type[KafkaTopic] | type[KafkaUser]] = {
+Entity = KafkaTopic | KafkaUser | KafkaRebalance
+ENTITIES: Mapping[str, type[KafkaTopic] | type[KafkaUser] | type[KafkaRebalance]] = {
     "KafkaTopic": KafkaTopic,
     "KafkaUser": KafkaUser,
+    "KafkaRebalance": KafkaRebalance,
 }
 """What is in a Kafka cluster, by kind: `quorate play` takes none of these."""
 

@@ -21,16 +21,19 @@ BEGUN = ": "
 
 
 def kill_after_each_step(
-    operated: Operated, is_done: Callable[[], bool], moments: tuple[str, ...] = (BEGUN, DONE)
+    operated: Operated,
+    is_done: Callable[[], bool],
+    moments: tuple[str, ...] = (BEGUN, DONE),
+    name: str = QUORUM,
 ) -> int:
     """Operators, one after the other, until one finds nothing to do; how many were killed.
 
-    Each is killed when it logs that a step of the quorum begins or is done, by turns as in `moments`.
+    Each is killed when it logs that a step of `name` begins or is done, by turns as in `moments`.
     """
     kills = 0
     while True:
         operator = operated.start_operator()
-        killed = operator.kill_at(partial(_is_step, moments[kills % len(moments)]))
+        killed = operator.kill_at(partial(_is_step, moments[kills % len(moments)], name))
         operated.wait(lambda killed=killed: killed.is_set() or is_done(), "a step, or nothing left to do")
         operator.kill()
         if not killed.is_set():
@@ -38,8 +41,8 @@ def kill_after_each_step(
         kills += 1
 
 
-def _is_step(moment: str, event: str) -> bool:
-    return moment in event and QUORUM in event
+def _is_step(moment: str, name: str, event: str) -> bool:
+    return moment in event and name in event
 
 
 def steps_of(operator: OperatorProcess, name: str, node_id: int) -> list[str]:

@@ -1,5 +1,6 @@
-"""KafkaTopics and KafkaUsers of a namespace, as tests change and read them."""
+"""KafkaTopics, KafkaUsers and KafkaRebalances of a namespace, as tests change and read them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from kit.operators.operated import GROUP, QUORUM, VERSION, Operated
@@ -28,6 +29,11 @@ class InClusters:
     def patch(self, name: str, **spec: Any) -> None:
         """Change fields of a spec."""
         self.operated.custom.patch_namespaced_custom_object(*self._place, name, {"spec": spec})
+
+    def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Set or remove annotations."""
+        patch = {"metadata": {"annotations": dict(annotations)}}
+        self.operated.custom.patch_namespaced_custom_object(*self._place, name, patch)
 
     def delete(self, name: str) -> None:
         """Ask for a deletion."""

@@ -13,7 +13,7 @@ from quorate_operator.planning.desired import desired_cluster
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 CLUSTERS = sorted(path for path in EXAMPLES.rglob("*.yaml") if "kind: KafkaController" in path.read_text())
-IN_CLUSTERS = EXAMPLES / "topics-and-users.yaml"
+IN_CLUSTERS = (EXAMPLES / "topics-and-users.yaml", EXAMPLES / "rebalance.yaml")
 MIGRATION = sorted((EXAMPLES / "static-to-dynamic").glob("*.yaml"))
 APPLY_TIMEOUT_S = 30
 
@@ -29,9 +29,9 @@ def test_the_models_take_each_example(path: Path) -> None:
 
 def test_the_models_take_what_is_in_clusters() -> None:
     """Goal: what is shown works. Method: read each document as the operator does; clusters exist."""
-    documents = list(yaml.safe_load_all(IN_CLUSTERS.read_text()))
+    documents = [one for path in IN_CLUSTERS for one in yaml.safe_load_all(path.read_text())]
     assert {one["kind"] for one in documents} == ENTITIES.keys()
-    named = {load_entity(one, IN_CLUSTERS.name).spec.cluster for one in documents} - {None}
+    named = {load_entity(one, one["metadata"]["name"]).spec.cluster for one in documents} - {None}
     quickstart = load_manifests((EXAMPLES / "quickstart.yaml").read_text(), "quickstart.yaml")
     assert named == {quickstart.controllers.metadata.name}
 
@@ -68,7 +68,8 @@ def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServe
         subprocess.run(
             [*kubectl, "get", "kafkacontrollers", "--namespace", namespace], check=True, capture_output=True
         )
-    is_applied(IN_CLUSTERS)
+    for path in IN_CLUSTERS:
+        is_applied(path)
     for path in CLUSTERS:
         other = f"{namespace}-{CLUSTERS.index(path)}"
         subprocess.run([*kubectl, "create", "namespace", other], check=True, capture_output=True)

@@ -27,11 +27,12 @@ FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
 ALLOWED = [
     *(
         (verb, "quorate.dev", kind, "")
-        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers")
+        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers", "kafkarebalances")
         for verb in ("list", "watch", "patch")
     ),
     ("patch", "quorate.dev", "kafkatopics", "status"),
     ("patch", "quorate.dev", "kafkausers", "status"),
+    ("patch", "quorate.dev", "kafkarebalances", "status"),
     *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
     ("update", "quorate.dev", "kafkabrokers", "finalizers"),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),

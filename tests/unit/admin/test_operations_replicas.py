@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.client import AdminClient
+from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
 from quorate_admin.types.partitions import (
     PartitionReassignment,
@@ -225,6 +226,21 @@ async def test_brokers_are_asked_about_their_directories() -> None:
     assert (broken.total_bytes, broken.usable_bytes, broken.is_cordoned) == (None, None, True)
     assert results.errors[3].error_code is ErrorCode.cluster_authorization_failed
     assert results.errors[4].error_code is ErrorCode.request_timed_out
+
+
+async def test_an_address_is_asked_whoever_is_there() -> None:
+    """Goal: directories of brokers whose names lead nowhere. Method: one of two addresses, no other is asked."""
+    async with FakeCluster((1, 2)) as cluster:
+        for node_id in (1, 2):
+            held = log_dirs(log_dir(f"/{node_id}", ("a", 0, node_id, 0, False)))
+            cluster.nodes[node_id].handlers["DescribeLogDirs"] = lambda _, held=held: held
+        second = Address.parse(cluster.bootstrap[1])
+        async with AdminClient(
+            bootstrap_servers=cluster.bootstrap, follow_advertised=False, retries=0
+        ) as admin:
+            described = await admin.describe_log_dirs_at(second)
+        assert not cluster.nodes[1].received("DescribeLogDirs")
+    assert list(described) == ["/2"]
 
 
 async def test_replicas_are_found_in_directories() -> None:

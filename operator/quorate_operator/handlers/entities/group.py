@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -19,7 +21,7 @@ from quorate_admin.errors import AdminError, ServerError
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.keepers import Keeper
+from quorate_operator.handlers.entities.keepers import Keeper, Seen, uid_of
 from quorate_operator.handlers.entities.statuses import Failure, Verdict, entity_status, is_ready
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.reconciler import JITTER, Shared
@@ -225,29 +227,41 @@ class EntityGroup:
             return target.failure
         client = await self._client_of(target.config)
         try:
-            kafka = await observe_kafka(client, leaving=target.leaving, reserved=target.reserved)
-            observed = await self._observe(client, works)
+            kafka = await observe_kafka(
+                client,
+                leaving=target.leaving,
+                reserved=target.reserved,
+                addresses=target.addresses,
+                servers=target.config.bootstrap_servers,
+            )
+            observed = await self._observe(client, works, kafka)
         except AdminError as error:
             return Failure(code="Unreachable", message=str(error), is_retried=True)
         for work in works:
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
-            self._plan(work, kafka, observed)
+            await self._plan(work, kafka, observed)
         await asyncio.gather(*(self._do(work, client, kafka, target) for work in works))
         return None
 
-    async def _observe(self, client: AdminClient, works: Sequence[_Work]) -> Mapping[str, object]:
+    async def _observe(
+        self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
+    ) -> Mapping[str, object]:
         found: dict[str, object] = {}
         keepers = {work.member.keeper.kind.name: work.member.keeper for work in works}
         for keeper in keepers.values():
-            own = [work.resource for work in works if work.member.keeper is keeper]
+            own = [
+                Seen(work.resource, _status(work.member, kafka))
+                for work in works
+                if work.member.keeper is keeper
+            ]
             try:
-                found |= await keeper.observe(client, own)
+                found |= await keeper.observe(client, own, kafka)
             except ServerError as error:  # users may be none of its business, where topics are
-                found |= {str(one.metadata.uid): error for one in own}
+                found |= {uid_of(one.resource): error for one in own}
         return found
 
-    def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
+    async def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
         member = work.member
         kind = member.keeper.kind.name
         holder = self._claims.other_holder(kafka.cluster_id, member.body, work.name)
@@ -256,18 +270,18 @@ class EntityGroup:
             work.failure = Failure(code=NAME_TAKEN, message=message, is_retried=False)
             return
         answer = observed[member.body["metadata"]["uid"]]
-        status = member.body.get("status") or {}
         if isinstance(answer, ServerError):
             work.failure = self._failure_of(member, answer)
             return
-        work.plan = member.keeper.plan(
+        plan = partial(
+            member.keeper.plan,
             work.resource,
             answer,
             kafka,
-            # What is known of another cluster says nothing of this one.
-            status if status.get("clusterId") in (None, kafka.cluster_id) else {},
+            _status(member, kafka),
             is_deleted=is_deleted(member.body),
         )
+        work.plan = await asyncio.to_thread(plan) if member.keeper.plans_long else plan()
 
     async def _do(self, work: _Work, client: AdminClient, kafka: ObservedKafka, target: Target) -> None:
         member = work.member
@@ -305,6 +319,7 @@ class EntityGroup:
         member, metrics = work.member, self._shared.metrics
         for change in verdict.plan.changes if verdict.plan is not None else ():
             name = type(change).__name__
+            log.info("%s: %s %s", member.label, name, change.text)
             await self._record(member, name, change.text)
             try:
                 await member.keeper.apply(client, work.resource, change)
@@ -331,7 +346,7 @@ class EntityGroup:
             return self._pace.after_failures(max(1, member.failures_in_a_row))
         if verdict.is_paused or verdict.failure is not None:
             return self._pace.asleep_ms
-        if has_changed:
+        if has_changed or (verdict.plan is not None and verdict.plan.goes_on):
             return self._pace.working_ms
         return WAITING_MS if verdict.plan is not None and verdict.plan.waits else self._pace.settled_ms
 
@@ -381,7 +396,8 @@ class EntityGroup:
             return
         if plan.note is not None:
             await self._record(member, FOUND, plan.note)
-        if plan.changes and is_ready(member.body.get("status") or {}, metadata["generation"]):
+        was_ready = is_ready(member.body.get("status") or {}, metadata["generation"])
+        if plan.changes and plan.state is None and was_ready:
             text = "; ".join(change.text for change in plan.changes)
             await self._record(member, DRIFTED, f"changed by somebody else: {text}")
         for refusal in plan.refusals:
@@ -430,3 +446,9 @@ class EntityGroup:
             metrics.duration.labels(*labels).observe(duration_s)
             has_failed = self._failures_in_a_row or any(one.failures_in_a_row for one in members)
             (metrics.failed if has_failed else metrics.successful).labels(*labels).inc()
+
+
+def _status(member: _Member, kafka: ObservedKafka) -> Mapping[str, Any]:
+    """Returns the status; none of another cluster, which says nothing of this one."""
+    status = member.body.get("status") or {}
+    return status if status.get("clusterId") in (None, kafka.cluster_id) else {}

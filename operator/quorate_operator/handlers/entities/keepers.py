@@ -4,12 +4,14 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
 from quorate_protocol.security.jaas import format_jaas
 
+from quorate_operator.entities.balance import plan_rebalancing
+from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalance, RebalanceChange
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
 from quorate_operator.entities.users import (
@@ -21,22 +23,43 @@ from quorate_operator.entities.users import (
     plan_user,
     plan_user_deletion,
 )
+from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
 from quorate_operator.gateway.topics import TopicChange, change_topic, observe_topics
 from quorate_operator.gateway.users import UserChange, change_user, observe_users
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
+from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.secrets import described_secret
-from quorate_operator.runtime.kubernetes.api import SECRET, TOPICS, USERS, Kind, KubernetesApi, Object
+from quorate_operator.runtime.kubernetes.api import (
+    REBALANCES,
+    SECRET,
+    TOPICS,
+    USERS,
+    Kind,
+    KubernetesApi,
+    Object,
+)
 
 SECRETS_AT_A_TIME_MAX = 16
+THE_BALANCE = "the balance"
 PASSWORD_SIZE_BYTES = 32
 """Of random bytes, in 43 characters."""
 
 
+class Seen(NamedTuple):
+    """A resource, and its status as far as it is about the same cluster."""
+
+    resource: Entity
+    status: Mapping[str, Any]
+
+
 class Keeper(Protocol):
     """Fetches, decides and applies for one kind."""
+
+    plans_long: bool
+    """Whether `plan` may take so long that a thread does it."""
 
     @property
     def kind(self) -> Kind:
@@ -45,7 +68,9 @@ class Keeper(Protocol):
     def name_of(self, resource: Entity) -> str:
         """Returns the name in Kafka, which one resource may have."""
 
-    async def observe(self, client: AdminClient, resources: Sequence[Entity]) -> Mapping[str, object]:
+    async def observe(
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
+    ) -> Mapping[str, object]:
         """Returns what there is, or a ServerError, by uid. Raises AdminError, ApiError."""
 
     def plan(
@@ -67,15 +92,19 @@ class TopicKeeper:
     """Implements `Keeper` for KafkaTopics."""
 
     kind = TOPICS
+    plans_long = False
 
     def name_of(self, resource: Entity) -> str:
         return _topic(resource).topic_name
 
     async def observe(
-        self, client: AdminClient, resources: Sequence[Entity]
+        self,
+        client: AdminClient,
+        seen: Sequence[Seen],
+        kafka: ObservedKafka,  # noqa: ARG002
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
-        found = await observe_topics(client, map(self.name_of, resources))
-        return {uid_of(one): found[self.name_of(one)] for one in resources}
+        found = await observe_topics(client, (self.name_of(one.resource) for one in seen))
+        return {uid_of(one.resource): found[self.name_of(one.resource)] for one in seen}
 
     def plan(
         self,
@@ -101,6 +130,7 @@ class UserKeeper:
     """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look, and made once."""
 
     kind = USERS
+    plans_long = False
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
@@ -111,8 +141,13 @@ class UserKeeper:
     def name_of(self, resource: Entity) -> str:
         return _user(resource).principal
 
-    async def observe(self, client: AdminClient, resources: Sequence[Entity]) -> Mapping[str, ObservedUser]:
-        users = [_user(one) for one in resources]
+    async def observe(
+        self,
+        client: AdminClient,
+        seen: Sequence[Seen],
+        kafka: ObservedKafka,  # noqa: ARG002
+    ) -> Mapping[str, ObservedUser]:
+        users = [_user(one.resource) for one in seen]
         names, principals = {one.user_name for one in users}, {one.principal for one in users}
         facts = await observe_users(client, sorted(names), sorted(principals))
         secrets = await asyncio.gather(*map(self._secret, users))
@@ -170,6 +205,43 @@ class UserKeeper:
             self._set[uid_of(resource)] = change.secret_version
 
 
+class RebalanceKeeper:
+    """Implements `Keeper` for KafkaRebalances: a cluster has one balance, which one of them keeps."""
+
+    kind = REBALANCES
+    plans_long = True
+
+    def name_of(self, resource: Entity) -> str:  # noqa: ARG002
+        return THE_BALANCE
+
+    async def observe(
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
+    ) -> Mapping[str, ObservedBalance]:
+        return {
+            uid_of(one.resource): await observe_rebalance(
+                client, _rebalance(one.resource), HadRebalance.of_status(one.status), kafka
+            )
+            for one in seen
+        }
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,  # noqa: ARG002
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        assert isinstance(observed, ObservedBalance)
+        had = HadRebalance.of_status(status)
+        return plan_rebalancing(_rebalance(resource), observed, had, is_deleted=is_deleted)
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
+        assert isinstance(change, RebalanceChange)
+        await change_rebalance(client, change)
+
+
 def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object:
     """Returns the Secret of a user, which goes with its resource."""
     owner = {
@@ -210,4 +282,9 @@ def _user(resource: Entity) -> KafkaUser:
 
 def _topic(resource: Entity) -> KafkaTopic:
     assert isinstance(resource, KafkaTopic)
+    return resource
+
+
+def _rebalance(resource: Entity) -> KafkaRebalance:
+    assert isinstance(resource, KafkaRebalance)
     return resource

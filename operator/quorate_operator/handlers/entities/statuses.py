@@ -58,15 +58,15 @@ def is_ready(status: Mapping[str, Any], generation: int) -> bool:
 def _due(plan: EntityPlan) -> tuple[str, str]:
     """Returns a reason and message of what is left to do; empty texts if nothing is."""
     if plan.changes:
-        return CHANGING, "; ".join(change.text for change in plan.changes)
-    return (WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")
+        return plan.state or CHANGING, "; ".join(change.text for change in plan.changes)
+    return (plan.state or WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")
 
 
 def _ready(verdict: Verdict) -> Judgement:
     for one in (_blocked(verdict), _left(verdict)):
         if one is not None:
             return ("Ready", False, *one)
-    return ("Ready", True, AS_DESIRED, "")
+    return ("Ready", True, _settled(verdict), "")
 
 
 def _reconciling(verdict: Verdict) -> Judgement:
@@ -75,7 +75,11 @@ def _reconciling(verdict: Verdict) -> Judgement:
         return ("Reconciling", failure.is_retried, failure.code, failure.message)
     if verdict.is_paused:
         return ("Reconciling", False, PAUSED, "paused: the operator changes nothing")
-    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, AS_DESIRED, "")
+    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, _settled(verdict), "")
+
+
+def _settled(verdict: Verdict) -> str:
+    return (verdict.plan.state if verdict.plan is not None else None) or AS_DESIRED
 
 
 def _stalled(verdict: Verdict) -> Judgement:

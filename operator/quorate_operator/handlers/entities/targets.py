@@ -1,7 +1,8 @@
 """Where the Kafka cluster of topics and users is reached: at brokers of a cluster of ours, or as the spec says."""
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from quorate_admin.config import Address, AdminConfig
@@ -60,6 +61,8 @@ class Target:
     is_paused: bool = False
     leaving: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
+    addresses: Mapping[int, NodeAddress] = field(default_factory=dict)
+    """Those of single brokers, as far as it is known which broker has which."""
 
 
 class Targets:
@@ -115,8 +118,10 @@ class Targets:
             )
         infrastructure, snapshot = self._infrastructures.get(key), self._snapshots.find(key)
         config = None
+        addresses: Mapping[int, NodeAddress] = {}
         if infrastructure is not None and snapshot is not None and snapshot.desired is not None:
-            config = _config_of_brokers(infrastructure, snapshot.desired)
+            addresses = _addresses_of_brokers(infrastructure, snapshot.desired)
+            config = config_of_nodes(list(addresses.values()), infrastructure.security_of)
         if config is None:
             message = f"the cluster {key.name} has no broker yet"
             return Target(failure=Failure(code="NoBroker", message=message, is_retried=True))
@@ -125,6 +130,7 @@ class Targets:
             is_paused=is_paused(quorum),
             leaving=self._leaving(key),
             reserved=self._reserved(key, quorum),
+            addresses=addresses,
         )
 
     def _reserved(self, key: ClusterKey, quorum: Object) -> frozenset[str]:
@@ -143,13 +149,12 @@ class Targets:
         return frozenset(node_id for body in pools for node_id in body["spec"].get("decommission", ()))
 
 
-def _config_of_brokers(
+def _addresses_of_brokers(
     infrastructure: KubernetesInfrastructure, desired: DesiredCluster
-) -> AdminConfig | None:
+) -> dict[int, NodeAddress]:
     brokers = {node.node_id for node in desired.of_role(Role.BROKER)}
     contacts = infrastructure.contacts(desired)
-    addresses = [address for node_id, address in sorted(contacts.items()) if node_id in brokers]
-    return config_of_nodes(addresses, infrastructure.security_of)
+    return {node_id: address for node_id, address in sorted(contacts.items()) if node_id in brokers}
 
 
 def config_of_nodes(addresses: list[NodeAddress], security_of: SecurityOf) -> AdminConfig | None:

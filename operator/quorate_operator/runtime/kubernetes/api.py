@@ -92,6 +92,7 @@ LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
 BROKERS = Kind("quorate.dev/v1alpha1", "KafkaBroker", "kafkabrokers")
 TOPICS = Kind("quorate.dev/v1alpha1", "KafkaTopic", "kafkatopics")
+REBALANCES = Kind("quorate.dev/v1alpha1", "KafkaRebalance", "kafkarebalances")
 USERS = Kind("quorate.dev/v1alpha1", "KafkaUser", "kafkausers")
 OWNED_KINDS = {
     kind.name: kind

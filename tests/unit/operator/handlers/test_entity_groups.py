@@ -14,7 +14,7 @@ from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.keepers import TopicKeeper, uid_of
+from quorate_operator.handlers.entities.keepers import Seen, TopicKeeper, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.health import Pulse
@@ -41,11 +41,11 @@ class ModelKeeper(TopicKeeper):
         """The topic of this name, which may not exist."""
         return self.topics.setdefault(name, TopicModel(KAFKA))
 
-    async def observe(self, client: object, resources: Sequence[Entity]) -> Mapping[str, Any]:  # noqa: ARG002
+    async def observe(self, client: object, seen: Sequence[Seen], kafka: object) -> Mapping[str, Any]:  # noqa: ARG002
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
-        return {uid_of(one): self.of(self.name_of(one)).topic for one in resources}
+        return {uid_of(one.resource): self.of(self.name_of(one.resource)).topic for one in seen}
 
     async def apply(self, client: object, resource: Entity, change: Change) -> None:  # noqa: ARG002
         if self.errors:
@@ -160,7 +160,10 @@ class Bench:
     async def _describe(self) -> Any:
         if not self.is_reachable:
             raise UnreachableError({"broker:9092": "refused"})
-        nodes = [SimpleNamespace(node_id=one.broker_id, rack=one.rack, fenced=False) for one in KAFKA.brokers]
+        nodes = [
+            SimpleNamespace(node_id=one.broker_id, rack=one.rack, fenced=False, host="broker", port=1)
+            for one in KAFKA.brokers
+        ]
         return SimpleNamespace(cluster_id="c", nodes=nodes)
 
     async def _close(self) -> None:

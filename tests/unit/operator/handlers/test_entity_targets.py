@@ -169,20 +169,21 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     pool["kind"], pool["metadata"] = "KafkaBroker", {**pool["metadata"], "name": "brokers", "uid": "b"}
     store.put(pool)
     targets = Targets(cast("Any", Server()), store, SnapshotRegistry())
-    monkeypatch.setattr(
-        "quorate_operator.handlers.entities.targets._config_of_brokers", lambda *_: SimpleNamespace()
-    )
+    broker = NodeAddress("broker", 9092)
+    module = "quorate_operator.handlers.entities.targets"
+    monkeypatch.setattr(f"{module}._addresses_of_brokers", lambda *_: {1: broker})
     body = topic(cluster="quorum")
     key = TargetKey.of(body)
     targets.put(key.event_key, cast("Any", None))
     assert (await targets.find(key, load_entity(body, "here").spec)).failure is not None
-    monkeypatch.setattr(targets, "_infrastructures", {key.event_key: object()})
+    infrastructure = SimpleNamespace(security_of=lambda _: None)
+    monkeypatch.setattr(targets, "_infrastructures", {key.event_key: infrastructure})
     monkeypatch.setattr(
         targets, "_snapshots", SimpleNamespace(find=lambda _: SimpleNamespace(desired=object()))
     )
     found = await targets.find(key, load_entity(body, "here").spec)
     assert found.reserved == {"User:root", "User:node", "User:broker"}
-    assert (found.leaving, found.is_paused) == ({3}, True)
+    assert (found.leaving, found.is_paused, found.addresses) == ({3}, True, {1: broker})
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:

@@ -25,7 +25,8 @@ from quorate_operator.models.users import KafkaUser
 
 REPOSITORY = Path(__file__).parents[4]
 NAMES = tuple(
-    f"{plural}.quorate.dev" for plural in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers")
+    f"{plural}.quorate.dev"
+    for plural in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers", "kafkarebalances")
 )
 SIZE_BYTES_WANTED = 100_000
 
@@ -171,7 +172,7 @@ def test_a_status_is_written_as_the_schema_has_it() -> None:
     assert dumped["voters"] == [
         {"nodeId": 3000, "directoryId": "d", "endpoint": "h:1", "caughtUp": True, "lag": 0}
     ]
-    controllers, brokers, topics, users = custom_resource_definitions()
+    controllers, brokers, topics, users, _ = custom_resource_definitions()
     resource = {"apiVersion": "quorate.dev/v1alpha1", "kind": "KafkaTopic", "metadata": {"name": "t"}}
     topic = load_entity({**resource, "spec": {"cluster": "c"}}, "here")
     assert isinstance(topic, KafkaTopic)

@@ -1,0 +1,438 @@
+"""Plans one KafkaRebalance: a proposal, its approval, slice after slice, the end, or a stop. Pure.
+
+What was done is read from the cluster; the status keeps what the cluster can't tell: the proposal that was
+approved, the moves of the slice under way, and which throttles are the operator's own. It is stored before a change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from quorate_operator.entities.balance_facts import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    NOT_HAD,
+    CancelMoves,
+    ElectLeaders,
+    HadRebalance,
+    MoveReplicas,
+    ObservedBalance,
+    SetRates,
+    SetThrottled,
+)
+from quorate_operator.entities.plan import Change, EntityPlan, Refusal
+from quorate_operator.models.rebalances import (
+    ANNOTATION_APPROVE,
+    ANNOTATION_REFRESH,
+    LOADS_MAX,
+    PARTITIONS_AT_A_TIME_MAX,
+    KafkaRebalance,
+    LoadStatus,
+    ProgressStatus,
+    ProposalStatus,
+)
+from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.planning.relocation import format_bytes
+from quorate_operator.rebalancing.cluster import BrokerState, Goals, Mode, Move, RebalancePlan
+from quorate_operator.rebalancing.planner import is_movable, plan_moves
+
+WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
+STOPPING, STOPPED, BALANCED = "Stopping", "Stopped", "Balanced"
+MOVING, DOUBTFUL = "Moving", "Doubtful"
+_NEXT_SLICE = "the next slice to be planned"
+ID_LENGTH = 8
+ELECTIONS_MAX = 1_000
+"""Partitions in one request for leaders."""
+NAMED_MAX = 5
+
+
+def goals_of(resource: KafkaRebalance) -> Goals:
+    """Returns what a resource asks for."""
+    spec = resource.spec
+    return Goals(
+        mode=Mode(spec.mode),
+        brokers=frozenset(spec.brokers),
+        include=spec.topics.include,
+        exclude=spec.topics.exclude,
+    )
+
+
+def needs_all(resource: KafkaRebalance, had: HadRebalance, brokers: Sequence[BrokerState]) -> bool:
+    """Whether all partitions have to be known: not while a slice is under way, and not when nothing is to be done."""
+    if resource.spec.stopped or had.slice:
+        return False
+    proposal = had.proposal
+    if proposal is None or _is_void(resource, proposal, brokers):
+        return True
+    return not proposal.is_done and (proposal.is_approved or _is_approved(resource, proposal))
+
+
+def plan_rebalancing(
+    resource: KafkaRebalance, observed: ObservedBalance, had: HadRebalance, *, is_deleted: bool
+) -> EntityPlan:
+    """Plans the next step of a rebalance."""
+    look = _Look(resource, observed, had)
+    if is_deleted or resource.spec.stopped:
+        return look.stop()
+    if had.slice:
+        return look.go_on()
+    return look.begin()
+
+
+@dataclass(slots=True)
+class _Look:
+    resource: KafkaRebalance
+    observed: ObservedBalance
+    had: HadRebalance
+
+    # The slice under way
+
+    def go_on(self) -> EntityPlan:
+        """Requests what was not requested yet, waits, and ends the slice."""
+        here = [one for one in self.had.slice if one.partition in self.observed.partitions]
+        moving = [one for one in here if self._is_ours(one)]
+        lacking = [one for one in here if not self._is_there(one) and not self._is_ours(one)]
+        if self.had.slice_state is None:
+            # What somebody else moves meanwhile is left alone, and what he has moved is planned anew.
+            due = [one for one in lacking if not self.observed.partitions[one.partition].is_moving]
+            if any(self.observed.partitions[one.partition].replicas != one.replicas for one in due):
+                return self._abandon()
+            if due:
+                return self._request(due)
+        if moving:
+            self.had = replace(self.had, slice_state=MOVING)
+            left = sum(one.moved_bytes for one in moving)
+            number = f"{len(moving)} of {len(self.had.slice)} partition(s) of the slice"
+            wait = f"{number} to be moved, {format_bytes(left)}"
+            changes, rates = self._rate_changes(self.resource.spec.rate_bytes)
+            return self._plan(REBALANCING, changes, waits=(wait,), rates=rates)
+        if lacking and self.had.slice_state == MOVING:
+            # The broker that was asked may not have heard yet that the moves are complete.
+            self.had = replace(self.had, slice_state=DOUBTFUL)
+            return self._plan(REBALANCING, waits=(f"news of {len(lacking)} partition(s) of the slice",))
+        return self._end_slice(here, is_broken=bool(lacking))
+
+    def _end_slice(self, here: Sequence[Move], *, is_broken: bool) -> EntityPlan:
+        """Elects leaders, removes throttles, and counts the slice. What somebody else cancelled is proposed anew."""
+        ended: list[Change] = [*self._elections(here), *self._unthrottle()]
+        if ended:
+            return self._plan(REBALANCING, ended)
+        there = [one for one in here if self._is_there(one)]
+        done = self.had.progress
+        self.had = replace(
+            self.had,
+            slice=(),
+            slice_state=None,
+            proposal=_voided(self.had.proposal) if is_broken else self.had.proposal,
+            progress=ProgressStatus(
+                slices=done.slices + 1,
+                partitions=done.partitions + len(there),
+                size_bytes=done.size_bytes + sum(one.moved_bytes for one in there),
+            ),
+        )
+        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,))
+
+    def _abandon(self) -> EntityPlan:
+        """Gives up a slice that was not begun."""
+        changes = self._unthrottle()
+        if not changes:
+            self.had = replace(self.had, slice=(), slice_state=None)
+        return self._plan(REBALANCING, changes, goes_on=True, waits=(_NEXT_SLICE,))
+
+    def _request(self, moves: Sequence[Move]) -> EntityPlan:
+        rate_changes, rates = self._rate_changes(self.resource.spec.rate_bytes)
+        throttled = self._throttled() if self.resource.spec.rate_bytes is not None else {}
+        absent = {
+            topic: dict(values)
+            for topic, values in throttled.items()
+            if not self.observed.throttled.get(topic)  # what somebody else has set stays
+        }
+        changes: list[Change] = list(rate_changes)
+        if absent:
+            changes.append(SetThrottled(topics=absent))
+        size = sum(one.moved_bytes for one in moves)
+        changes.append(MoveReplicas(targets={one.partition: one.target for one in moves}, size_bytes=size))
+        return self._plan(REBALANCING, changes, rates=rates)
+
+    def _is_there(self, move: Move) -> bool:
+        one = self.observed.partitions[move.partition]
+        return not one.is_moving and one.replicas == move.target
+
+    def _is_ours(self, move: Move) -> bool:
+        moving = self.observed.moving.get(move.partition)
+        return moving is not None and moving.target == frozenset(move.target)
+
+    def _elections(self, moves: Sequence[Move]) -> list[Change]:
+        return _elections(self.observed, [one.partition for one in moves if self._is_there(one)])
+
+    def _throttled(self) -> dict[str, dict[str, str]]:
+        """Returns the throttled replicas of the slice's topics: sources as leaders, new replicas as followers."""
+        found: dict[str, tuple[list[str], list[str]]] = {}
+        for move in sorted(self.had.slice, key=lambda one: one.partition):
+            if not move.adding:
+                continue
+            leaders, followers = found.setdefault(move.partition.topic, ([], []))
+            leaders += [f"{move.partition.number}:{broker}" for broker in sorted(move.replicas)]
+            followers += [f"{move.partition.number}:{broker}" for broker in sorted(move.adding)]
+        return {
+            topic: {LEADER_REPLICAS: ",".join(leaders), FOLLOWER_REPLICAS: ",".join(followers)}
+            for topic, (leaders, followers) in found.items()
+        }
+
+    def _unthrottle(self) -> list[Change]:
+        """Removes throttled replicas that are those of the slice; others are somebody else's."""
+        topics: dict[str, dict[str, str | None]] = {}
+        for topic, values in self._throttled().items():
+            there = self.observed.throttled.get(topic, {})
+            own = [name for name, value in values.items() if there.get(name) == value]
+            if own:
+                topics[topic] = dict.fromkeys(own)
+        return [SetThrottled(topics=topics)] if topics else []
+
+    def _rate_changes(self, wanted: int | None) -> tuple[list[Change], tuple[int, ...]]:
+        """Returns what makes the operator's own rates `wanted`, and the rates to be stored as its own."""
+        own = {str(one) for one in self.had.rates}
+        there = self.observed.rates
+        text = None if wanted is None else str(wanted)
+        rates = {
+            name: text
+            for name in (LEADER_RATE, FOLLOWER_RATE)
+            if there.get(name) != text and (there.get(name) is None or there[name] in own)
+        }
+        kept = {int(value) for value in there.values() if value in own}
+        if wanted is not None and (rates or str(wanted) in own):
+            kept.add(wanted)
+        return ([SetRates(rates=rates)] if rates else []), tuple(sorted(kept))
+
+    # The end
+
+    def stop(self) -> EntityPlan:
+        """Cancels the moves of the slice and removes throttles; what has been moved stays."""
+        ours = tuple(one.partition for one in self.had.slice if self._is_ours(one))
+        changes: list[Change] = [CancelMoves(partitions=ours)] if ours else []
+        rate_changes, rates = self._rate_changes(None)
+        changes += [*self._unthrottle(), *rate_changes]
+        if changes:
+            return self._plan(STOPPING, changes, rates=rates)
+        self.had = replace(NOT_HAD, proposal=_voided(self.had.proposal), rates=rates)
+        return self._plan(STOPPED)
+
+    def _finish(self) -> EntityPlan:
+        rate_changes, rates = self._rate_changes(None)
+        changes = [*rate_changes]
+        if goals_of(self.resource).mode is Mode.FULL:
+            changes += _elections(self.observed, _covered(self.resource, self.observed))
+        if changes:
+            return self._plan(REBALANCING, changes, rates=rates)
+        assert self.had.proposal is not None
+        self.had = replace(
+            self.had, proposal=self.had.proposal.model_copy(update={"is_done": True}), rates=rates
+        )
+        return self._plan(BALANCED)
+
+    # Proposals
+
+    def begin(self) -> EntityPlan:
+        """Proposes, waits for approval, or begins the next slice."""
+        proposal = self.had.proposal
+        is_void = proposal is None or _is_void(self.resource, proposal, self.observed.brokers)
+        if is_void or proposal is None:
+            return self._propose()
+        if proposal.is_done:
+            return self._plan(BALANCED)
+        if not (proposal.is_approved or _is_approved(self.resource, proposal)):
+            return self._plan(READY, waits=(_approval_text(proposal),))
+        return self._carry_out(proposal)
+
+    def _propose(self) -> EntityPlan:
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return obstacle
+        brokers = _members(self.observed.brokers)
+        plan = self._moves()
+        data = [one for one in plan.moves if one.adding]
+        goals = _digest(self.resource)
+        proposal = ProposalStatus(
+            id=_id(self.had.proposal, goals, brokers, plan.moves),
+            goals=goals,
+            brokers=brokers,
+            partitions=len(data),
+            leaders=len(plan.moves) - len(data),
+            size_bytes=sum(one.moved_bytes for one in data),
+        )
+        proposal = proposal.model_copy(update={"is_approved": _is_approved(self.resource, proposal)})
+        self.had = replace(
+            self.had,
+            proposal=proposal,
+            progress=ProgressStatus(),
+            loads=_loads(plan),
+            slice=(),
+            slice_state=None,
+        )
+        refusals = _refusals(plan)
+        rate_changes, rates = self._rate_changes(None)
+        if not plan.moves and not refusals:
+            return self._finish()
+        if not proposal.is_approved:
+            wait = (_approval_text(proposal),) if plan.moves else ()
+            return self._plan(READY, rate_changes, waits=wait, refusals=refusals, rates=rates)
+        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,), refusals=refusals)
+
+    def _carry_out(self, proposal: ProposalStatus) -> EntityPlan:
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return obstacle
+        self.had = replace(self.had, proposal=proposal.model_copy(update={"is_approved": True}))
+        plan = self._moves()
+        if not plan.moves:
+            refusals = _refusals(plan)
+            return self._plan(REBALANCING, refusals=refusals) if refusals else self._finish()
+        self.had = replace(
+            self.had,
+            slice=next_slice(plan.moves, self.resource.spec.partitions_at_a_time),
+            slice_state=None,
+        )
+        return self._request(self.had.slice)
+
+    def _moves(self) -> RebalancePlan:
+        return plan_moves(
+            goals_of(self.resource), self.observed.brokers, tuple(self.observed.partitions.values())
+        )
+
+    def _obstacle(self) -> EntityPlan | None:
+        """Returns the plan for a cluster that is not complete, or lacks what the goals name; None for others."""
+        goals, ids = goals_of(self.resource), {one.broker_id for one in self.observed.brokers}
+        held = {broker for one in self.observed.partitions.values() for broker in one.replicas}
+        known = ids | held if goals.mode is Mode.REMOVE_BROKERS else ids
+        unknown = sorted(goals.brokers - known)
+        if unknown:
+            listed = ", ".join(map(str, sorted(known)))
+            message = f"spec.brokers: {unknown[0]}: no such broker is registered; there are {listed}"
+            return self._plan(WAITING, refusals=(Refusal(code="UnknownBroker", message=message),))
+        removed = goals.brokers if goals.mode is Mode.REMOVE_BROKERS else frozenset()
+        away = [
+            str(one.broker_id)
+            for one in self.observed.brokers
+            if not one.is_in_service and not one.is_leaving and one.broker_id not in removed
+        ]
+        if away:
+            return self._plan(WAITING, waits=(f"broker(s) {', '.join(away)} to be in service",))
+        return None
+
+    def _plan(
+        self,
+        phase: str,
+        changes: Sequence[Change] = (),
+        *,
+        waits: Sequence[str] = (),
+        refusals: Sequence[Refusal] = (),
+        rates: tuple[int, ...] | None = None,
+        goes_on: bool = False,
+    ) -> EntityPlan:
+        if rates is not None:
+            self.had = replace(self.had, rates=rates)
+        return EntityPlan(
+            changes=tuple(changes),
+            waits=tuple(waits),
+            refusals=tuple(refusals),
+            status=self.had.status(phase),
+            state=phase,
+            goes_on=goes_on,
+        )
+
+
+def next_slice(moves: Sequence[Move], partitions_at_a_time: int) -> tuple[Move, ...]:
+    """Returns the first of the moves: so many of data, or as many as a status holds of others."""
+    if moves[0].adding:
+        return tuple(one for one in moves[:partitions_at_a_time] if one.adding)
+    return tuple(moves[:PARTITIONS_AT_A_TIME_MAX])
+
+
+def _elections(observed: ObservedBalance, partitions: Sequence[PartitionId]) -> list[Change]:
+    """Returns elections for partitions whose preferred leader is in sync and does not lead."""
+    due = []
+    for key in partitions:
+        one = observed.partitions[key]
+        if not one.is_moving and one.leader != one.replicas[0] and one.replicas[0] in one.isr:
+            due.append(key)
+    return [ElectLeaders(partitions=tuple(due[:ELECTIONS_MAX]))] if due else []
+
+
+def _covered(resource: KafkaRebalance, observed: ObservedBalance) -> list[PartitionId]:
+    goals, leaving = goals_of(resource), {one.broker_id for one in observed.brokers if one.is_leaving}
+    return [
+        key
+        for key, one in observed.partitions.items()
+        if goals.covers(key.topic) and is_movable(one, frozenset(), leaving)
+    ]
+
+
+def _members(brokers: Sequence[BrokerState]) -> tuple[int, ...]:
+    """The brokers that a proposal is made for: those that stay."""
+    return tuple(sorted(one.broker_id for one in brokers if not one.is_leaving))
+
+
+def _is_void(resource: KafkaRebalance, proposal: ProposalStatus, brokers: Sequence[BrokerState]) -> bool:
+    return proposal.goals != _digest(resource) or proposal.brokers != _members(brokers)
+
+
+def _is_approved(resource: KafkaRebalance, proposal: ProposalStatus) -> bool:
+    is_named = resource.metadata.annotations.get(ANNOTATION_APPROVE) == proposal.id
+    return is_named or resource.spec.approval == "Auto"
+
+
+def _digest(resource: KafkaRebalance) -> str:
+    goals = goals_of(resource)
+    refresh = resource.metadata.annotations.get(ANNOTATION_REFRESH, "")
+    parts = (str(goals.mode), sorted(goals.brokers), sorted(goals.include), sorted(goals.exclude), refresh)
+    return _hashed(repr(parts))
+
+
+def _voided(proposal: ProposalStatus | None) -> ProposalStatus | None:
+    return None if proposal is None else proposal.model_copy(update={"goals": "", "is_approved": False})
+
+
+def _id(before: ProposalStatus | None, goals: str, brokers: Sequence[int], moves: Sequence[Move]) -> str:
+    """Returns an id that no proposal before had: an approval is for one alone."""
+    earlier = before.id if before is not None else ""
+    return _hashed(repr((earlier, goals, list(brokers), [(one.partition, one.target) for one in moves])))
+
+
+def _hashed(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+
+def _loads(plan: RebalancePlan) -> tuple[LoadStatus, ...]:
+    ids = sorted(plan.before.keys() & plan.after.keys())[:LOADS_MAX]
+    return tuple(
+        LoadStatus(
+            broker_id=one,
+            replicas=plan.before[one].replicas,
+            replicas_after=plan.after[one].replicas,
+            leaders=plan.before[one].leaders,
+            leaders_after=plan.after[one].leaders,
+            size_bytes=plan.before[one].size_bytes,
+            size_bytes_after=plan.after[one].size_bytes,
+        )
+        for one in ids
+    )
+
+
+def _refusals(plan: RebalancePlan) -> tuple[Refusal, ...]:
+    if not plan.obstacles:
+        return ()
+    more = len(plan.obstacles) - NAMED_MAX
+    named = ", ".join(plan.obstacles[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    message = (
+        f"spec.brokers: no other broker in service has room for {named}; add brokers or space, or delete data"
+    )
+    return (Refusal(code="NoPlace", message=message),)
+
+
+def _approval_text(proposal: ProposalStatus) -> str:
+    return (
+        f"approval of proposal {proposal.id}: {proposal.partitions} partition(s) move, which copies "
+        f"{format_bytes(proposal.size_bytes)}, and {proposal.leaders} other(s) get another preferred leader"
+    )

@@ -1,0 +1,165 @@
+"""What a rebalance is planned from and consists of: the cluster, what the status has kept, changes. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from quorate_operator.models.rebalances import (
+    KafkaRebalanceStatus,
+    LoadStatus,
+    MoveStatus,
+    ProgressStatus,
+    ProposalStatus,
+)
+from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.planning.relocation import format_bytes
+from quorate_operator.rebalancing.cluster import BrokerState, Move, PartitionState
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """A reassignment in progress: `target` are the replicas that it leads to, in any order."""
+
+    target: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedBalance:
+    """A cluster as far as it was asked for.
+
+    `rates` has the dynamic defaults of brokers, `throttled` the throttled replicas of topics, by names of configs.
+    """
+
+    brokers: tuple[BrokerState, ...]
+    partitions: Mapping[PartitionId, PartitionState] = field(default_factory=dict)
+    moving: Mapping[PartitionId, Reassignment] = field(default_factory=dict)
+    rates: Mapping[str, str] = field(default_factory=dict)
+    throttled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HadRebalance:
+    """What the status has kept."""
+
+    proposal: ProposalStatus | None = None
+    progress: ProgressStatus = field(default_factory=ProgressStatus)
+    loads: tuple[LoadStatus, ...] = ()
+    slice: tuple[Move, ...] = ()
+    slice_state: str | None = None
+    rates: tuple[int, ...] = ()
+
+    @classmethod
+    def of_status(cls, status: Mapping[str, Any]) -> Self:
+        known = KafkaRebalanceStatus.model_validate(status)
+        moves = (
+            Move(
+                partition=PartitionId(one.topic, one.partition),
+                replicas=one.replicas,
+                target=one.target,
+                size_bytes=one.size_bytes,
+            )
+            for one in known.slice
+        )
+        return cls(
+            proposal=known.proposal,
+            progress=known.progress or ProgressStatus(),
+            loads=known.brokers,
+            slice=tuple(moves),
+            slice_state=known.slice_state,
+            rates=known.rates,
+        )
+
+    def status(self, phase: str) -> dict[str, Any]:
+        """Returns every field of the status, None for one that is not known."""
+        moves = [
+            MoveStatus(
+                topic=one.partition.topic,
+                partition=one.partition.number,
+                replicas=one.replicas,
+                target=one.target,
+                size_bytes=one.size_bytes,
+            )
+            for one in self.slice
+        ]
+        whole = KafkaRebalanceStatus(
+            phase=phase,
+            proposal=self.proposal,
+            progress=self.progress if self.proposal else None,
+            brokers=self.loads,
+            slice=tuple(moves),
+            slice_state=self.slice_state,
+            rates=self.rates,
+        )
+        told = whole.model_dump(mode="json", by_alias=True)
+        own = ("phase", "proposal", "progress", "brokers", "slice", "sliceState", "rates")
+        return {name: told[name] or None for name in own}
+
+
+NOT_HAD: Final = HadRebalance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRates:
+    """Throttles of all brokers as dynamic defaults; None removes one."""
+
+    rates: Mapping[str, str | None]
+
+    @property
+    def text(self) -> str:
+        return "; ".join(
+            f"remove {name}" if value is None else f"{name}: {value}" for name, value in self.rates.items()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetThrottled:
+    """Throttled replicas of topics; None removes them."""
+
+    topics: Mapping[str, Mapping[str, str | None]]
+
+    @property
+    def text(self) -> str:
+        removes = all(value is None for one in self.topics.values() for value in one.values())
+        return f"{'remove' if removes else 'set'} throttled replicas of {len(self.topics)} topic(s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReplicas:
+    """AlterPartitionReassignments."""
+
+    targets: Mapping[PartitionId, tuple[int, ...]]
+    size_bytes: int
+
+    @property
+    def text(self) -> str:
+        return f"move replicas of {len(self.targets)} partition(s), {format_bytes(self.size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelMoves:
+    """AlterPartitionReassignments without replicas: what is under way is taken back."""
+
+    partitions: tuple[PartitionId, ...]
+
+    @property
+    def text(self) -> str:
+        return f"cancel the moves of {len(self.partitions)} partition(s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeaders:
+    """ElectLeaders, of preferred leaders."""
+
+    partitions: tuple[PartitionId, ...]
+
+    @property
+    def text(self) -> str:
+        return f"elect the preferred leaders of {len(self.partitions)} partition(s)"
+
+
+RebalanceChange = SetRates | SetThrottled | MoveReplicas | CancelMoves | ElectLeaders

@@ -1,0 +1,253 @@
+"""Rebalances: the brokers, partitions, sizes and throttles of a cluster, and the requests that move replicas.
+
+Everything goes through brokers, of which any may be asked, except for log directories: each broker has its own.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
+from quorate_admin.types.topics import TopicDescription
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ElectionType
+
+from quorate_operator.entities.balance import needs_all
+from quorate_operator.entities.balance_facts import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    CancelMoves,
+    ElectLeaders,
+    HadRebalance,
+    MoveReplicas,
+    ObservedBalance,
+    Reassignment,
+    RebalanceChange,
+    SetRates,
+    SetThrottled,
+)
+from quorate_operator.entities.plan import ObservedKafka
+from quorate_operator.gateway.contacts import admin_address
+from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
+from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.planning.relocation import FREE_SHARE_MIN
+from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
+
+DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
+"""The dynamic defaults of all brokers."""
+_NOT_NEEDED = frozenset(
+    {
+        ErrorCode.election_not_needed,
+        ErrorCode.preferred_leader_not_available,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.no_reassignment_in_progress,
+    }
+)
+"""What was done already, or is impossible since it was observed: the next look finds out."""
+
+
+@dataclass(slots=True)
+class _Disks:
+    """Sizes of partitions, and for each broker what may be added."""
+
+    sizes: dict[PartitionId, int] = field(default_factory=dict)
+    rooms: dict[int, int] = field(default_factory=dict)
+
+
+async def observe_rebalance(
+    client: AdminClient, resource: KafkaRebalance, had: HadRebalance, kafka: ObservedKafka
+) -> ObservedBalance:
+    """Returns the cluster as far as it matters now: the slice alone while one is under way. Raises AdminError."""
+    # Before the topics: what is complete meanwhile is seen as such.
+    under_way = await client.list_partition_reassignments()
+    described = await client.describe_cluster(include_fenced_brokers=True)
+    rates = await _dynamic(
+        client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, (LEADER_RATE, FOLLOWER_RATE)
+    )
+    brokers = tuple(
+        BrokerState(
+            broker_id=node.node_id,
+            rack=node.rack,
+            is_in_service=not node.fenced,
+            is_leaving=node.node_id in kafka.leaving,
+        )
+        for node in described.nodes
+    )
+    is_whole = needs_all(resource, had, brokers)
+    disks = _Disks()
+    if is_whole:
+        disks = await _disks(client, kafka)
+        names = sorted(await client.list_topics(list_internal=True))
+    else:
+        names = sorted({one.partition.topic for one in had.slice})
+    topics = await _describe(client, names)
+    throttled = await _dynamic(
+        client,
+        [
+            ConfigResource(ConfigResourceType.TOPIC, one.partition.topic)
+            for one in had.slice
+            if one.partition.topic in topics
+        ],
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        (LEADER_REPLICAS, FOLLOWER_REPLICAS),
+    )
+    return ObservedBalance(
+        brokers=tuple(_with_room(one, disks) for one in brokers),
+        partitions=_partitions(topics.values(), under_way, disks.sizes),
+        moving={
+            PartitionId(key.topic, key.partition): Reassignment(
+                target=frozenset(one.replicas) - frozenset(one.removing_replicas)
+            )
+            for key, one in under_way.items()
+        },
+        rates=rates.get("", {}),
+        throttled=throttled,
+    )
+
+
+def _with_room(broker: BrokerState, disks: _Disks) -> BrokerState:
+    return BrokerState(
+        broker_id=broker.broker_id,
+        rack=broker.rack,
+        is_in_service=broker.is_in_service,
+        is_leaving=broker.is_leaving,
+        room_bytes=disks.rooms.get(broker.broker_id),
+    )
+
+
+def _partitions(
+    topics: Iterable[TopicDescription],
+    under_way: Mapping[TopicPartition, PartitionReassignment],
+    sizes: Mapping[PartitionId, int],
+) -> dict[PartitionId, PartitionState]:
+    found = {}
+    for topic in topics:
+        for one in topic.partitions:
+            moves = under_way.get(TopicPartition(topic.name, one.partition))
+            replicas = (
+                one.replicas
+                if moves is None
+                else tuple(broker for broker in moves.replicas if broker not in moves.removing_replicas)
+            )
+            key = PartitionId(topic.name, one.partition)
+            found[key] = PartitionState(
+                partition=key,
+                replicas=replicas,
+                isr=one.isr,
+                leader=one.leader,
+                is_moving=moves is not None,
+                size_bytes=sizes.get(key, 0),
+            )
+    return found
+
+
+async def _describe(client: AdminClient, names: Sequence[str]) -> dict[str, TopicDescription]:
+    """Returns the topics that exist, and that may be described."""
+    left = iter(names)
+    found: dict[str, TopicDescription] = {}
+    while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
+        found |= {one.name: one for one in (await client.describe_topics(some)).values.values()}
+    return found
+
+
+async def _dynamic(
+    client: AdminClient, resources: Sequence[ConfigResource], source: ConfigSource, names: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Returns configs of these names that were set dynamically, by resource."""
+    if not resources:
+        return {}
+    described = await client.describe_configs(dict.fromkeys(resources))
+    return {
+        resource.name: {
+            one.name: one.value or "" for one in entries if one.name in names and one.source is source
+        }
+        for resource, entries in described.values.items()
+    }
+
+
+async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
+    """Asks each broker whose address is known. One that does not answer is as one without an address."""
+    whose = {admin_address(address): broker_id for broker_id, address in kafka.addresses.items()}
+    answers = await asyncio.gather(
+        *(client.describe_log_dirs_at(one) for one in whose), return_exceptions=True
+    )
+    disks = _Disks()
+    for broker_id, answer in zip(whose.values(), answers, strict=True):
+        if isinstance(answer, AdminError):
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        directories = [one for one in answer.values() if one.error is None]
+        for one in directories:
+            for key, replica in one.replicas.items():
+                if not replica.is_future:
+                    name = PartitionId(key.topic, key.partition)
+                    disks.sizes[name] = max(disks.sizes.get(name, 0), replica.size_bytes)
+        usable = [one for one in directories if not one.is_cordoned and one.usable_bytes is not None]
+        if usable:
+            # Kafka chooses the directory, the one with the fewest partitions: the fullest one bounds what fits.
+            disks.rooms[broker_id] = max(0, min(_room(one.usable_bytes, one.total_bytes) for one in usable))
+    return disks
+
+
+def _room(usable_bytes: int | None, total_bytes: int | None) -> int:
+    return (usable_bytes or 0) - int((total_bytes or 0) * FREE_SHARE_MIN)
+
+
+async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None:
+    """Makes one change; one that was made already is no error.
+
+    Raises:
+        ServerError: it was refused.
+        AdminError: no broker answered.
+    """
+    match change:
+        case SetRates():
+            await _configure(client, {DEFAULTS: change.rates})
+        case SetThrottled():
+            await _configure(
+                client,
+                {
+                    ConfigResource(ConfigResourceType.TOPIC, name): values
+                    for name, values in change.topics.items()
+                },
+            )
+        case MoveReplicas():
+            targets = {TopicPartition(key.topic, key.number): to for key, to in change.targets.items()}
+            # Brokers that have not heard everything yet may have told too many replicas.
+            moved = await client.alter_partition_reassignments(targets, allow_replication_factor_change=False)
+            _raise_unless(moved.errors.values(), {ErrorCode.unknown_topic_or_partition})
+        case CancelMoves():
+            keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
+            cancelled = await client.alter_partition_reassignments(dict.fromkeys(keys))
+            _raise_unless(cancelled.errors.values(), _NOT_NEEDED)
+        case ElectLeaders():
+            keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
+            elected = await client.elect_leaders(ElectionType.PREFERRED, keys)
+            _raise_unless(elected.errors.values(), _NOT_NEEDED)
+
+
+async def _configure(client: AdminClient, values: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
+    operations = {
+        resource: [
+            AlterConfigOp(name=name, operation=ConfigOpType.DELETE)
+            if value is None
+            else AlterConfigOp(name=name, value=value)
+            for name, value in named.items()
+        ]
+        for resource, named in values.items()
+    }
+    (await client.incremental_alter_configs(operations)).raise_any()
+
+
+def _raise_unless(errors: Iterable[ServerError], codes: Iterable[ErrorCode]) -> None:
+    allowed = frozenset(codes)
+    for error in errors:
+        if error.error_code not in allowed:
+            raise error

@@ -1,0 +1,115 @@
+"""A model of a cluster that is rebalanced: reassignments complete one by one, and throttles are kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from quorate_operator.entities.balance_facts import (
+    CancelMoves,
+    ElectLeaders,
+    MoveReplicas,
+    ObservedBalance,
+    Reassignment,
+    SetRates,
+    SetThrottled,
+)
+from quorate_operator.entities.plan import Change
+from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
+
+
+@dataclass(slots=True)
+class BalanceModel:
+    """Refuses what a cluster refuses."""
+
+    brokers: tuple[BrokerState, ...]
+    partitions: dict[PartitionId, PartitionState]
+    moving: dict[PartitionId, tuple[int, ...]] = field(default_factory=dict)
+    rates: dict[str, str] = field(default_factory=dict)
+    throttled: dict[str, dict[str, str]] = field(default_factory=dict)
+    moved: int = 0
+    moving_max: int = 0
+
+    def observed(self) -> ObservedBalance:
+        """The cluster as the gateway tells it."""
+        return ObservedBalance(
+            brokers=self.brokers,
+            partitions={
+                key: replace(one, replicas=self.moving[key], is_moving=True) if key in self.moving else one
+                for key, one in self.partitions.items()
+            },
+            moving={key: Reassignment(target=frozenset(one)) for key, one in self.moving.items()},
+            rates=dict(self.rates),
+            throttled={topic: dict(one) for topic, one in self.throttled.items()},
+        )
+
+    def apply(self, change: Change) -> None:
+        """Carry out one change."""
+        match change:
+            case SetRates(rates=rates):
+                _set(self.rates, rates)
+            case SetThrottled(topics=topics):
+                for topic, values in topics.items():
+                    _set(self.throttled.setdefault(topic, {}), values)
+                self.throttled = {topic: values for topic, values in self.throttled.items() if values}
+            case MoveReplicas(targets=targets):
+                for key, target in targets.items():
+                    self._move(key, target)
+                self.moving_max = max(self.moving_max, len(self.moving))
+            case CancelMoves(partitions=partitions):
+                for key in partitions:
+                    del self.moving[key]
+            case ElectLeaders(partitions=partitions):
+                for key in partitions:
+                    one = self.partitions[key]
+                    assert one.replicas[0] in one.isr, "PREFERRED_LEADER_NOT_AVAILABLE"
+                    self.partitions[key] = replace(one, leader=one.replicas[0])
+            case _:
+                raise AssertionError(f"{change!r}: no request does this")
+
+    def _move(self, key: PartitionId, target: tuple[int, ...]) -> None:
+        one = self.partitions[key]
+        assert len(target) == len(set(target)) == len(one.replicas), "INVALID_REPLICATION_FACTOR"
+        assert set(target) <= {broker.broker_id for broker in self.brokers}
+        assert self.moving.get(key, target) == target, "somebody else's"
+        if set(target) == set(one.replicas):
+            self.partitions[key] = replace(one, replicas=target)
+        else:
+            self.moving[key] = target
+
+    def complete(self, number: int | None = None) -> None:
+        """So many reassignments complete; None: all."""
+        for key in list(self.moving)[:number]:
+            target, one = self.moving.pop(key), self.partitions[key]
+            leader = one.leader if one.leader in target else target[0]
+            self.partitions[key] = replace(one, replicas=target, isr=target, leader=leader)
+            self.moved += 1
+
+
+def _set(values: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+
+
+def spread_of(model: BalanceModel) -> int:
+    """The difference between the most and the fewest replicas of brokers that stay."""
+    counts = {one.broker_id: 0 for one in model.brokers if not one.is_leaving}
+    for one in model.partitions.values():
+        for broker in one.replicas:
+            counts[broker] = counts.get(broker, 0) + 1
+    return max(counts.values()) - min(counts.values())
+
+
+def scaled_up(old: int = 2, new: int = 1, partitions: int = 12, factor: int = 2) -> BalanceModel:
+    """A cluster to which brokers were added."""
+    brokers = tuple(BrokerState(broker_id=number) for number in range(old + new))
+    there = {}
+    for number in range(partitions):
+        key = PartitionId(f"t{number % 2}", number)
+        replicas = tuple((number + place) % old for place in range(factor))
+        there[key] = PartitionState(
+            partition=key, replicas=replicas, isr=replicas, leader=replicas[0], size_bytes=100
+        )
+    return BalanceModel(brokers=brokers, partitions=there)

@@ -1,0 +1,73 @@
+"""A KafkaRebalance under a real operator, on our controllers and stock brokers."""
+
+import pytest
+from kit.ledger import consume_numbers
+from kit.operators.operated import Operated
+from kit.operators.rebalances import (
+    BROKERS_TIMEOUT_S,
+    CONFIG,
+    FAST,
+    PARTITIONS,
+    RECORDS,
+    SLOW,
+    TOPIC,
+    Rebalances,
+    producing,
+)
+
+RATES = {"leader.replication.throttled.rate": "5000", "follower.replication.throttled.rate": "5000"}
+
+
+@pytest.mark.timeout(900)
+def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None:
+    """Goal: replicas move to a new broker when that is approved, throttled; a stop and the end leave nothing behind.
+
+    Method: a third broker; an approved proposal with a throttle so low that it is stopped in the middle; then another
+    one to its end, under a producer all of whose acknowledged records are read at the end.
+    """
+    operated = brokered
+    operated.create(replicas=1)
+    operated.create_brokers(replicas=2, config=CONFIG)
+    operated.start_operator("--no-leader-election", "--drift-interval=2")
+    operated.wait(lambda: operated.brokers_settled(0, 1), "two brokers to be ready", BROKERS_TIMEOUT_S)
+    rebalances = Rebalances(operated)
+    rebalances.make_topic()
+    rebalances.create("even", throttleBytesPerSecond=SLOW, partitionsAtATime=3, topics={"include": [TOPIC]})
+    status = rebalances.wait_for("even", "Balanced")
+    assert status["proposal"]["partitions"] == 0
+
+    # A new broker voids it; nothing moves before the new one is approved.
+    operated.patch_brokers(replicas=3)
+    operated.wait(lambda: operated.brokers_settled(0, 1, 2), "a third broker", BROKERS_TIMEOUT_S)
+    status = rebalances.wait_for("even", "ProposalReady")
+    assert status["proposal"]["brokers"] == [0, 1, 2]
+    assert status["proposal"]["partitions"] == 5
+    assert status["proposal"]["sizeBytes"] > RECORDS * 4_096 * 5 // 8 // 2
+    assert {one["brokerId"]: one["replicasAfter"] for one in status["brokers"]}[2] == 5
+    assert rebalances.replicas_on() == {0: 8, 1: 8}
+
+    # Stopped in the middle.
+    rebalances.approve("even")
+    operated.wait(lambda: rebalances.moving() == 3, "three partitions on the move")
+    there = rebalances.throttles()
+    assert RATES.items() <= there.items()
+    assert there["follower.replication.throttled.replicas"].count(":2") == 3
+    rebalances.patch("even", stopped=True)
+    rebalances.wait_for("even", "Stopped")
+    assert (rebalances.moving(), rebalances.throttles()) == (0, {})
+    assert rebalances.replicas_on() == {0: 8, 1: 8}
+
+    # To its end.
+    rebalances.patch("even", stopped=False, throttleBytesPerSecond=FAST)
+    rebalances.wait_for("even", "ProposalReady")
+    with producing(rebalances.servers) as acknowledged:
+        rebalances.approve("even")
+        status = rebalances.wait_for("even", "Balanced")
+    assert status["progress"]["partitions"] >= 5
+    assert rebalances.is_even()
+    numbers = set(consume_numbers(rebalances.servers, TOPIC, PARTITIONS))
+    assert numbers >= {*range(RECORDS), *acknowledged}
+    assert len(acknowledged) > 10
+    rebalances.delete("even")
+    operated.wait(lambda: rebalances.read("even") is None, "the resource to go")
+    assert not operated.operators[-1].events("error")

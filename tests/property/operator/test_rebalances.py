@@ -1,0 +1,258 @@
+"""A KafkaRebalance from proposal to the end, whenever its operator dies and whatever happens meanwhile."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.balance_model import BalanceModel, scaled_up, spread_of
+from quorate_operator.entities.balance import BALANCED, READY, STOPPED, needs_all, plan_rebalancing
+from quorate_operator.entities.balance_facts import (
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    HadRebalance,
+    ObservedBalance,
+)
+from quorate_operator.entities.plan import EntityPlan
+from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
+from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.rebalancing.cluster import BrokerState
+
+LOOKS_MAX = 400
+THEIRS = {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "*"}
+
+
+def rebalance(annotations: Mapping[str, str] | None = None, **spec: Any) -> KafkaRebalance:
+    """A resource as the API server has it."""
+    body = {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaRebalance",
+        "metadata": {"name": "even", "namespace": "kafka", "annotations": dict(annotations or {})},
+        "spec": {"cluster": "quorum", **spec},
+    }
+    return load_entity(body, "test")
+
+
+class Bench:
+    """Looks at a model again and again; what is known between two looks is the status."""
+
+    def __init__(self, model: BalanceModel) -> None:
+        self.model = model
+        self.status: dict[str, Any] = {}
+
+    def look(
+        self, resource: KafkaRebalance, *, dies_after: int | None = None, is_deleted: bool = False
+    ) -> EntityPlan:
+        """One look. The operator dies after so many writes, of which the status is the first; None: it does not."""
+        had = HadRebalance.of_status(self.status)
+        plan = plan_rebalancing(resource, self._seen(resource, had), had, is_deleted=is_deleted)
+        if dies_after == 0:
+            return plan
+        if not is_deleted:
+            self.status = {
+                name: value for name, value in {**self.status, **plan.status}.items() if value is not None
+            }
+        for change in plan.changes[: None if dies_after is None else dies_after - 1]:
+            self.model.apply(change)
+        return plan
+
+    def _seen(self, resource: KafkaRebalance, had: HadRebalance) -> ObservedBalance:
+        """Only the slice is asked for while one is under way."""
+        observed = self.model.observed()
+        if needs_all(resource, had, observed.brokers):
+            return observed
+        topics = {one.partition.topic for one in had.slice}
+        return ObservedBalance(
+            brokers=observed.brokers,
+            partitions={key: one for key, one in observed.partitions.items() if key.topic in topics},
+            moving=observed.moving,
+            rates=observed.rates,
+            throttled={topic: one for topic, one in observed.throttled.items() if topic in topics},
+        )
+
+    def settle(self, resource: KafkaRebalance, phase: str, completes: int | None = None) -> None:
+        """Look until a phase is reached and nothing is due."""
+        for _ in range(LOOKS_MAX):
+            plan = self.look(resource)
+            if plan.state == phase and not plan.changes:
+                return
+            self.model.complete(completes)
+        raise AssertionError(f"{phase} is not reached: {plan}")
+
+
+@given(
+    st.integers(2, 5),
+    st.integers(1, 2),
+    st.integers(0, 40),
+    st.integers(1, 12),
+    st.lists(st.tuples(st.none() | st.integers(0, 4), st.integers(0, 5)), max_size=30),
+)
+def test_it_ends_even_whenever_the_operator_dies(
+    old: int, new: int, partitions: int, at_a_time: int, deaths: list[tuple[int | None, int]]
+) -> None:
+    """Goal: an approved rebalance ends even and leaves no throttle, in slices of the asked size.
+
+    Method: operators that die after any number of their writes, while any number of moves completes.
+    """
+    model = scaled_up(old, new, partitions)
+    bench = Bench(model)
+    resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
+    for dies_after, completed in deaths:
+        bench.look(resource, dies_after=dies_after)
+        model.complete(completed)
+    bench.settle(resource, BALANCED)
+    assert spread_of(model) <= 1
+    assert (model.rates, model.throttled, model.moving) == ({}, {}, {})
+    assert all(one.leader == one.replicas[0] for one in model.partitions.values())
+    assert model.moving_max <= at_a_time
+    assert bench.look(resource).changes == ()
+
+
+@given(st.integers(1, 6), st.lists(st.none() | st.integers(0, 4), max_size=12), st.booleans())
+def test_a_stop_leaves_nothing_behind(at_a_time: int, deaths: list[int | None], is_deleted: bool) -> None:
+    """Goal: after a stop or a deletion nothing moves, and no throttle of ours is there. Method: at any moment."""
+    model = scaled_up()
+    bench = Bench(model)
+    resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
+    for dies_after in deaths:
+        bench.look(resource, dies_after=dies_after)
+        model.complete(1)
+    stopped = rebalance(stopped=True, throttleBytesPerSecond="1Mi")
+    for dies_after in (1, 2, None, None, None):
+        plan = bench.look(stopped, dies_after=dies_after, is_deleted=is_deleted)
+    assert (plan.changes, plan.state) == ((), STOPPED)
+    assert (model.rates, model.throttled, model.moving) == ({}, {}, {})
+
+
+def test_nothing_moves_before_the_proposal_is_approved() -> None:
+    """Goal: what was seen is approved, and nothing else. Method: another id, then the proposal's; then it is done."""
+    bench = Bench(scaled_up())
+    plan = bench.look(rebalance())
+    assert plan.state == READY
+    proposal = bench.status["proposal"]
+    assert (proposal["partitions"], proposal["sizeBytes"], proposal["brokers"]) == (8, 800, [0, 1, 2])
+    assert f"approval of proposal {proposal['id']}: 8 partition(s) move, which copies 800 B" in plan.waits[0]
+    assert [one["replicasAfter"] for one in bench.status["brokers"]] == [8, 8, 8]
+    bench.settle(rebalance({ANNOTATION_APPROVE: "another"}), READY)
+    assert bench.model.moved == 0
+    bench.settle(rebalance({ANNOTATION_APPROVE: proposal["id"]}), BALANCED)
+    assert (bench.model.moved, bench.status["progress"]["partitions"]) == (8, 8)
+
+
+def test_a_stop_ends_the_approval() -> None:
+    """Goal: what goes on after a stop was seen again. Method: stops that end, with the old approval."""
+    bench = Bench(scaled_up())
+    seen = set()
+    for _ in range(3):
+        bench.settle(rebalance(), READY)
+        proposal = bench.status["proposal"]["id"]
+        assert proposal not in seen
+        seen.add(proposal)
+        approved = {ANNOTATION_APPROVE: proposal}
+        bench.look(rebalance(approved))
+        bench.look(rebalance(approved, stopped=True))
+        assert bench.look(rebalance(approved, stopped=True)).state == STOPPED
+        assert bench.look(rebalance(approved)).state == READY
+    assert bench.model.moved == 0
+
+
+def test_a_new_broker_voids_what_was_approved() -> None:
+    """Goal: an approval is for the brokers that it was made for. Method: a broker joins after and in the middle."""
+    bench = Bench(scaled_up())
+    bench.look(rebalance())
+    first = bench.status["proposal"]["id"]
+    approved = rebalance({ANNOTATION_APPROVE: first}, partitionsAtATime=1)
+    bench.look(approved)
+    bench.model.brokers = (*bench.model.brokers, BrokerState(broker_id=3))
+    bench.settle(approved, READY)
+    assert bench.status["proposal"]["id"] != first
+    assert (bench.model.moved, bench.model.moving) == (1, {})
+    bench.settle(rebalance(approval="Auto"), BALANCED)
+    assert spread_of(bench.model) <= 1
+
+
+def test_throttles_of_others_stay() -> None:
+    """Goal: what somebody else has set is neither changed nor removed. Method: a rate, and replicas of one topic."""
+    model = scaled_up()
+    model.rates[LEADER_RATE] = "77"
+    model.throttled["t0"] = dict(THEIRS)
+    bench = Bench(model)
+    bench.settle(rebalance(approval="Auto", throttleBytesPerSecond="1Mi"), BALANCED)
+    assert model.rates == {LEADER_RATE: "77"}
+    assert model.throttled == {"t0": THEIRS}
+    assert spread_of(model) <= 1
+
+
+def test_moves_of_others_are_left_alone() -> None:
+    """Goal: no reassignment of others is replaced or cancelled. Method: before, and between status and request."""
+    model = scaled_up()
+    key = PartitionId("t0", 0)
+    model.moving[key] = (2, 1)
+    bench = Bench(model)
+    resource = rebalance(approval="Auto", partitionsAtATime=3)
+    bench.look(resource)
+    bench.look(resource, dies_after=1)
+    first = bench.status["slice"][0]
+    other = PartitionId(first["topic"], first["partition"])
+    theirs = (2, 1) if 0 in first["target"] else (2, 0)
+    model.moving[other] = theirs
+    for _ in range(4):
+        bench.look(resource)
+    assert (model.moving[key], model.moving[other]) == ((2, 1), theirs)
+    bench.look(rebalance(stopped=True))
+    assert set(model.moving) == {key, other}
+
+
+def test_what_somebody_else_cancels_is_proposed_anew() -> None:
+    """Goal: the operator does not fight. Method: moves that one broker does not know of, and that are cancelled."""
+    bench = Bench(scaled_up())
+    bench.look(rebalance())
+    first = bench.status["proposal"]["id"]
+    approved = rebalance({ANNOTATION_APPROVE: first}, partitionsAtATime=2)
+    bench.look(approved)
+    bench.look(approved)
+    assert bench.status["sliceState"] == "Moving"
+    moving, bench.model.moving = bench.model.moving, {}
+    bench.look(approved)
+    assert bench.status["sliceState"] == "Doubtful"
+    bench.model.moving = moving
+    bench.look(approved)
+    assert bench.status["sliceState"] == "Moving"
+    bench.model.moving = {}
+    for _ in range(4):
+        plan = bench.look(approved)
+    assert plan.state == READY
+    assert bench.model.moved == 0
+
+
+def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
+    """Goal: a limit can be changed and lifted while data moves. Method: other rates in the spec, then none."""
+    bench = Bench(scaled_up())
+    resource = rebalance(approval="Auto", throttleBytesPerSecond="1000")
+    bench.look(resource)
+    bench.look(resource)
+    assert set(bench.model.rates.values()) == {"1000"}
+    assert bench.model.throttled["t0"][FOLLOWER_REPLICAS]
+    bench.look(rebalance(approval="Auto", throttleBytesPerSecond="2000"), dies_after=1)
+    bench.look(rebalance(approval="Auto", throttleBytesPerSecond="3000"))
+    assert set(bench.model.rates.values()) == {"3000"}
+    bench.look(rebalance(approval="Auto"))
+    assert bench.model.rates == {}
+    bench.settle(rebalance(approval="Auto"), BALANCED)
+    assert bench.model.throttled == {}
+
+
+def test_what_can_not_be_done_is_told() -> None:
+    """Goal: the field, the value and what is possible. Method: an unknown broker, one away, and nowhere to go."""
+    bench = Bench(scaled_up(old=2, new=0))
+    plan = bench.look(rebalance(mode="AddBrokers", brokers=[7]))
+    assert [one.message for one in plan.refusals] == [
+        "spec.brokers: 7: no such broker is registered; there are 0, 1"
+    ]
+    plan = bench.look(rebalance(mode="RemoveBrokers", brokers=[1]))
+    assert plan.refusals[0].code == "NoPlace"
+    assert "no other broker in service has room for t0-0 on broker 1, " in plan.refusals[0].message
+    bench.model.brokers = (BrokerState(broker_id=0), BrokerState(broker_id=1, is_in_service=False))
+    assert bench.look(rebalance()).waits == ("broker(s) 1 to be in service",)
