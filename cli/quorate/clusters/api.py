@@ -12,17 +12,20 @@ from kubernetes.aio import config
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
     CONTROLLERS,
+    REBALANCES,
     ApiError,
     KubernetesApi,
     Object,
     load_settings,
 )
 
+from quorate.clusters.rebalances import of_cluster
 from quorate.clusters.resources import Cluster, Pool, clusters_of
 from quorate.console import CommandError
 
 KINDS = {kind.name: kind for kind in (CONTROLLERS, BROKERS)}
 FIELD_MANAGER = "kubectl-quorate"
+POLL_INTERVAL_S = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -64,6 +67,53 @@ class ClustersApi:
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         changed = {**patch, "metadata": metadata}
         self._call(lambda api: api.merge(KINDS[pool.kind], pool.namespace, pool.name, changed))
+
+    def rebalance(self, cluster: str) -> Object | None:
+        """Returns the KafkaRebalance of a cluster; None if it has none."""
+
+        async def listed(api: KubernetesApi) -> list[Object]:
+            found, _ = await api.list(REBALANCES, self._namespace)
+            return found
+
+        found = of_cluster(self._call(listed), cluster)
+        return None if found is None else dict(found)
+
+    def put_rebalance(self, known: Object | None, body: Mapping[str, Any]) -> Object:
+        """Creates a KafkaRebalance, or merges `body` into the one that is known; returns it."""
+        assert self._namespace is not None
+        namespace = self._namespace
+        if known is None:
+            return self._call(lambda api: api.create(REBALANCES, namespace, body))
+        name = known["metadata"]["name"]
+        # Its status changes all the time, and so does its version.
+        annotations = body["metadata"].get("annotations", {})
+        patch = {"metadata": {"annotations": annotations}, "spec": body.get("spec", {})}
+        return self._call(lambda api: api.merge(REBALANCES, namespace, name, patch))
+
+    def wait_rebalance(
+        self, name: str, is_reached: Callable[[Object], bool], what: str, timeout_s: float
+    ) -> Object:
+        """Returns a KafkaRebalance once `is_reached`; asks each second."""
+        assert self._namespace is not None
+        namespace = self._namespace
+
+        async def reached(api: KubernetesApi) -> Object:
+            found: Object | None = None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while True:
+                        found = await api.get(REBALANCES, namespace, name)
+                        if found is None:
+                            raise CommandError(f"KafkaRebalance {name} was deleted meanwhile")
+                        if is_reached(found):
+                            return found
+                        await asyncio.sleep(POLL_INTERVAL_S)
+            except TimeoutError:
+                phase = (found or {}).get("status", {}).get("phase", "not observed yet")
+                told = f"{what} took more than {timeout_s:g} s; it is {phase}; does the operator run?"
+                raise CommandError(f"KafkaRebalance {name}: {told}") from None
+
+        return self._call(reached)
 
     def _call(self, request: Callable[[KubernetesApi], Awaitable[_Answer]]) -> _Answer:
         async def answered() -> _Answer:

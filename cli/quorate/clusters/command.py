@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
+from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART, quantity_bytes
 from typer.core import TyperOption
 from typer.models import TyperPath
 
@@ -20,6 +20,7 @@ from quorate.console import (
     UsageError,
     flag,
     option,
+    parse_ids,
     remembered,
     remembered_option,
     show_as,
@@ -29,6 +30,8 @@ from quorate.console import (
 if TYPE_CHECKING:
     from quorate.clusters.api import ClustersApi
     from quorate.clusters.resources import Cluster, Pool
+
+REBALANCE_TIMEOUT_S = 300
 
 app = typer.Typer(
     add_completion=False,
@@ -157,6 +160,99 @@ def decommission(
         listed = ", ".join(map(str, spec["decommission"])) or "no node"
         write(f"{pool.kind} {pool.name}: decommissioned: {listed}\n")
     write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows the steps, and why.\n")
+
+
+@app.command(cls=ClustersCommand)
+def rebalance(
+    ctx: typer.Context,
+    name: NameArgument,
+    *,
+    preview: Annotated[bool, flag("--preview", "Show the proposal, and do not approve it.")] = False,
+    add_brokers: Annotated[str | None, option("ID,ID,…", "Move replicas to these brokers alone.")] = None,
+    remove_brokers: Annotated[
+        str | None, option("ID,ID,…", "Move replicas away from these brokers alone.")
+    ] = None,
+    throttle: Annotated[
+        str | None, option("BYTES", "Per second and broker: 50Mi. Default: what the KafkaRebalance has.")
+    ] = None,
+    wait: Annotated[bool, flag("--wait", "Wait until it is done.")] = False,
+    timeout: Annotated[
+        int, option("SECONDS", "How long to wait for a proposal, a stop, or with --wait for the end.", min=1)
+    ] = REBALANCE_TIMEOUT_S,
+    stop: Annotated[bool, flag("--stop", "Cancel the moves under way, and remove throttles.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Even out replicas and leaders: make a proposal, show it, and approve it.
+
+    It is a KafkaRebalance with the name of the cluster, or the one that is there already; the operator does the rest.
+    """
+    goals = {"--add-brokers": add_brokers, "--remove-brokers": remove_brokers}
+    given = [one for one, value in {**goals, "--throttle": throttle}.items() if value is not None]
+    given += [one for one, value in {"--preview": preview, "--wait": wait}.items() if value]
+    if stop and given:
+        raise UsageError(f"--stop and {given[0]} can't be given together")
+    if preview and wait:
+        raise UsageError("--preview and --wait can't be given together")
+    if all(value is not None for value in goals.values()):
+        raise UsageError("--add-brokers and --remove-brokers can't be given together")
+    if throttle is not None:
+        _check_throttle(throttle)
+    added, removed = (_ids(option, text) for option, text in goals.items())
+    from quorate.clusters import rebalances, rebalancing
+
+    api = _api(ctx)
+    cluster = api.cluster(name).name
+    known = api.rebalance(cluster)
+    if stop:
+        found = rebalancing.stopped(api, cluster, known, timeout)
+        show_as(
+            output, lambda: f"{rebalancing.about(found)}: stopped\n", lambda: rebalances.rebalance_json(found)
+        )
+        return
+    if known is not None and (phase := rebalances.status_of(known).phase) in rebalances.BUSY:
+        raise CommandError(
+            f"{rebalancing.about(known)} is {phase}; wait until it is done, or end it with --stop"
+        )
+    body = rebalances.request(
+        cluster, added=added, removed=removed, throttle=throttle, refresh=datetime.now(UTC).isoformat()
+    )
+    found = rebalancing.proposed(api, known, body, timeout)
+    proposal = rebalances.status_of(found).proposal
+    assert proposal is not None
+    if not preview and not proposal.is_done:
+        found = api.put_rebalance(found, rebalances.approval(proposal.id))
+        if wait:
+            found = rebalancing.done(api, found, proposal.id, timeout)
+
+    def text() -> str:
+        if proposal.is_done:
+            then = ""
+        elif preview:
+            then = rebalances.to_approve(found, proposal.id)
+        else:
+            then = rebalances.progress_text(found) if wait else rebalances.to_watch(found)
+        return rebalances.proposal_text(found) + then
+
+    show_as(output, text, lambda: rebalances.rebalance_json(found))
+
+
+def _ids(name: str, text: str | None) -> tuple[int, ...]:
+    """The node ids of an option. Raises UsageError."""
+    if text is None:
+        return ()
+    try:
+        return tuple(parse_ids(text, ","))
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}; give node ids with commas between them: 3,4") from error
+
+
+def _check_throttle(text: str) -> None:
+    try:
+        is_some = quantity_bytes(text) > 0
+    except ValueError as error:
+        raise UsageError(f"--throttle: {text!r}: {error}") from error
+    if not is_some:
+        raise UsageError(f"--throttle: {text!r}: must be more than 0")
 
 
 @app.command(cls=ClustersCommand)

@@ -35,7 +35,7 @@ def clusters_text(clusters: Sequence[Cluster]) -> str:
                 f"{steps} step{'' if steps == 1 else 's'}" if steps else "done",
             )
         )
-    return _table(rows)
+    return table(rows)
 
 
 def cluster_text(cluster: Cluster) -> str:
@@ -62,7 +62,7 @@ def cluster_text(cluster: Cluster) -> str:
             )
             for voter in status.voters
         ]
-        parts.append(_table(rows))
+        parts.append(table(rows))
     parts += [_brokers_text(pool) for pool in cluster.brokers]
     parts.append(plan_text(cluster))
     return "\n".join(parts)
@@ -164,7 +164,7 @@ def _brokers_text(pool: Pool) -> str:
         )
         for broker in status.brokers
     ]
-    return head + _table(rows)
+    return head + table(rows)
 
 
 def _plan_lines(steps: Sequence[PlanStep]) -> list[str]:
@@ -189,7 +189,8 @@ def _condition(pool: Pool, kind: str) -> str:
     return "Unknown" if condition is None else condition.status
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows in columns, the first of them the heading."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

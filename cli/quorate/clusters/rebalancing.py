@@ -1,0 +1,65 @@
+"""What `kubectl quorate rebalance` does: asks for a proposal, waits for it, for the end, or for a stop."""
+
+from typing import Any
+
+from quorate.clusters import rebalances
+from quorate.clusters.api import ClustersApi
+from quorate.clusters.resources import KafkaObject
+from quorate.console import CommandError
+
+
+def about(found: KafkaObject) -> str:
+    return f"KafkaRebalance {found['metadata']['namespace']}/{found['metadata']['name']}"
+
+
+def proposed(
+    api: ClustersApi, known: KafkaObject | None, body: dict[str, Any], timeout_s: int
+) -> dict[str, Any]:
+    """Asks for another proposal, and returns the resource with it."""
+    before = rebalances.status_of(known).proposal if known is not None else None
+    put = api.put_rebalance(dict(known) if known is not None else None, body)
+
+    def is_there(found: KafkaObject) -> bool:
+        proposal = rebalances.status_of(found).proposal
+        is_new = proposal is not None and (before is None or proposal.id != before.id)
+        return is_new or rebalances.stalled(found) is not None
+
+    found = api.wait_rebalance(put["metadata"]["name"], is_there, "a proposal", timeout_s)
+    fault = rebalances.stalled(found)
+    if fault is not None:
+        raise CommandError(f"{about(found)}: {fault}")
+    return found
+
+
+def done(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int) -> dict[str, Any]:
+    """Waits until a proposal is carried out."""
+
+    def is_over(one: KafkaObject) -> bool:
+        proposal = rebalances.status_of(one).proposal
+        is_same = proposal is not None and proposal.id == proposal_id
+        return (
+            not is_same or (proposal is not None and proposal.is_done) or rebalances.stalled(one) is not None
+        )
+
+    over = api.wait_rebalance(found["metadata"]["name"], is_over, "the rebalance", timeout_s)
+    proposal, fault = rebalances.status_of(over).proposal, rebalances.stalled(over)
+    if fault is not None:
+        raise CommandError(f"{about(over)}: {fault}")
+    if proposal is None or proposal.id != proposal_id:
+        raise CommandError(
+            f"{about(over)}: proposal {proposal_id} became void before it was done, since brokers joined or went, or "
+            "somebody changed the resource or cancelled moves"
+        )
+    return over
+
+
+def stopped(api: ClustersApi, cluster: str, known: KafkaObject | None, timeout_s: int) -> dict[str, Any]:
+    if known is None:
+        raise CommandError(f"{cluster} has no KafkaRebalance: nothing is to be stopped")
+    put = api.put_rebalance(dict(known), {"metadata": {}, "spec": {"stopped": True}})
+    return api.wait_rebalance(
+        put["metadata"]["name"],
+        lambda one: rebalances.status_of(one).phase == "Stopped",
+        "the stop",
+        timeout_s,
+    )
