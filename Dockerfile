@@ -3,8 +3,21 @@
 #   docker build -t quorate:0.1.0 .
 #
 # --build-arg BASE=... chooses another base, for instance one with Debian's Python; it needs Python 3.11 or newer with
-# venv. Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels.
+# venv. Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels. Without
+# a Maven repository, put the jar of Prometheus' JMX exporter into dist/jmx-exporter; MAVEN may then be any image.
 ARG BASE=python:3.13-slim-bookworm
+ARG MAVEN=maven:3-eclipse-temurin-17
+
+# The operator gives it to nodes of stock Kafka whose metrics are asked for.
+FROM ${MAVEN} AS agent
+ARG JMX_EXPORTER_VERSION=1.0.1
+WORKDIR /agent
+COPY LICENSE dist* /agent/dist/
+RUN if [ ! -d dist/jmx-exporter ]; then \
+        mvn --batch-mode dependency:copy -DoutputDirectory=/agent/dist/jmx-exporter \
+            "-Dartifact=io.prometheus.jmx:jmx_prometheus_javaagent:${JMX_EXPORTER_VERSION}"; \
+    fi \
+    && mv "dist/jmx-exporter/jmx_prometheus_javaagent-${JMX_EXPORTER_VERSION}.jar" jmx_prometheus_javaagent.jar
 
 FROM ${BASE} AS build
 WORKDIR /source
@@ -22,6 +35,7 @@ LABEL org.opencontainers.image.title="quorate" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/quorate /opt/quorate
+COPY --from=agent /agent/jmx_prometheus_javaagent.jar /opt/quorate/share/
 # Libraries ask for a user name; any user id of a pod has one without an entry in /etc/passwd.
 ENV PATH=/opt/quorate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONUNBUFFERED=1 \

@@ -175,3 +175,15 @@ class ControllerRollout(Rollout):
     max_unavailable: Annotated[int, Field(ge=1, le=1)] = Field(
         default=1, description="Controllers are restarted one at a time."
     )
+
+
+class Metrics(Model):
+    """Metrics of nodes that run stock Kafka."""
+
+    enabled: bool = Field(
+        default=False,
+        description=(
+            "Whether Prometheus' JMX exporter runs in them, as an agent of the JVM: it serves /metrics at port 9404. "
+            "A change restarts the nodes."
+        ),
+    )

@@ -37,7 +37,14 @@ from quorate_operator.models.listeners import (
     Listener,
 )
 from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.pod_templates import ControllerRollout, PodTemplate, Rack, Rollout, Storage
+from quorate_operator.models.pod_templates import (
+    ControllerRollout,
+    Metrics,
+    PodTemplate,
+    Rack,
+    Rollout,
+    Storage,
+)
 from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization, ScramUsers
 
 API_VERSION = "quorate.dev/v1alpha1"
@@ -157,6 +164,10 @@ class _PoolSpec(Model):
         default_factory=PodTemplate, description="Additions to the pods. A change restarts the nodes."
     )
     rollout: Rollout = Field(default_factory=Rollout, description="How nodes restart and change hosts.")
+    metrics: Metrics = Field(
+        default_factory=Metrics,
+        description="Metrics of stock Kafka's nodes on Kubernetes. Python controllers always serve theirs.",
+    )
     decommission: Annotated[
         tuple[NodeId, ...],
         Field(strict=False, max_length=BROKERS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),

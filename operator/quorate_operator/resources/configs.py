@@ -19,6 +19,7 @@ from quorate_operator.properties import (
     render_properties,
 )
 from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.jmx_metrics import RULES_FILE, agent_rules, has_agent
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     labels_of,
@@ -46,6 +47,8 @@ def config_map(
     data = {PROPERTIES_FILE: render_properties(node_properties(context, desired, node, advertised), COMMENT)}
     if node.implementation is Implementation.JAVA:
         data[LOG4J2_FILE] = LOG4J2
+    if has_agent(context, node):
+        data[RULES_FILE] = agent_rules()
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

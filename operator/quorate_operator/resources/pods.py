@@ -25,6 +25,14 @@ from quorate_operator.resources.configs import (
 )
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
 from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.jmx_metrics import (
+    AGENT_CONTAINER,
+    agent_mount,
+    agent_volumes,
+    copy_command,
+    has_agent,
+    start_command,
+)
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_REVISION,
@@ -97,6 +105,8 @@ def node_pod(
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
     if topology_key(context, node.pool) is not None:
         spec["initContainers"].append(_await_rack_container(context, node))
+    if has_agent(context, node):
+        spec["initContainers"].append(_agent_container(context, node))
     users = _first_scram_users(context, node, is_initial=is_initial)
     if users is not None:
         secret = {"secretName": users.secret_name, "defaultMode": SECRET_MODE}
@@ -241,6 +251,7 @@ def _volumes(context: Context, node: DesiredNode) -> list[Object]:
         {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
         tmp_volume(TMP_SIZE),
         *rack_volumes(context, node),
+        *agent_volumes(context, node),
     ]
     for name, keys in _secrets(context, node).items():
         items = [{"key": key, "path": key} for key in sorted(keys)]
@@ -295,6 +306,14 @@ def _await_rack_container(context: Context, node: DesiredNode) -> Object:
     }
 
 
+def _agent_container(context: Context, node: DesiredNode) -> Object:
+    return _container(context, node, AGENT_CONTAINER, context.facts.images.quorate) | {
+        "command": copy_command(),
+        "resources": _FORMAT_RESOURCES,
+        "volumeMounts": [agent_mount()],
+    }
+
+
 def _node_container(context: Context, node: DesiredNode) -> Object:
     made = _container(context, node, NODE_CONTAINER, context.image_of(node))
     template = context.pool(node.pool).spec.template
@@ -317,6 +336,10 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         return made | _python_probes()
     made["command"] = [KAFKA_START, config]
+    if has_agent(context, node):
+        made["command"] = start_command(made["command"], CONFIG_DIRECTORY)
+        made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
+        made["volumeMounts"].append({**agent_mount(), "readOnly": True})
     made["env"] = _with_given(_kafka_environment(resources.limits.get("memory")), template.env)
     return made | _kafka_probes(listener_port(node, node.listeners[0]))
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kit.jmx_exporter import agent_jar
 from kit.local_kubernetes.debian import root_file_system
 from kit.local_kubernetes.docker_host import DockerHost
 from kit.local_kubernetes.errors import LocalKubernetesError
@@ -63,7 +64,11 @@ def build_images(docker: DockerHost, environment: Mapping[str, str], progress: P
         if docker.is_ours:
             _import(docker, _PYTHON_BASE, environment, progress)
             _copy(_wheels(_QUORATE_EXTRAS, environment, progress), context / "dist/wheels")
-            options.append(f"--build-arg=BASE={_PYTHON_BASE}")
+            options += [f"--build-arg=BASE={_PYTHON_BASE}", f"--build-arg=MAVEN={_PYTHON_BASE}"]
+            agent = agent_jar()
+            if agent is None:
+                raise LocalKubernetesError("Prometheus' JMX exporter can't be fetched with Maven")
+            _copy(agent, context / "dist/jmx-exporter" / agent.name)
         _build(docker, context, options)
     build_broker_image(KAFKA_VERSION, docker, environment, progress)
 

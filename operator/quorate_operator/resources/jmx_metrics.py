@@ -1,0 +1,51 @@
+"""Metrics of stock Kafka's nodes: Prometheus' JMX exporter as an agent of the JVM."""
+
+from importlib.resources import files
+from typing import Final
+
+from quorate_operator.planning.cluster import DesiredNode, Implementation
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.pod_addresses import HTTP_PORT
+
+AGENT_CONTAINER: Final = "metrics-agent"
+RULES_FILE: Final = "jmx-exporter.yaml"
+_JAR: Final = "jmx_prometheus_javaagent.jar"
+_IN_IMAGE: Final = f"/opt/quorate/share/{_JAR}"
+_DIRECTORY: Final = "/opt/quorate-agent"
+_VOLUME: Final = "metrics-agent"
+_SIZE: Final = "16Mi"
+_START: Final = 'export KAFKA_OPTS="${KAFKA_OPTS:-} -javaagent:%s"; exec "$0" "$@"'
+
+
+def has_agent(context: Context, node: DesiredNode) -> bool:
+    """Whether a node runs with the agent."""
+    return node.implementation is Implementation.JAVA and context.pool(node.pool).spec.metrics.enabled
+
+
+def agent_rules() -> str:
+    """Returns the agent's configuration, which says what is served under which names."""
+    return files("quorate_operator.resources").joinpath(RULES_FILE).read_text()
+
+
+def agent_volumes(context: Context, node: DesiredNode) -> list[Object]:
+    """Returns the volume that the agent is copied into: the image of stock Kafka does not have it."""
+    return [{"name": _VOLUME, "emptyDir": {"sizeLimit": _SIZE}}] if has_agent(context, node) else []
+
+
+def agent_mount() -> Object:
+    return {"name": _VOLUME, "mountPath": _DIRECTORY}
+
+
+def copy_command() -> list[str]:
+    """Returns the command that copies the agent out of Quorate's image."""
+    return ["cp", _IN_IMAGE, f"{_DIRECTORY}/{_JAR}"]
+
+
+def start_command(command: list[str], configuration_directory: str) -> list[str]:
+    """Returns the command that starts a node with the agent.
+
+    A variable of the container would give the agent to Kafka's tools, too, which are run there by hand: they would
+    end, because its port is taken.
+    """
+    agent = f"{_DIRECTORY}/{_JAR}={HTTP_PORT}:{configuration_directory}/{RULES_FILE}"
+    return ["/bin/sh", "-c", _START % agent, *command]

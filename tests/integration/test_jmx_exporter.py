@@ -1,0 +1,95 @@
+"""Metrics of stock Kafka: what the operator configures the JMX exporter with gives the names that are documented."""
+
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kit.cluster import Cluster, manifests
+from kit.jmx_exporter import agent_jar
+from quorate_operator.resources.jmx_metrics import agent_rules
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+ROOT = Path(__file__).parents[2]
+METRICS = ROOT / "docs" / "metrics.md"
+BROKERS = ROOT / "charts" / "quorate" / "dashboards" / "brokers.json"
+TIMEOUT_S = 30
+SERIES_MAX = 1_000
+"""Of a small broker: what is measured by partition or client does not belong here."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[tuple[str, str]]:
+    """The pages of a Java controller and of a broker with a topic."""
+    agent = agent_jar()
+    if agent is None:
+        pytest.skip("Prometheus' JMX exporter is not there, and can't be fetched with Maven")
+    directory = tmp_path_factory.mktemp("metrics")
+    rules = directory / "rules.yaml"
+    rules.write_text(agent_rules())
+    cluster = Cluster.create(
+        directory / "cluster", kafka_jars, manifests(controllers=1, java=(3000,), brokers=1)
+    )
+    try:
+        addresses = []
+        for node_id in (*cluster.controllers, *cluster.brokers):
+            addresses.append(f"127.0.0.1:{_free_port()}")
+            options = f"-Xmx256m -javaagent:{agent}={addresses[-1]}:{rules}"
+            cluster.environment = {**cluster.environment, "KAFKA_HEAP_OPTS": options}
+            cluster.start(node_id)
+        cluster.await_quorum()
+        cluster.await_unfenced(*cluster.brokers)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(TIMEOUT_S)
+        controller, broker = map(_page, addresses)
+        yield controller, broker
+    finally:
+        cluster.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _page(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def _names(page: str) -> set[str]:
+    return set(re.findall(r"^(\w+)[ {]", page, re.MULTILINE))
+
+
+def test_java_controllers_have_the_names_of_ours(pages: tuple[str, str]) -> None:
+    """Goal: one dashboard shows mixed quorums. Method: all documented gauges of controllers that Kafka has, too."""
+    rows = re.findall(r"^\| `(kafka_\w+)` \|[^|]*\|([^|]+)\|$", METRICS.read_text(), re.MULTILINE)
+    beans = ("KafkaController,", "raft-metrics,")
+    gauges = {
+        name for name, kafka in rows if kafka.strip().startswith(beans) and "never shipped" not in kafka
+    }
+    assert len(gauges) > 15
+    assert gauges - _names(pages[0]) == set()
+
+
+def test_the_dashboard_of_brokers_has_its_metrics(pages: tuple[str, str]) -> None:
+    """Goal: no panel stays empty. Method: the names in its queries, on the page of a broker with a topic."""
+    panels = json.loads(BROKERS.read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    used = set().union(*(re.findall(r"\b(?:kafka|jvm|process)_\w+", query) for query in queries))
+    assert len(used) > 15
+    assert used - _names(pages[1]) == set()
+
+
+def test_a_page_is_small(pages: tuple[str, str]) -> None:
+    """Goal: a scrape costs little, however many clients there are. Method: the number of series."""
+    for page in pages:
+        assert sum(not line.startswith("#") for line in page.splitlines()) < SERIES_MAX

@@ -1,0 +1,66 @@
+"""Pods of stock Kafka whose metrics are asked for."""
+
+import subprocess
+from typing import Any
+
+import pytest
+from kit.desired_cluster import Cluster, Make
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.jmx_metrics import agent_rules, start_command
+from quorate_operator.resources.pods import node_pod, pod_spec
+
+ON = "metrics: {enabled: true}"
+
+
+def _pod(cluster: Cluster, node_id: int) -> dict[str, Any]:
+    spec: dict[str, Any] = node_pod(
+        cluster.context, cluster.desired, cluster.node(node_id), {}, is_initial=False
+    )["spec"]
+    return spec
+
+
+def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
+    """Goal: all that the agent needs is there. Method: init container, volume, mount, port, ConfigMap of a broker."""
+    cluster = make(brokers=ON)
+    spec = _pod(cluster, 0)
+    agent = next(one for one in spec["initContainers"] if one["name"] == "metrics-agent")
+    assert agent["image"] == "quorate:9"
+    (node,) = spec["containers"]
+    assert {"name": "http", "containerPort": 9404} in node["ports"]
+    (mount,) = (one for one in node["volumeMounts"] if one["name"] == "metrics-agent")
+    assert agent["command"][-1].startswith(mount["mountPath"])
+    assert agent["command"][-1] in node["command"][2]
+    made = config_map(cluster.context, cluster.desired, cluster.node(0), {})
+    assert made["data"]["jmx-exporter.yaml"] == agent_rules()
+
+
+@pytest.mark.parametrize(
+    ("controllers", "node_id", "has"), [(ON, 3000, False), (ON, 3001, True), ("", 3001, False)]
+)
+def test_of_controllers_those_of_java_get_it(make: Make, controllers: str, node_id: int, has: bool) -> None:
+    """Goal: Python controllers serve their own metrics. Method: a mixed quorum with and without metrics."""
+    cluster = make(f"nodes: [{{nodeId: 3001, implementation: java}}], {controllers}".rstrip(", "))
+    names = [one["name"] for one in _pod(cluster, node_id)["initContainers"]]
+    assert ("metrics-agent" in names) == has
+
+
+def test_turning_it_on_restarts_brokers_and_nothing_else_does(make: Make) -> None:
+    """Goal: an upgrade of the operator restarts no broker. Method: specs without, and with metrics."""
+    usual, asked = make(), make(brokers=ON)
+    assert pod_spec(usual.context, usual.node(0)) != pod_spec(asked.context, asked.node(0))
+    assert pod_spec(usual.context, usual.node(0))["containers"][0]["command"] == [
+        "/opt/kafka/bin/kafka-server-start.sh",
+        "/etc/quorate/server.properties",
+    ]
+
+
+def test_the_options_of_the_template_stay() -> None:
+    """Goal: KAFKA_OPTS of a template is kept, and arguments are passed on. Method: run the command with a shell."""
+    command = start_command(["/bin/sh", "-c", 'echo "$KAFKA_OPTS $0"', "argument"], "/etc/quorate")
+    printed = subprocess.run(
+        command, env={"KAFKA_OPTS": "-Dmine=1"}, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.startswith(
+        "-Dmine=1 -javaagent:/opt/quorate-agent/jmx_prometheus_javaagent.jar=9404:"
+    )
+    assert printed.stdout.endswith("jmx-exporter.yaml argument\n")
