@@ -38,7 +38,9 @@ from quorate_controller.security.sasl import MECHANISMS
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 MAPPING_RULES: Final = "ssl.principal.mapping.rules"
-LISTENER_TLS_KEYS: Final = TLS_KEYS | {CLIENT_AUTH, MAPPING_RULES}
+ALLOW_DN_CHANGES: Final = "ssl.allow.dn.changes"
+ALLOW_SAN_CHANGES: Final = "ssl.allow.san.changes"
+LISTENER_TLS_KEYS: Final = TLS_KEYS | {CLIENT_AUTH, MAPPING_RULES, ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES}
 """The keys that this module reads, with and without the prefix of a listener."""
 
 _UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -58,6 +60,10 @@ class ListenerTls:
     tls: TlsConfig
     client_auth: ClientAuth = ClientAuth.NONE
     mapping_rules: Sequence[PrincipalRule] = DEFAULT_RULES
+    allows_other_subject: bool = False
+    """Whether another certificate may be for somebody else while the controller runs."""
+    allows_fewer_names: bool = False
+    """Whether another certificate may lack names that the former had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +118,10 @@ def _security(
         for key, advice in _UNSUPPORTED.items():
             if own.get(key):
                 problem(f"{key}={own[key]}: {advice}")
-    if protocol.is_sasl and prefix_of(name) + CLIENT_AUTH not in properties:
-        # As in Kafka: who logs in with SASL is asked for a certificate only if the listener's own key says so.
-        own.pop(CLIENT_AUTH, None)
     try:
         return ListenerSecurity(
             protocol=protocol,
-            tls=_tls(own) if protocol.is_tls else None,
+            tls=parse_listener_tls(name, protocol, properties) if protocol.is_tls else None,
             sasl=parse_listener_sasl(prefix_of(name), own) if protocol.is_sasl else None,
         )
     except SecurityConfigError as error:
@@ -142,6 +145,15 @@ def parse_controller_login(
         return None
 
 
+def parse_listener_tls(name: str, protocol: SecurityProtocol, properties: Mapping[str, str]) -> ListenerTls:
+    """Return the TLS of a listener. Raises SecurityConfigError."""
+    own = properties_of(name, properties)
+    if protocol.is_sasl and prefix_of(name) + CLIENT_AUTH not in properties:
+        # As in Kafka: who logs in with SASL is asked for a certificate only if the listener's own key says so.
+        own.pop(CLIENT_AUTH, None)
+    return _tls(own)
+
+
 def _tls(properties: Mapping[str, str]) -> ListenerTls:
     tls = tls_from_properties(properties)
     if tls.keystore is None:
@@ -157,4 +169,14 @@ def _tls(properties: Mapping[str, str]) -> ListenerTls:
         rules = parse_rules(text, is_regular_expression)
     except ValueError as error:
         raise SecurityConfigError(f"{MAPPING_RULES}={text}: {error}") from None
-    return ListenerTls(tls=tls, client_auth=client_auth, mapping_rules=rules)
+    return ListenerTls(
+        tls=tls,
+        client_auth=client_auth,
+        mapping_rules=rules,
+        allows_other_subject=_is_true(properties, ALLOW_DN_CHANGES),
+        allows_fewer_names=_is_true(properties, ALLOW_SAN_CHANGES),
+    )
+
+
+def _is_true(properties: Mapping[str, str], key: str) -> bool:
+    return choice(properties, key, "false", {"true": True, "false": False}, normalize=str.lower)

@@ -6,10 +6,11 @@ of which a stock file has many, are accepted and noted.
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
+from quorate_protocol.security.stores import SecurityConfigError
 
 from quorate_controller.config.authorizer import AuthorizerConfig, parse_authorizer
 from quorate_controller.config.connection_limits import (
@@ -44,13 +45,17 @@ from quorate_controller.config.keys import (
 )
 from quorate_controller.config.listener_sasl import FAILURE_DELAY, Login
 from quorate_controller.config.listener_security import (
+    LISTENER_TLS_KEYS,
     ListenerSecurity,
+    ListenerTls,
     keys_in_use,
     parse_controller_login,
     parse_listener_security,
+    parse_listener_tls,
+    prefix_of,
 )
 from quorate_controller.config.own_keys import AnswerPolicy, parse_answer_policy, parse_snapshot_handover
-from quorate_controller.config.providers import check_providers, resolved
+from quorate_controller.config.providers import PROVIDERS, check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 
@@ -125,6 +130,8 @@ class ControllerConfig:
     """What the file says, as written."""
     notes: tuple[str, ...]
     """For the log at start: keys that are accepted, but mean nothing on a controller."""
+    unresolved: Mapping[str, str] = field(repr=False)
+    """What the file says, with the variables of config providers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +157,28 @@ def load_config(path: Path) -> ControllerConfig:
     if problems:
         raise ConfigError(tuple(problems), source=str(path))
     try:
-        return parse_config(found)
+        return replace(parse_config(found), unresolved=properties)
     except ConfigError as error:
         raise ConfigError(error.problems, source=str(path)) from None
+
+
+def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
+    """The TLS of a listener, with what the files of its config providers have now. Nothing else is read again.
+
+    Raises:
+        SecurityConfigError: a file can't be read, or has what can't be used.
+    """
+    prefix = prefix_of(listener)
+    properties = {
+        key: value
+        for key, value in config.unresolved.items()
+        if key.startswith(PROVIDERS) or key.removeprefix(prefix) in LISTENER_TLS_KEYS
+    }
+    problems: list[str] = []
+    found = resolved(properties, problems.append)
+    if problems:
+        raise SecurityConfigError("; ".join(problems))
+    return parse_listener_tls(listener, config.listener_security[listener].protocol, found)
 
 
 def load_format_target(path: Path) -> FormatTarget:
@@ -238,6 +264,7 @@ def parse_config(
         values=values,
         explicit=dict(properties),
         notes=notes_on_ignored(properties, keys_in_use(security) | connection_keys(names)),
+        unresolved=dict(properties),
     )
 
 

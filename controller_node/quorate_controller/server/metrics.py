@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,7 +22,7 @@ from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import Misrouting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from quorate_controller.node.latency import LatencyHistogram
     from quorate_controller.node.port import NodePort
@@ -120,12 +120,24 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
+class ServedCertificate:
+    """What a listener shows to clients."""
+
+    not_after_s: float
+    """Unix time."""
+    refuses_files: bool
+    """Whether its files have a content that is not used."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What all listeners hold."""
 
     connections: int
     request_bytes: int
     answer_bytes: int
+    certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
+    """By listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +366,21 @@ class MetricsPage(Collector):
         yield GaugeMetricFamily(
             "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.answer_bytes
         )
+        expiry = GaugeMetricFamily(
+            "quorate_certificate_expiry_timestamp_seconds",
+            "End of the validity of the certificate that is served, Unix seconds",
+            labels=["listener"],
+        )
+        refused = GaugeMetricFamily(
+            "quorate_certificate_files_refused",
+            "1 while the files of a listener have a content that is not used",
+            labels=["listener"],
+        )
+        for listener, served in usage.certificates.items():
+            expiry.add_metric([listener], served.not_after_s)
+            refused.add_metric([listener], int(served.refuses_files))
+        yield expiry
+        yield refused
 
 
 def _milliseconds(name: str, text: str, histogram: LatencyHistogram) -> Metric:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
@@ -64,7 +66,12 @@ def _has_oauth(config: ControllerConfig) -> bool:
 def read_stores(config: ControllerConfig) -> dict[str, TlsOfListener]:
     """Return the TLS of each listener that has it, by its name. Raises SecurityConfigError."""
     return {
-        name: TlsOfListener(name, security.tls)
+        name: TlsOfListener(
+            name,
+            security.tls,
+            reread=partial(reread_listener_tls, config, name),
+            connects_controllers=name == config.controller_listener_names[0],
+        )
         for name, security in config.listener_security.items()
         if security.tls is not None
     }
@@ -139,13 +146,20 @@ class ControllerServer:
 
     async def _start_pages(self, host: str, port: int) -> None:
         from quorate_controller.server.http import HttpPages  # noqa: PLC0415
-        from quorate_controller.server.metrics import MetricsPage, Usage  # noqa: PLC0415
+        from quorate_controller.server.metrics import MetricsPage, ServedCertificate, Usage  # noqa: PLC0415
 
         def usage() -> Usage:
             return Usage(
                 sum(listener.connection_count for listener in self._listeners),
                 sum(listener.memory.used_bytes for listener in self._listeners),
                 sum(listener.answers.used_bytes for listener in self._listeners),
+                {
+                    listener.name: ServedCertificate(
+                        listener.tls.certificate.not_after.timestamp(), listener.tls.refuses_files
+                    )
+                    for listener in self._listeners
+                    if listener.tls is not None
+                },
             )
 
         metrics = MetricsPage(self._node, self._counters, usage=usage)

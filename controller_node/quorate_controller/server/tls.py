@@ -1,25 +1,32 @@
 """TLS of one listener: its contexts, which follow the files of its stores, and the principal of a connection.
 
 A changed file is read within `RELOAD_INTERVAL_S`. Connections that are open keep what they were made with; new ones
-get the new key. If the new content can't be used, the former one stays in use, and this is logged.
+get the new key. What can't be used, or what clients or other controllers would refuse, is not taken: the former
+content stays in use, this is logged once, and the files are looked at again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.security.stores import SecurityConfigError
-from quorate_protocol.security.tls import client_context, server_context
+from quorate_protocol.security.tls import client_context, leaf_certificate, server_context, with_content
 
 from quorate_controller.node.events import ANONYMOUS, Principal
-from quorate_controller.security.distinguished_names import subject_of
+from quorate_controller.security.certificates import Certificate, subject_of
 from quorate_controller.security.principal_rules import principal_name
+from quorate_controller.server.tls_changes import refusal_of, trust_fault
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
+
+    from quorate_protocol.security.stores import TlsConfig
 
     from quorate_controller.config.listener_security import ListenerTls
 
@@ -32,16 +39,73 @@ class UnmappedNameError(Exception):
     """No rule of ssl.principal.mapping.rules matches the name in a certificate."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The settings, with the PEM text that config providers have, and what changes with each of the files."""
+
+    config: ListenerTls
+    files: tuple[tuple[int, int, int] | None, ...]
+
+    @classmethod
+    def now(cls, config: ListenerTls) -> _Seen:
+        stores = (config.tls.keystore, config.tls.truststore)
+        files = [Path(one.location) for one in stores if one is not None and one.location]
+        return cls(config, tuple(_version(file) for file in files))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The content of the stores, and what was made of it."""
+
+    tls: TlsConfig
+    certificate: Certificate
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
 class TlsOfListener:
     """The contexts of a listener: one for its clients, one for connections to other controllers."""
 
-    def __init__(self, listener: str, config: ListenerTls) -> None:
-        """Read the stores. Raises SecurityConfigError if that is not possible."""
+    def __init__(
+        self,
+        listener: str,
+        config: ListenerTls,
+        *,
+        reread: Callable[[], ListenerTls] | None = None,
+        connects_controllers: bool = False,
+    ) -> None:
+        """Read the stores. Raises SecurityConfigError if that is not possible.
+
+        `reread` returns the settings with what the files of config providers have now. With `connects_controllers`,
+        others that have the same stores, or the former ones, connect here and are connected to.
+        """
         self._listener = listener
         self._config = config
-        self._versions = self._file_versions()
-        self.server = server_context(config.tls, config.client_auth)
-        self.client = client_context(config.tls)
+        self._reread = reread or (lambda: config)
+        self._connects_controllers = connects_controllers
+        self._seen = _Seen.now(config)
+        self._loaded = _load(config)
+        self._fault: str | None = None
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """For clients that connect."""
+        return self._loaded.server
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """For connections to other controllers."""
+        return self._loaded.client
+
+    @property
+    def certificate(self) -> Certificate:
+        """What new connections are shown."""
+        return self._loaded.certificate
+
+    @property
+    def refuses_files(self) -> bool:
+        """Whether the files have a content that is not used."""
+        return self._fault is not None
 
     def principal_of(self, connection: ssl.SSLObject) -> Principal:
         """Return the principal of a client: by its certificate, User:ANONYMOUS without one.
@@ -66,27 +130,56 @@ class TlsOfListener:
 
     async def reload_if_changed(self) -> None:
         """Read the stores if a file has changed since they were read."""
-        versions = await asyncio.to_thread(self._file_versions)
-        if versions == self._versions:
-            return
-        self._versions = versions
-        tls, client_auth = self._config.tls, self._config.client_auth
         try:
-            server = await asyncio.to_thread(server_context, tls, client_auth)
-            self.client = await asyncio.to_thread(client_context, tls)
+            changed = await asyncio.to_thread(self._changed)
         except SecurityConfigError as error:
-            facts = {"listener": self._listener, "reason": str(error)}
-            log.warning("tls_reload_failed", extra={"facts": facts})
+            self._refuse(str(error))
             return
-        self.server = server
-        log.info("tls_reloaded", extra={"facts": {"listener": self._listener}})
+        if changed is None:
+            self._fault = None
+            return
+        self._seen, self._loaded = changed
+        self._fault = None
+        certificate = self._loaded.certificate
+        facts = {
+            "listener": self._listener,
+            "serial_number": certificate.serial_number,
+            "issuer": certificate.issuer,
+            "not_after": certificate.not_after.isoformat(),
+        }
+        log.info("tls_reloaded", extra={"facts": facts})
 
-    def _file_versions(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What changes with a file: inode, size, time of change. None for one that can't be seen."""
-        stores = (self._config.tls.keystore, self._config.tls.truststore)
-        return tuple(
-            _version(Path(store.location)) for store in stores if store is not None and store.location
-        )
+    def _changed(self) -> tuple[_Seen, _Loaded] | None:
+        """What is to be used from now on; None if nothing has changed. Raises SecurityConfigError."""
+        # What the files are is noted before they are read: what changes meanwhile is seen the next time.
+        seen = _Seen.now(self._reread())
+        if seen == self._seen:
+            return None
+        loaded, former = _load(seen.config), self._loaded
+        now = datetime.now(UTC)
+        fault = refusal_of(loaded.certificate, former.certificate, self._config, now)
+        if fault is None and self._connects_controllers and loaded.tls.truststore is not None:
+            others = [loaded.tls] if former.certificate.not_after <= now else [loaded.tls, former.tls]
+            fault = trust_fault(loaded.tls, others, self._config.client_auth)
+        if fault is not None:
+            raise SecurityConfigError(fault)
+        return seen, loaded
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self._fault:
+            log.warning("tls_reload_failed", extra={"facts": {"listener": self._listener, "reason": reason}})
+        self._fault = reason
+
+
+def _load(config: ListenerTls) -> _Loaded:
+    tls = with_content(config.tls)
+    server, client = server_context(tls, config.client_auth), client_context(tls)
+    assert tls.keystore is not None, "a listener has a key"
+    try:
+        certificate = Certificate.of(leaf_certificate(tls.keystore))
+    except (ValueError, IndexError) as error:
+        raise SecurityConfigError(f"ssl.keystore: the certificate can't be read: {error}") from None
+    return _Loaded(tls, certificate, server, client)
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:

@@ -4,6 +4,7 @@ import os
 import re
 import ssl
 import tempfile
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from quorate_protocol.security.stores import TLS_VERSIONS, SecurityConfigError, 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _STORE_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 _TLS_13_SUITE: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
+_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _OLD_SUITE: Final = re.compile(
     r"(?:TLS|SSL)_(?P<exchange>[A-Z]+(?:_[A-Z]+)?)_WITH_(?P<cipher>\w+?)_(?P<digest>SHA\d*)"
 )
@@ -73,6 +75,32 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
     if config.keystore is not None:
         _identify(context, config.keystore, config.key_password)
     return context
+
+
+def with_content(config: TlsConfig) -> TlsConfig:
+    """The settings with the text of both stores, each read once. Raises SecurityConfigError if that fails."""
+    keystore, truststore = config.keystore, config.truststore
+    return replace(
+        config,
+        keystore=keystore and replace(keystore, pem=_pem_of(keystore, config.key_password)),
+        truststore=truststore and replace(truststore, pem=_pem_of(truststore, key_password=None)),
+    )
+
+
+def leaf_certificate(store: Store) -> bytes:
+    """The DER certificate that a key store with its content has for its key, which is its first.
+
+    Raises:
+        SecurityConfigError: it has none.
+    """
+    assert store.pem is not None
+    found = _CERTIFICATE.search(store.pem)
+    try:
+        if found is not None:
+            return ssl.PEM_cert_to_DER_cert(found[0])
+    except ValueError:
+        pass
+    raise SecurityConfigError(f"{_named(store)}: it has no certificate")
 
 
 def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:

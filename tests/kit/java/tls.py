@@ -38,8 +38,8 @@ class Certificates:
                     str(directory / f"{authority}.pem"),
                 ),
             )
-        _signed(directory, "server", server_names)
-        _signed(directory, CLIENT, "DNS:client")
+        signed(directory, "server", server_names)
+        signed(directory, CLIENT, "DNS:client")
         return cls(
             authority=directory / "ca.pem",
             server=directory / "server.pem",
@@ -50,15 +50,29 @@ class Certificates:
         )
 
 
-def _signed(directory: Path, name: str, alternative_names: str) -> None:
+def signed(
+    directory: Path,
+    name: str,
+    alternative_names: str = "DNS:localhost,IP:127.0.0.1",
+    *,
+    authority: str = "ca",
+    common_name: str | None = None,
+) -> Path:
+    """Make a key and a certificate in a directory of `Certificates`; returns the PEM file that has both.
+
+    `authority` is `ca` or `other-ca`.
+    """
     key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
+    signer = str(directory / authority)
     _openssl(
         *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", DAYS),
-        *("-CA", str(directory / "ca.pem"), "-CAkey", str(directory / "ca.key"), "-subj", f"/CN={name}"),
+        *("-CA", f"{signer}.pem", "-CAkey", f"{signer}.key", "-subj", f"/CN={common_name or name}"),
         *("-addext", f"subjectAltName={alternative_names}", "-addext", "basicConstraints=critical,CA:FALSE"),
         *("-keyout", str(key), "-out", str(certificate)),
     )
-    (directory / f"{name}.pem").write_text(key.read_text() + certificate.read_text())
+    both = directory / f"{name}.pem"
+    both.write_text(key.read_text() + certificate.read_text())
+    return both
 
 
 def _openssl(*arguments: str) -> None:

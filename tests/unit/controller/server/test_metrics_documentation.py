@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.metrics import MetricsPage, Usage
+from quorate_controller.server.metrics import MetricsPage, ServedCertificate, Usage
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"
 CREATE_TOPICS = 19
@@ -30,7 +30,8 @@ async def test_each_metric_is_documented(rig: Any) -> None:
     counters.errors[CREATE_TOPICS, ErrorCode.not_controller] += 1
     counters.seconds[CREATE_TOPICS].observe_ms(1)
     counters.denied["CreateTopics"] += 1
-    page = MetricsPage(rig.node, counters, usage=lambda: Usage(0, 0, 0)).render().decode()
+    served = {"CONTROLLER": ServedCertificate(not_after_s=1, refuses_files=False)}
+    page = MetricsPage(rig.node, counters, usage=lambda: Usage(0, 0, 0, served)).render().decode()
     shown = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     documented = set(re.findall(r"`((?:kafka|quorate|process)_\w*[a-z0-9])`", DOCUMENT.read_text()))
     assert documented == shown
