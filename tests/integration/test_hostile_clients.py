@@ -14,9 +14,18 @@ from kit.hostile.siege import besieged
 pytestmark = pytest.mark.integration
 
 SECONDS = 1.5
-CONNECTIONS_MAX = 1_000
+CONNECTIONS_MAX = {"slow-login": 100}
+"""Handshakes of more take longer than the attack on a busy machine. By default 1,000."""
 ON = {
-    "PLAINTEXT": ("connections", "vanished", "slow-loris", "announced", "no-reader"),
+    "PLAINTEXT": (
+        "connections",
+        "vanished",
+        "slow-loris",
+        "announced",
+        "no-reader",
+        "resources",
+        "delete-acls",
+    ),
     "SASL_SSL": ("slow-login", "lengths", "no-reader", "throttled", "hellos", "guesses"),
 }
 """Each attack where it is worst."""
@@ -41,7 +50,7 @@ def test_hostile_clients_disturb_nobody(tmp_path: Path, protocol: str) -> None:
             attack = ATTACKS[name]
             if attack.needs_root and os.geteuid() != 0:
                 continue
-            figures = siege.stand(name, SECONDS, min(attack.size, CONNECTIONS_MAX))
+            figures = siege.stand(name, SECONDS, min(attack.size, CONNECTIONS_MAX.get(name, 1_000)))
             assert violations(figures) == [], f"{name}: {figures}"
             assert figures.did.get("connections", 0) > 0, f"{name} has attacked nobody: {figures.did}"
             if name in APPLIES:

@@ -10,10 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.kafka.apis import ApiKey, ExtensionKey
-from quorate_protocol.kafka.enums import AclOperation
+from quorate_protocol.kafka.enums import AclOperation, ResourceType
 
-from quorate_controller.control.resource_access import check_on_cluster
-from quorate_controller.security.access import RestrictedAccess
+from quorate_controller.control.resource_access import check_on_cluster, not_authorized
+from quorate_controller.security.access import RestrictedAccess, allows_on_cluster
 from quorate_controller.security.hosts import java_address
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ OPEN: Final = frozenset(
 )
 """Requests that need no ACL. Tokens are renewed and ended by those whom the token names."""
 
+_REFUSED_BY_CODE: Final = frozenset({ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_QUORUM})
+"""Requests whose `getErrorResponse` takes the text of the code in place of the error's own."""
+
 
 class Authorization:
     """Checks requests with an authorizer, and writes and counts the decisions."""
@@ -126,7 +129,11 @@ class Authorization:
         if api.key in BY_HANDLER:
             self._authorizer.check_ready(principal)
             return
-        check_on_cluster(access, ON_CLUSTER[api.key], api.name)
+        operation = ON_CLUSTER[api.key]
+        if api.key not in _REFUSED_BY_CODE:
+            check_on_cluster(access, operation, api.name)
+        elif not allows_on_cluster(access, operation):
+            raise not_authorized(ResourceType.CLUSTER)
 
     def _write(self, audited: Audited) -> None:
         """Write a decision as Kafka's audit log does: denials at INFO, others at DEBUG. The log bounds how often."""

@@ -7,6 +7,8 @@ of it.
 import argparse
 import sys
 import tempfile
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from kit.hostile.attacks import ATTACKS
@@ -26,19 +28,26 @@ def _options() -> argparse.Namespace:
 
 
 def _besiege(protocol: str, jars: Path | None, options: argparse.Namespace) -> tuple[list[Figures], int]:
-    found, failed = [], 0
+    found: list[Figures] = []
+    failed = 0
     attacks = [name for name in options.attack or ATTACKS if ATTACKS[name].fits(protocol)]
-    with (
-        tempfile.TemporaryDirectory(prefix="quorate-hostile-") as directory,
-        besieged(Path(directory), protocol, jars) as siege,
-    ):
-        for name in ("", *attacks):
-            figures = siege.stand(name, options.seconds)
-            found.append(figures)
-            wrong = [] if jars else violations(figures)
-            failed += bool(wrong)
-            sys.stdout.write(f"{protocol}, {label(figures)}: {'; '.join(wrong) or 'withstood'}\n")
-            sys.stdout.flush()
+    waiting = deque(["", *attacks])
+    while waiting:
+        with (
+            # What the clients that behave raise when their leader is lost.
+            suppress(*([OSError] if jars else [])),
+            tempfile.TemporaryDirectory(prefix="quorate-hostile-") as directory,
+            besieged(Path(directory), protocol, jars) as siege,
+        ):
+            while waiting:
+                figures = siege.stand(waiting.popleft(), options.seconds)
+                found.append(figures)
+                wrong = [] if jars else violations(figures)
+                failed += bool(wrong)
+                sys.stdout.write(f"{protocol}, {label(figures)}: {'; '.join(wrong) or 'withstood'}\n")
+                sys.stdout.flush()
+                if figures.elections:
+                    break  # the next attack is on a new quorum: the clients of this one have lost its leader
     return found, failed
 
 

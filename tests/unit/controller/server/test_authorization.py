@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
@@ -376,3 +377,15 @@ async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, k
         assert ErrorCode.cluster_authorization_failed in codes
         assert not rig.node.controls
         assert not rig.node.rafts
+
+
+async def test_quotas_are_refused_with_the_text_of_the_code(rig: Any) -> None:
+    """Goal: Kafka's text: AlterClientQuotasRequest.getErrorResponse takes that of the code. Method: no ACL."""
+    rig.node.authorizer = authorizer_with()
+    await rig.listen()
+    client = await rig.connect()
+    user = EntityData(entity_type="user", entity_name=None)
+    request = AlterClientQuotasRequest(entries=(EntryData(entity=(user,), ops=()),), validate_only=False)
+    (entry,) = (await client.ask(request, 1)).entries
+    assert entry.error_code is ErrorCode.cluster_authorization_failed
+    assert entry.error_message == "Cluster authorization failed."
