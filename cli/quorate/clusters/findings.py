@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quorate_admin.diagnosis import Severity
-from quorate_operator.models.status import Condition
+from quorate_operator.models.status import Condition, KafkaBrokerStatus
 
 from quorate.clusters.resources import Cluster, Pool
 
@@ -23,7 +23,7 @@ class ClusterFinding:
 
 def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
     """Returns all findings about a cluster, the worst first."""
-    found = [*_of_quorum(cluster)]
+    found = [*_of_quorum(cluster), *_of_empty_brokers(cluster)]
     for pool in cluster.pools:
         found += _of_pool(pool)
     return tuple(sorted(found, key=lambda one: _ORDER.index(one.severity)))
@@ -67,6 +67,30 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
                 about=about,
                 message=f"Controller {registration.node_id} is a ghost: it is registered and gone{blocks}.",
             )
+
+
+def _of_empty_brokers(cluster: Cluster) -> Iterator[ClusterFinding]:
+    """Yields a note on brokers that hold nothing while others do: nothing moves to a new broker by itself."""
+    counts: dict[int, int] = {}
+    for pool in cluster.brokers:
+        status = pool.status
+        assert isinstance(status, KafkaBrokerStatus)
+        counts |= {
+            one.node_id: one.replicas
+            for one in status.brokers
+            if one.replicas is not None and one.state == "ready" and one.node_id not in pool.decommission
+        }
+    empty = ",".join(str(node_id) for node_id, replicas in sorted(counts.items()) if not replicas)
+    if empty and any(counts.values()):
+        command = (
+            f"kubectl quorate rebalance {cluster.name} -n {cluster.namespace} --add-brokers={empty} --preview"
+        )
+        yield ClusterFinding(
+            severity=Severity.NOTE,
+            about=_about(cluster.controllers),
+            message=f"Broker(s) {empty.replace(',', ', ')} hold no replica.",
+            commands=(command,),
+        )
 
 
 def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:

@@ -319,6 +319,12 @@ class _Look:
         ]
         if away:
             return self._plan(WAITING, waits=(f"broker(s) {', '.join(away)} to be in service",))
+        # The drain moves these replicas, with an eye on the same loads.
+        drained = [
+            str(one.broker_id) for one in self.observed.brokers if one.is_leaving and one.broker_id in held
+        ]
+        if drained:
+            return self._plan(WAITING, waits=(f"broker(s) {', '.join(drained)} to be drained",))
         return None
 
     def _plan(

@@ -138,7 +138,7 @@ def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> 
         name: path.read_text() for name, path in wanted.items()
     }, again
     definitions = {one["metadata"]["name"]: one for one in of_kind(render(), "CustomResourceDefinition")}
-    assert len(definitions) == len(wanted) == 4
+    assert len(definitions) == len(wanted) == 5
     for definition in definitions.values():
         kept = definition["metadata"].pop("annotations")
         assert kept == {"helm.sh/resource-policy": "keep"}

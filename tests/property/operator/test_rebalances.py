@@ -1,6 +1,7 @@
 """A KafkaRebalance from proposal to the end, whenever its operator dies and whatever happens meanwhile."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -15,6 +16,7 @@ from quorate_operator.entities.balance_facts import (
     ObservedBalance,
 )
 from quorate_operator.entities.plan import EntityPlan
+from quorate_operator.handlers.entities.statuses import Verdict, entity_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
 from quorate_operator.planning.cluster import PartitionId
@@ -82,6 +84,12 @@ class Bench:
         raise AssertionError(f"{phase} is not reached: {plan}")
 
 
+def conditions(plan: EntityPlan) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition."""
+    status = entity_status(Verdict(plan=plan, cluster_id="c"), 1)
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
 @given(
     st.integers(2, 5),
     st.integers(1, 2),
@@ -137,8 +145,17 @@ def test_nothing_moves_before_the_proposal_is_approved() -> None:
     assert [one["replicasAfter"] for one in bench.status["brokers"]] == [8, 8, 8]
     bench.settle(rebalance({ANNOTATION_APPROVE: "another"}), READY)
     assert bench.model.moved == 0
-    bench.settle(rebalance({ANNOTATION_APPROVE: proposal["id"]}), BALANCED)
+    assert conditions(plan)["Ready"] == ("False", READY)
+    assert conditions(plan)["Reconciling"] == ("True", READY)
+    approved = rebalance({ANNOTATION_APPROVE: proposal["id"]})
+    bench.settle(approved, BALANCED)
     assert (bench.model.moved, bench.status["progress"]["partitions"]) == (8, 8)
+    expected = {
+        "Ready": ("True", BALANCED),
+        "Reconciling": ("False", BALANCED),
+        "Stalled": ("False", "NothingRefused"),
+    }
+    assert conditions(bench.look(approved)) == expected
 
 
 def test_a_stop_ends_the_approval() -> None:
@@ -171,6 +188,21 @@ def test_a_new_broker_voids_what_was_approved() -> None:
     assert (bench.model.moved, bench.model.moving) == (1, {})
     bench.settle(rebalance(approval="Auto"), BALANCED)
     assert spread_of(bench.model) <= 1
+
+
+def test_a_decommission_goes_first() -> None:
+    """Goal: a drain and a rebalance do not move the same replicas. Method: a broker that leaves."""
+    model = scaled_up()
+    leaving = replace(model.brokers[1], is_leaving=True)
+    model.brokers = (model.brokers[0], leaving, model.brokers[2])
+    bench = Bench(model)
+    resource = rebalance(approval="Auto")
+    assert bench.look(resource).waits == ("broker(s) 1 to be drained",)
+    for key, one in model.partitions.items():
+        target = tuple(2 if broker == 1 else broker for broker in one.replicas)
+        model.partitions[key] = replace(one, replicas=target, isr=target, leader=target[0])
+    bench.settle(resource, BALANCED)
+    assert model.moved == 0
 
 
 def test_throttles_of_others_stay() -> None:

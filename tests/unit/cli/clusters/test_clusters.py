@@ -98,6 +98,26 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
     assert doctor_text(cluster, ()).splitlines()[1:] == ["Nothing is wrong."]
 
 
+def test_brokers_without_replicas_are_told() -> None:
+    """Goal: after a scale-up, one knows that nothing has moved, and what to type. Method: new brokers in two pools,
+    one that leaves, and a cluster without any topic.
+    """
+
+    def broker(node_id: int, replicas: int | None, state: str = "ready") -> dict[str, Any]:
+        return {"nodeId": node_id, "state": state, "replicas": replicas, "fenced": False}
+
+    ready = [_condition("Ready", "True")]
+    first = {"conditions": ready, "brokers": [broker(0, 12), broker(1, 0), broker(2, 0)]}
+    second = {"conditions": ready, "brokers": [broker(10, 0), broker(11, None), broker(12, 0, "starting")]}
+    pools = [_brokers("pool", 0, first, decommission=[2]), _brokers("other", 10, second)]
+    (found,) = findings_of(_cluster(_controllers(HEALTHY), *pools))
+    assert found.severity == "note"
+    assert found.message == "Broker(s) 1, 10 hold no replica."
+    assert found.commands == ("kubectl quorate rebalance quorum -n kafka --add-brokers=1,10 --preview",)
+    first["brokers"][0]["replicas"] = 0
+    assert findings_of(_cluster(_controllers(HEALTHY), *pools)) == ()
+
+
 @pytest.mark.parametrize(
     ("status", "severity", "words"),
     [
