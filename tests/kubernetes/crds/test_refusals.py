@@ -328,13 +328,25 @@ USERS: list[tuple[dict[str, Any], str, str]] = [
     ({"userName": "a b"}, 'spec.userName: Invalid value: "a b"', "should match"),
 ]
 
+REBALANCES: list[tuple[dict[str, Any], str, str]] = [
+    ({"cluster": None}, "spec: Invalid value", "either cluster or bootstrapServers must be given"),
+    ({"mode": "Some"}, 'spec.mode: Unsupported value: "Some"', '"Full", "AddBrokers", "RemoveBrokers"'),
+    ({"mode": "AddBrokers"}, "spec: Invalid value", "brokers: are needed with mode AddBrokers"),
+    ({"brokers": [3]}, "spec: Invalid value", "not allowed with Full"),
+    ({"throttleBytesPerSecond": "fast"}, "spec.throttleBytesPerSecond", "should match"),
+    ({"partitionsAtATime": 101}, "spec.partitionsAtATime: Invalid value: 101", "less than or equal to 100"),
+    ({"topics": {"include": ["a b"]}}, 'spec.topics.include[0]: Invalid value: "a b"', "should match"),
+    ({"approval": "Never"}, 'spec.approval: Unsupported value: "Never"', '"Manual", "Auto"'),
+]
+
 
 @pytest.mark.parametrize(
     ("kind", "spec", "words"),
     [("KafkaController", spec, words) for spec, *words in CONTROLLERS]
     + [("KafkaBroker", spec, words) for spec, *words in BROKERS]
     + [("KafkaTopic", spec, words) for spec, *words in TOPICS]
-    + [("KafkaUser", spec, words) for spec, *words in USERS],
+    + [("KafkaUser", spec, words) for spec, *words in USERS]
+    + [("KafkaRebalance", spec, words) for spec, *words in REBALANCES],
 )
 def test_what_can_not_be_is_refused(
     api: Api, namespace: str, kind: str, spec: Object, words: list[str]

@@ -1,8 +1,11 @@
 """A KafkaRebalance under a real operator, on our controllers and stock brokers."""
 
+import subprocess
+import sys
+
 import pytest
 from kit.ledger import consume_numbers
-from kit.operators.operated import Operated
+from kit.operators.operated import QUORUM, Operated
 from kit.operators.rebalances import (
     BROKERS_TIMEOUT_S,
     CONFIG,
@@ -22,8 +25,8 @@ RATES = {"leader.replication.throttled.rate": "5000", "follower.replication.thro
 def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None:
     """Goal: replicas move to a new broker when that is approved, throttled; a stop and the end leave nothing behind.
 
-    Method: a third broker; an approved proposal with a throttle so low that it is stopped in the middle; then another
-    one to its end, under a producer all of whose acknowledged records are read at the end.
+    Method: a third broker; an approved proposal with a throttle so low that it is stopped in the middle; then one by
+    `kubectl quorate` to its end, under a producer all of whose acknowledged records are read at the end.
     """
     operated = brokered
     operated.create(replicas=1)
@@ -58,12 +61,27 @@ def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None
     assert rebalances.replicas_on() == {0: 8, 1: 8}
 
     # To its end.
-    rebalances.patch("even", stopped=False, throttleBytesPerSecond=FAST)
-    rebalances.wait_for("even", "ProposalReady")
     with producing(rebalances.servers) as acknowledged:
-        rebalances.approve("even")
-        status = rebalances.wait_for("even", "Balanced")
-    assert status["progress"]["partitions"] >= 5
+        done = subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "quorate.kubectl",
+                    "rebalance",
+                    QUORUM,
+                    f"--throttle={FAST}",
+                    "--wait",
+                ),
+                *("--kubeconfig", f"{operated.server.kubeconfig}", "--namespace", operated.namespace),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=200,
+            check=True,
+        )
+    assert "5 partition(s) in" in done.stdout
+    assert rebalances.is_in("even", "Balanced")
     assert rebalances.is_even()
     numbers = set(consume_numbers(rebalances.servers, TOPIC, PARTITIONS))
     assert numbers >= {*range(RECORDS), *acknowledged}
