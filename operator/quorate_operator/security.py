@@ -28,7 +28,7 @@ from quorate_operator.models.security import (
     Sasl,
     Tls,
 )
-from quorate_operator.planning.cluster import DesiredNode, Role
+from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.planning.logins import LOGIN, Login
 
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
@@ -105,9 +105,9 @@ def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret
 def secret_revision(
     node: DesiredNode, controllers: Listener, secrets: Mapping[str, Secret]
 ) -> dict[str, str]:
-    """Returns the parts of a node's revision that change with the values that it reads from Secrets."""
+    """Returns the parts of a node's revision that change with the values that only a start reads from Secrets."""
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
-    found = fingerprints(keys_in_use(secured), secrets)
+    found = fingerprints(keys_in_use(_read_at_start(node, secured)), secrets)
     parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}
     sasl = controllers.sasl
     if sasl is not None and sasl.secret_name in secrets:
@@ -116,6 +116,14 @@ def secret_revision(
         users = {user: secret.fingerprint(user) for user in known if user in secret.values}
         parts[LOGIN] = Login(user=sasl.username, users=users).as_text()
     return parts
+
+
+def _read_at_start(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties whose files a running node does not follow. Quorate's controllers follow stores."""
+    if node.implementation is not Implementation.PYTHON:
+        return dict(properties)
+    stores = tuple(f"{_prefix(listener)}ssl." for listener in node.listeners)
+    return {key: value for key, value in properties.items() if not key.startswith(stores)}
 
 
 def add_scram_arguments(mechanism: str, users: Secret) -> list[str]:

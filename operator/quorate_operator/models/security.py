@@ -39,7 +39,8 @@ class Tls(Model):
     secret_name: ResourceName = Field(
         description=(
             "A Secret with tls.crt and tls.key, and ca.crt: the authorities that nodes and the operator trust, and "
-            "whose certificates clients may show. A change restarts the nodes."
+            "whose certificates clients may show. Controllers of Quorate follow a change, other nodes restart "
+            "one by one."
         )
     )
     client_auth: ClientAuth = Field(

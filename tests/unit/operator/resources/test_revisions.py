@@ -113,6 +113,29 @@ def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
     assert changed(before, make(brokers=TLS, secrets=unused).node(0)) == set()
 
 
+@pytest.mark.parametrize(("implementation", "parts"), [("python", set()), ("java", {"secrets"})])
+def test_a_controller_that_follows_its_certificate_is_not_restarted(
+    make: Make, implementation: str, parts: set[str]
+) -> None:
+    """Goal: renewed certificates and other authorities restart no controller of Quorate, and Java's one by one.
+
+    Method: each key of the certificate's Secret changes, of a listener named as the properties are; then the password
+    that nodes log in with, which a controller reads at its start.
+    """
+    listener = "{name: SSL, protocol: SASL_SSL, tls: {secretName: cert}, sasl: {secretName: login, username: node}}"
+    nodes = f"nodes: [{{nodeId: 3000, implementation: {implementation}}}]"
+    keys = dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1")
+
+    def revised(cert: dict[str, str], password: str = "secret") -> DesiredNode:
+        secrets = {"cert": Secret(values=cert), "login": Secret(values={"node": password})}
+        return make(controllers=f"listeners: [{listener}], {nodes}", secrets=secrets).node(3000)
+
+    before = revised(keys)
+    for key in keys:
+        assert changed(before, revised({**keys, key: "2"})) == parts
+    assert changed(before, revised(keys, "other")) == {"secrets", "login"}
+
+
 def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
     """Goal: nobody is restarted into waiting for a Secret. Method: it goes, beside another change that counts."""
     trusting = {"cert": Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1"))}
