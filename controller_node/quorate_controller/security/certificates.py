@@ -34,7 +34,7 @@ class Certificate:
         return cls(
             subject=name_of(fields[4].encoded),
             issuer=name_of(fields[2].encoded),
-            serial_number=f"{int.from_bytes(fields[0].content, signed=True):02X}",
+            serial_number=fields[0].content.removeprefix(b"\0").hex().upper(),
             not_before=_time(begin),
             not_after=_time(end),
             alternative_names=_alternative_names(fields[5:]),

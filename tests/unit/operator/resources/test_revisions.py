@@ -122,7 +122,9 @@ def test_a_controller_that_follows_its_certificate_is_not_restarted(
     Method: each key of the certificate's Secret changes, of a listener named as the properties are; then the password
     that nodes log in with, which a controller reads at its start.
     """
-    listener = "{name: SSL, protocol: SASL_SSL, tls: {secretName: cert}, sasl: {secretName: login, username: node}}"
+    listener = (
+        "{name: SSL, protocol: SASL_SSL, tls: {secretName: cert}, sasl: {secretName: login, username: node}}"
+    )
     nodes = f"nodes: [{{nodeId: 3000, implementation: {implementation}}}]"
     keys = dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1")
 
