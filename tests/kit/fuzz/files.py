@@ -135,5 +135,5 @@ def file_targets(few_batches: Callable[[], Iterator[bytes]]) -> Iterator[Target]
         refusals=refusals,
     )
     yield Target(name="shipped-segments", read=_find_spans, good=few_batches)
-    yield Target(name="lake-rows", read=_read_rows, good=few_batches)
-    yield Target(name="lake-scans", read=_scan, good=few_batches)
+    yield Target(name="lake-rows", read=_read_rows, good=few_batches, compares_arrays=True)
+    yield Target(name="lake-scans", read=_scan, good=few_batches, compares_arrays=True)

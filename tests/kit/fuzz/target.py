@@ -20,6 +20,8 @@ class Target:
     """Input that it takes."""
     refusals: tuple[type[Exception], ...] = ()
     """What it raises for other input."""
+    compares_arrays: bool = False
+    """Whether it compares arrays of numpy. Atheris 3.0 never frees what a comparison results in."""
 
     def corpus(self) -> Sequence[bytes]:
         """Good input, and what once broke it."""
