@@ -45,7 +45,9 @@ def test_the_next_broker_goes_when_the_last_one_is_in_sync(brokered: Operated) -
     assert evict(operated.core, operated.namespace, f"{BROKERS}-{FIRST}")
     operated.wait(lambda: _isr(operated) == [SECOND], "the broker to be out")
     assert not evict(operated.core, operated.namespace, f"{BROKERS}-{SECOND}")
-    producer = Producer({"bootstrap.servers": _server(operated, SECOND), "acks": 1})
+    # A throttled fetch takes a batch however large it is: many small ones can't be caught up with at once.
+    batches = {"batch.num.messages": 1, "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": _server(operated, SECOND), "acks": 1, **batches})
     for _ in range(RECORDS):
         producer.produce(TOPIC, RECORD)
     assert producer.flush(FLUSH_TIMEOUT_S) == 0
