@@ -1,5 +1,6 @@
 """A KafkaRebalance under a real operator, on our controllers and stock brokers."""
 
+import re
 import subprocess
 import sys
 
@@ -80,7 +81,10 @@ def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None
             timeout=200,
             check=True,
         )
-    assert "5 partition(s) in" in done.stdout
+    # Five are to move; while logs grow, a later slice may prefer other leaders, too.
+    moved = re.search(r"(\d+) partition\(s\) in", done.stdout)
+    assert moved is not None, done.stdout
+    assert int(moved[1]) >= 5, done.stdout
     assert rebalances.is_in("even", "Balanced")
     assert rebalances.is_even()
     numbers = set(consume_numbers(rebalances.servers, TOPIC, PARTITIONS))
