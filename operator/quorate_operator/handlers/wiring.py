@@ -29,6 +29,8 @@ DELETION_WAIT_S = 5.0
 DELETION_PAUSE_S = 0.1
 """Between two waits: kopf looks then for what has come in."""
 WORKERS_MAX = 64
+DELETION_ID = "deletion"
+"""The name of the annotation in which kopf counts the attempts of a deletion: it has to be valid in Kubernetes."""
 EXIT_TIMEOUT_S = 25.0
 """After so long kopf kills this process; it is less than the grace of its pod."""
 
@@ -86,9 +88,11 @@ def _watch_clusters(registry: kopf.OperatorRegistry, clusters: Clusters) -> None
 
     for kind in (CONTROLLERS, BROKERS):
         group, version = kind.api_version.split("/")
-        kopf.on.event(group, version, kind.plural, registry=registry)(happened)
-        kopf.timer(group, version, kind.plural, registry=registry, interval=KNOCK_INTERVAL_S)(knock)
-        kopf.on.delete(group, version, kind.plural, registry=registry)(deleted)
+        kopf.on.event(group, version, kind.plural, registry=registry, id="event")(happened)
+        kopf.timer(group, version, kind.plural, registry=registry, id="knock", interval=KNOCK_INTERVAL_S)(
+            knock
+        )
+        kopf.on.delete(group, version, kind.plural, registry=registry, id=DELETION_ID)(deleted)
 
 
 def _watch_entities(registry: kopf.OperatorRegistry, entities: Entities) -> None:
@@ -115,8 +119,8 @@ def _watch_entities(registry: kopf.OperatorRegistry, entities: Entities) -> None
 
     for kind in entities.kinds:
         group, version = kind.api_version.split("/")
-        kopf.on.event(group, version, kind.plural, registry=registry)(happened)
-        kopf.on.delete(group, version, kind.plural, registry=registry, when=deletes)(deleted)
+        kopf.on.event(group, version, kind.plural, registry=registry, id="event")(happened)
+        kopf.on.delete(group, version, kind.plural, registry=registry, id=DELETION_ID, when=deletes)(deleted)
 
 
 async def run_kopf(
