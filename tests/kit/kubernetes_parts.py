@@ -5,6 +5,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +62,23 @@ def namespace(api_client: kubernetes.client.ApiClient) -> str:
 
 @pytest.fixture(scope="session")
 def definitions(api_server: ApiServer) -> None:
-    """The CustomResourceDefinitions are installed."""
+    """The CustomResourceDefinitions are installed, and their resources served."""
     with api_server.client() as client:
         api = kubernetes.client.ApiextensionsV1Api(client)
-        for path in sorted(CRDS.glob("*.yaml")):
-            body = yaml.safe_load(path.read_text())
+        bodies = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+        for body in bodies:
             try:
                 api.create_custom_resource_definition(body)
             except ApiException as error:
-                if error.status != 409:  # another test brought it
+                if error.status != HTTPStatus.CONFLICT:  # another test brought it
                     raise
             name = body["metadata"]["name"]
-            eventually(lambda name=name: _is_established(api, name), CRDS_TIMEOUT_S, f"{name} to be served")
+            eventually(
+                lambda name=name: _is_established(api, name), CRDS_TIMEOUT_S, f"{name} to be established"
+            )
+        for body in bodies:
+            what = f"{body['metadata']['name']} to be served"
+            eventually(lambda spec=body["spec"]: _is_served(client, spec), CRDS_TIMEOUT_S, what)
 
 
 @pytest.fixture
@@ -98,6 +104,18 @@ def brokered(operated: Operated, kafka_jars: Path, tmp_path: Path) -> Operated:
 def _is_established(api: kubernetes.client.ApiextensionsV1Api, name: str) -> bool:
     conditions = api.read_custom_resource_definition(name).status.conditions or []
     return any(one.type == "Established" and one.status == "True" for one in conditions)
+
+
+def _is_served(client: kubernetes.client.ApiClient, spec: Object) -> bool:
+    """Whether a list is answered. An API server that takes in a new kind first says that its storage initializes."""
+    api = kubernetes.client.CustomObjectsApi(client)
+    try:
+        api.list_cluster_custom_object(spec["group"], spec["versions"][0]["name"], spec["names"]["plural"])
+    except ApiException as error:
+        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS):
+            raise
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")

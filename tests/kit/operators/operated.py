@@ -32,6 +32,7 @@ STOP_TIMEOUT_S = 40
 LOG_LINES_SHOWN = 30
 THREAD_TIMEOUT_S = 10
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
+_ERRORS = ("ERROR", "CRITICAL")
 
 
 class OperatorProcess:
@@ -58,12 +59,19 @@ class OperatorProcess:
         self._copier = threading.Thread(target=self._copy_lines, daemon=True)
         self._copier.start()
 
-    def events(self, level: str | None = None) -> list[str]:
-        """What it logged so far, at one level or at all."""
+    def events(self) -> list[str]:
+        """What it logged so far."""
+        return [event for _, event in self._logged()]
+
+    def errors(self) -> list[str]:
+        """What it logged as errors so far."""
+        return [event for level, event in self._logged() if level in _ERRORS]
+
+    def _logged(self) -> list[tuple[str, str]]:
         with self.log.open("rb") as file:
             file.seek(self._offset)
             lines = file.read().splitlines()
-        return [event for line in lines for event in _event(line, level)]
+        return [logged for line in lines for logged in _event(line)]
 
     def kill_at(self, is_moment: Callable[[str], bool]) -> threading.Event:
         """Kill it as soon as it logs an event for which `is_moment` is true. Call this before it has started up.
@@ -102,17 +110,16 @@ class OperatorProcess:
         with self.process.stdout as lines, self.log.open("ab", buffering=0) as file:
             for line in lines:
                 file.write(line)
-                for event in _event(line):
+                for _, event in _event(line):
                     if self._watching is not None:
                         self._watching(event)
 
 
-def _event(line: bytes, level: str | None = None) -> Iterator[str]:
-    """The event of a line of a log, unless it is of another level or no event at all."""
+def _event(line: bytes) -> Iterator[tuple[str, str]]:
+    """The level and the event of a line of a log, unless it has none."""
     with suppress(ValueError, LookupError, TypeError):
         logged = json.loads(line.decode(errors="replace"))
-        if level in (None, logged["level"]):
-            yield str(logged["event"])
+        yield logged["level"], str(logged["event"])
 
 
 class Operated:

@@ -92,4 +92,4 @@ def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None
     assert len(acknowledged) > 10
     rebalances.delete("even")
     operated.wait(lambda: rebalances.read("even") is None, "the resource to go")
-    assert not operated.operators[-1].events("error")
+    assert not operated.operators[-1].errors()

@@ -101,7 +101,7 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     operated.delete()
     topics.delete("later")
     operated.wait(lambda: topics.read("later") is None, "the resource to go with its cluster")
-    assert not operated.operators[-1].events("error")
+    assert not operated.operators[-1].errors()
 
 
 class Topics(InClusters):

@@ -119,7 +119,7 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     assert set(names_of_acls(ask)) == {"bob Read", "carol Create", "carol Write"}
     described = ask(lambda client: client.describe_user_scram_credentials())
     assert set(described.values) == {"carol"}
-    assert not operator.events("error")
+    assert not operator.errors()
     listed = operated.core.list_namespaced_event(operated.namespace)
     told = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
     told += operator.log.read_text() + json.dumps(users.read("carol"))
