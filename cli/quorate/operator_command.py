@@ -35,6 +35,83 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+# What to manage
+NamespaceOption = Annotated[
+    list[str] | None,
+    option(None, "Manage the clusters of this namespace; repeatable.", names=("--namespace", "-n")),
+]
+AllNamespacesOption = Annotated[
+    bool,
+    option(
+        None,
+        "Manage the clusters of all namespaces, the default without --namespace.",
+        names=("--all-namespaces", "-A"),
+    ),
+]
+DriftIntervalOption = Annotated[
+    int,
+    option(
+        None,
+        "Seconds between two looks at a KafkaTopic or KafkaUser that is as its spec asks for.",
+        envvar="QUORATE_DRIFT_INTERVAL",
+        min=1,
+        max=86_400,
+    ),
+]
+
+# The images of what is made
+ImageOption = Annotated[
+    str | None,
+    option(None, "The image of controllers, by default quorate:<version>.", envvar="QUORATE_IMAGE"),
+]
+KafkaImageOption = Annotated[
+    str,
+    option(
+        None,
+        "The image of brokers and Java controllers, unless a KafkaBroker has spec.image; {version} is "
+        "spec.version.",
+        envvar="QUORATE_KAFKA_IMAGE",
+    ),
+]
+LakeImageOption = Annotated[
+    str | None,
+    option(
+        None,
+        "The image of the jobs that write histories, by default quorate-lake:<version>.",
+        envvar="QUORATE_LAKE_IMAGE",
+    ),
+]
+
+# Which replica acts
+LeaderElectionOption = Annotated[
+    bool, typer.Option(help="Act only while holding the Lease, so that several replicas can run.")
+]
+LeaseNamespaceOption = Annotated[
+    str, option(None, "The namespace of the Lease for leader election.", envvar="POD_NAMESPACE")
+]
+LeaseDurationOption = Annotated[
+    int, option(None, "Seconds after which another replica takes over.", min=2, max=3600)
+]
+IdentityOption = Annotated[
+    str | None,
+    option(None, "The name of this replica, by default host name and process id.", envvar="POD_NAME"),
+]
+
+# What is served and logged
+ListenOption = Annotated[
+    str, option("[HOST]:PORT", "The address that serves /healthz, /readyz and /metrics.")
+]
+WebOption = Annotated[str | None, option("[HOST]:PORT", "The address that serves the status page.")]
+WebTokenFileOption = Annotated[
+    Path | None,
+    option(
+        None,
+        "A file with the token, of 16 characters or more, that permits pause and restart on the status page.",
+    ),
+]
+LogFormatOption = Annotated[LogFormat, option(None, "The format of a log line.", case_sensitive=False)]
+LogLevelOption = Annotated[LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)]
+
 app = typer.Typer(
     help="The operator for Kubernetes.",
     no_args_is_help=True,
@@ -50,80 +127,22 @@ def operator() -> None:
 
 @app.command("run", context_settings=_CONTEXT)
 def run_command(
-    namespace: Annotated[
-        list[str] | None,
-        option(None, "Manage the clusters of this namespace; repeatable.", names=("--namespace", "-n")),
-    ] = None,
+    namespace: NamespaceOption = None,
     *,
-    all_namespaces: Annotated[
-        bool,
-        option(
-            None,
-            "Manage the clusters of all namespaces, the default without --namespace.",
-            names=("--all-namespaces", "-A"),
-        ),
-    ] = False,
-    image: Annotated[
-        str | None,
-        option(None, "The image of controllers, by default quorate:<version>.", envvar="QUORATE_IMAGE"),
-    ] = None,
-    kafka_image: Annotated[
-        str,
-        option(
-            None,
-            "The image of brokers and Java controllers, unless a KafkaBroker has spec.image; {version} is "
-            "spec.version.",
-            envvar="QUORATE_KAFKA_IMAGE",
-        ),
-    ] = "apache/kafka:{version}",
-    lake_image: Annotated[
-        str | None,
-        option(
-            None,
-            "The image of the jobs that write histories, by default quorate-lake:<version>.",
-            envvar="QUORATE_LAKE_IMAGE",
-        ),
-    ] = None,
-    leader_election: Annotated[
-        bool, typer.Option(help="Act only while holding the Lease, so that several replicas can run.")
-    ] = True,
-    lease_namespace: Annotated[
-        str, option(None, "The namespace of the Lease for leader election.", envvar="POD_NAMESPACE")
-    ] = "default",
-    lease_duration: Annotated[
-        int, option(None, "Seconds after which another replica takes over.", min=2, max=3600)
-    ] = 15,
-    drift_interval: Annotated[
-        int,
-        option(
-            None,
-            "Seconds between two looks at a KafkaTopic or KafkaUser that is as its spec asks for.",
-            envvar="QUORATE_DRIFT_INTERVAL",
-            min=1,
-            max=86_400,
-        ),
-    ] = 60,
-    identity: Annotated[
-        str | None,
-        option(None, "The name of this replica, by default host name and process id.", envvar="POD_NAME"),
-    ] = None,
-    listen: Annotated[
-        str, option("[HOST]:PORT", "The address that serves /healthz, /readyz and /metrics.")
-    ] = ":8080",
-    web: Annotated[str | None, option("[HOST]:PORT", "The address that serves the status page.")] = None,
-    web_token_file: Annotated[
-        Path | None,
-        option(
-            None,
-            "A file with the token, of 16 characters or more, that permits pause and restart on the status page.",
-        ),
-    ] = None,
-    log_format: Annotated[
-        LogFormat, option(None, "The format of a log line.", case_sensitive=False)
-    ] = LogFormat.JSON,
-    log_level: Annotated[
-        LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)
-    ] = LogLevel.INFO,
+    all_namespaces: AllNamespacesOption = False,
+    image: ImageOption = None,
+    kafka_image: KafkaImageOption = f"apache/kafka:{_VERSION}",
+    lake_image: LakeImageOption = None,
+    leader_election: LeaderElectionOption = True,
+    lease_namespace: LeaseNamespaceOption = "default",
+    lease_duration: LeaseDurationOption = 15,
+    drift_interval: DriftIntervalOption = 60,
+    identity: IdentityOption = None,
+    listen: ListenOption = ":8080",
+    web: WebOption = None,
+    web_token_file: WebTokenFileOption = None,
+    log_format: LogFormatOption = LogFormat.JSON,
+    log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Reconcile clusters and what is in them until SIGTERM. The log goes to stderr."""
     if namespace and all_namespaces:

@@ -53,77 +53,86 @@ class Output(StrEnum):
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The node's .properties file, with Kafka's names.")
 ]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")]
+
+# What format alone has
+ClusterIdOption = Annotated[
+    str,
+    typer.Option("--cluster-id", "-t", help="The cluster's id; the command random-uuid prints a new one."),
+]
+StandaloneOption = Annotated[
+    bool,
+    typer.Option("--standalone", "-s", help="Make this controller the only voter of a dynamic quorum."),
+]
+InitialControllersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--initial-controllers",
+        "-I",
+        metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+        help="The voters of a dynamic quorum; the same on every node.",
+    ),
+]
+NoInitialControllersOption = Annotated[
+    bool,
+    typer.Option("--no-initial-controllers", "-N", help="The node joins an existing dynamic quorum."),
+]
+ReleaseVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--release-version", "-r", help="The Kafka release whose feature levels the cluster starts with."
+    ),
+]
+FeatureOption = Annotated[
+    list[str] | None,
+    typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature; repeatable."),
+]
+AddScramOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="A SCRAM user that the cluster starts with; the same on every controller; repeatable.",
+    ),
+]
+AddScramFromOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram-from",
+        metavar="MECHANISM=DIRECTORY",
+        help="As --add-scram, for each file in a directory: its name is the user, its content the password.",
+    ),
+]
+IgnoreFormattedOption = Annotated[
+    bool,
+    typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
+]
+DirectoryIdToOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory-id-to",
+        metavar="FILE",
+        help="Also write the id of the first directory, new or not, to this file.",
+    ),
+]
 
 
 @app.command("format", context_settings=_CONTEXT)
 def format_command(
     config: ConfigOption,
-    cluster_id: Annotated[
-        str,
-        typer.Option(
-            "--cluster-id", "-t", help="The cluster's id; the command random-uuid prints a new one."
-        ),
-    ],
+    cluster_id: ClusterIdOption,
     *,
-    standalone: Annotated[
-        bool,
-        typer.Option("--standalone", "-s", help="Make this controller the only voter of a dynamic quorum."),
-    ] = False,
-    initial_controllers: Annotated[
-        str | None,
-        typer.Option(
-            "--initial-controllers",
-            "-I",
-            metavar="ID@HOST:PORT:DIRECTORY-ID,…",
-            help="The voters of a dynamic quorum; the same on every node.",
-        ),
-    ] = None,
-    no_initial_controllers: Annotated[
-        bool,
-        typer.Option("--no-initial-controllers", "-N", help="The node joins an existing dynamic quorum."),
-    ] = False,
-    release_version: Annotated[
-        str | None,
-        typer.Option(
-            "--release-version", "-r", help="The Kafka release whose feature levels the cluster starts with."
-        ),
-    ] = None,
-    feature: Annotated[
-        list[str] | None,
-        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature; repeatable."),
-    ] = None,
-    add_scram: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-scram",
-            "-S",
-            metavar="MECHANISM=[name=USER,password=PASSWORD]",
-            help="A SCRAM user that the cluster starts with; the same on every controller; repeatable.",
-        ),
-    ] = None,
-    add_scram_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-scram-from",
-            metavar="MECHANISM=DIRECTORY",
-            help="As --add-scram, for each file in a directory: its name is the user, its content the password.",
-        ),
-    ] = None,
-    ignore_formatted: Annotated[
-        bool,
-        typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
-    ] = False,
-    directory_id_to: Annotated[
-        Path | None,
-        typer.Option(
-            "--directory-id-to",
-            metavar="FILE",
-            help="Also write the id of the first directory, new or not, to this file.",
-        ),
-    ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How the result is printed.")
-    ] = Output.TEXT,
+    standalone: StandaloneOption = False,
+    initial_controllers: InitialControllersOption = None,
+    no_initial_controllers: NoInitialControllersOption = False,
+    release_version: ReleaseVersionOption = None,
+    feature: FeatureOption = None,
+    add_scram: AddScramOption = None,
+    add_scram_from: AddScramFromOption = None,
+    ignore_formatted: IgnoreFormattedOption = False,
+    directory_id_to: DirectoryIdToOption = None,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Format the log directories of a controller or broker, as kafka-storage format does."""
     quorum = _quorum_choice(
@@ -174,9 +183,7 @@ def run_command(
 @app.command("rebuild-quorum", context_settings=_CONTEXT)
 def rebuild_quorum_command(
     config: ConfigOption,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How the result is printed.")
-    ] = Output.TEXT,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a stopped controller the only voter of its quorum, after a majority of disks is lost for good.
 
@@ -229,9 +236,7 @@ def ship_command(
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="With --follow: the format of a log line.")
     ] = LogFormat.TEXT,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How the result is printed.")
-    ] = Output.TEXT,
+    output: OutputOption = Output.TEXT,
 ) -> None:
     """Copy closed segments and checkpoints to where `quorate lake ingest` reads them.
 
