@@ -121,7 +121,7 @@ class JwksValidator:
             try:
                 await asyncio.wait_for(self._wanted.wait(), due_in_s)
             except TimeoutError:
-                pass
+                pass  # the next regular reading is due
             else:
                 # Clients that name ever other keys can't have the endpoint asked all the time.
                 await asyncio.sleep(max(0.0, asked_at_s + WANTED_INTERVAL_S - time.monotonic()))

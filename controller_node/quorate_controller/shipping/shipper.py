@@ -195,7 +195,7 @@ def _listed(directory: Path) -> list[FileFacts] | None:
         except FileNotFoundError:
             return None
         for entry in entries:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # the controller has deleted it meanwhile
                 found.append(_facts_of(entry.name, entry.stat()))
     return found
 
@@ -249,7 +249,7 @@ def _remove_left_overs(target: Path) -> None:
     """Temporary files of processes that died."""
     with _writing(target):
         for path in target.glob(f"*{_PART}"):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # another process has removed it, or put it in its place
                 if time.time() - path.stat().st_mtime > LEFT_OVER_S_MIN:
                     path.unlink()
 

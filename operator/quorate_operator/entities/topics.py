@@ -221,6 +221,6 @@ def is_same_value(one: str, other: str) -> bool:
         return True
     if {one.strip().lower(), other.strip().lower()} <= {"true", "false"}:
         return one.strip().lower() == other.strip().lower()
-    with suppress(InvalidOperation):
+    with suppress(InvalidOperation):  # not two numbers
         return Decimal(one.strip()) == Decimal(other.strip())
     return False

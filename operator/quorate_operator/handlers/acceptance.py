@@ -123,7 +123,7 @@ class _Judge:
             pool = self._kept(body)
             if not isinstance(pool, KafkaBroker):
                 continue
-            with suppress(ManifestError):
+            with suppress(ManifestError):  # it no longer fits, and is left out
                 if quorum is not None:
                     self._joined(quorum, [*used.values(), pool])
                 used[_uid(body)] = pool

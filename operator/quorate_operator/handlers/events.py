@@ -1,6 +1,6 @@
 """Kubernetes Events for each step and each failure. A repeated attempt writes no further Event."""
 
-import contextlib
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -16,6 +16,8 @@ REPEAT_AFTER_S = 600.0
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 
+log = logging.getLogger(__name__)
+
 
 class EventRecorder:
     """Writes Events about KafkaControllers and KafkaBrokers, and adds them to the status page."""
@@ -29,7 +31,7 @@ class EventRecorder:
     async def record(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
     ) -> None:
-        """Writes an Event, unless an equal one was written and not settled since. Failures to write are ignored."""
+        """Writes an Event, unless an equal one was written and not settled since. A failure to write is logged."""
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
         if self._recorded.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
@@ -41,8 +43,10 @@ class EventRecorder:
         at_ms = time.time_ns() // 1_000_000
         text = f"{reason}: {note}"
         self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
-        with contextlib.suppress(ApiError):  # an Event is for people; nothing depends on it
+        try:
             await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
+        except ApiError as error:  # an Event is for people; nothing depends on it
+            log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:
         """Marks a step as done, so that the same step is reported again when it has to be repeated."""

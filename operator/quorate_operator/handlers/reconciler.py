@@ -398,7 +398,7 @@ class ClusterReconciler:
         if resources.quorum is not None:
             bodies.append((CONTROLLERS, resources.quorum))
         for kind, body in bodies:
-            with contextlib.suppress(ApiError):
+            with contextlib.suppress(ApiError):  # `problem` is logged, and written after the next failure too
                 await self._write_status(kind, body, failed_status(problem, body["metadata"]["generation"]))
 
     async def _refuse_orphans(self, resources: ClusterResources) -> None:

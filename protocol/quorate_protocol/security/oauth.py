@@ -4,7 +4,6 @@ Kafka's names and rules: KIP-255, KIP-768, KIP-1139, and `org.apache.kafka.commo
 """
 
 import base64
-import binascii
 import json
 import re
 import shlex
@@ -292,7 +291,7 @@ def token_of_response(status: int, body: bytes) -> Token:
         TokenError: it refuses, or sends no token. The text has no part of a response that may be a token.
     """
     content: object = None
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):  # no JSON: refused below, with the status if that says why
         content = json.loads(body)
     fields = content if isinstance(content, dict) else {}
     if status not in _HTTP_OK:
@@ -321,7 +320,7 @@ def token_of(value: str) -> Token:
         raise TokenError("it is not a JSON web token of three sections", is_final=True)
     payload = value.split(".")[1]
     claims: Any = None
-    with suppress(ValueError, binascii.Error, RecursionError):
+    with suppress(ValueError, RecursionError):  # refused below
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     if not isinstance(claims, dict):
         raise TokenError("its claims can't be read", is_final=True)

@@ -91,16 +91,16 @@ def leaf_certificate(store: Store) -> bytes:
     """The DER certificate that a key store with its content has for its key, which is its first.
 
     Raises:
-        SecurityConfigError: it has none.
+        SecurityConfigError: it has none, or a damaged one.
     """
     assert store.pem is not None
     found = _CERTIFICATE.search(store.pem)
+    if found is None:
+        raise SecurityConfigError(f"{_named(store)}: it has no certificate")
     try:
-        if found is not None:
-            return ssl.PEM_cert_to_DER_cert(found[0])
-    except ValueError:
-        pass
-    raise SecurityConfigError(f"{_named(store)}: it has no certificate")
+        return ssl.PEM_cert_to_DER_cert(found[0])
+    except ValueError as error:
+        raise SecurityConfigError(f"{_named(store)}: its certificate can't be read: {error}") from None
 
 
 def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:

@@ -92,7 +92,7 @@ def _find_spans(data: bytes) -> None:
         for one in scan_batches(data, check_crc=True, allow_partial_tail=True):
             found = one.position + one.size_bytes
     except ProtocolError:
-        pass
+        pass  # what was found before the damage is compared
     assert found <= end <= len(data)
 
 

@@ -15,7 +15,12 @@ from kit.waiting import HANG_S, until
 from quorate.play.logs import follow, print_tail
 from quorate_operator.runtime.local import child_process
 from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
-from quorate_operator.runtime.local.control_socket import call, serve
+from quorate_operator.runtime.local.control_socket import (
+    ANSWER_SIZE_BYTES_MAX,
+    REQUEST_SIZE_BYTES_MAX,
+    call,
+    serve,
+)
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import NotRunningError, PlayError
 
@@ -164,6 +169,28 @@ async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer:
             PlayError, match=f"the supervisor of {tmp_path} sent neither a result nor an error"
         ):
             await call(directory, "status")
+
+
+@pytest.mark.parametrize("size_bytes", [REQUEST_SIZE_BYTES_MAX + 1, ANSWER_SIZE_BYTES_MAX + 1])
+async def test_what_is_too_long_for_the_control_socket_is_told(tmp_path: Path, size_bytes: int) -> None:
+    """Goal: no command ends with a traceback, or says that a cluster is down which runs. Method: a request and an
+    answer that exceed their limits, and a command after each.
+    """
+    directory = PlayDirectory(tmp_path)
+    directory.take()
+
+    async def handle(_: str, arguments: Any) -> Any:
+        return "x" * arguments["size_bytes"]
+
+    async with serve(directory, handle):
+        if size_bytes > ANSWER_SIZE_BYTES_MAX:
+            with pytest.raises(PlayError, match=f"^the supervisor of {tmp_path} sent too long an answer"):
+                await call(directory, "status", size_bytes=size_bytes)
+        else:
+            with pytest.raises(PlayError, match=rf"^the request status has \d+ bytes, at most {2 << 20} are"):
+                await call(directory, "status", size_bytes=1, text="x" * size_bytes)
+        assert await call(directory, "status", size_bytes=2) == "xx"
+    directory.release()
 
 
 def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path: Path) -> None:

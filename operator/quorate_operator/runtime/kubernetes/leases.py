@@ -5,6 +5,7 @@ process that takes over waits the whole duration once.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from datetime import UTC, datetime
 from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi, Object
 
 TRIES_PER_DURATION = 4
+
+log = logging.getLogger(__name__)
 
 
 class LeaseLostError(Exception):
@@ -41,6 +44,7 @@ class Lease:
         self._seen: tuple[str, float] | None = None
         self._held_until = -1.0
         self._mine: Object | None = None
+        self._problem = ""
 
     @property
     def is_held(self) -> bool:
@@ -136,11 +140,18 @@ class Lease:
         return max(0.0, self._held_until - self._clock())
 
     async def _try_quietly(self) -> bool:
+        """Tries it; a failure counts as not held, and is logged once for as long as it is the same."""
         try:
             async with asyncio.timeout(self._duration_s / 2):
-                return await self.try_take()
-        except (ApiError, TimeoutError):
+                is_held = await self.try_take()
+        except (ApiError, TimeoutError) as error:
+            problem = str(error) or f"no answer in {self._duration_s / 2:g} s"
+            if problem != self._problem:
+                log.warning("the Lease %s/%s can't be taken: %s", self._namespace, self._name, problem)
+            self._problem = problem
             return False
+        self._problem = ""
+        return is_held
 
     def _may_take(self, current: Object) -> bool:
         spec = current.get("spec", {})

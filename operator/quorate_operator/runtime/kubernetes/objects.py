@@ -144,7 +144,7 @@ def _covers(whole: object, part: object, *, are_quantities: bool = False) -> boo
             and all(_covers(one, other) for one, other in zip(whole, part, strict=True))
         )
     if are_quantities and isinstance(whole, str) and isinstance(part, str):
-        with suppress(ValueError):
+        with suppress(ValueError):  # not in Kubernetes' notation: compared as texts
             return quantity(whole) == quantity(part)
     # Empty values may be left out.
     return whole == part or (whole is None and not part)

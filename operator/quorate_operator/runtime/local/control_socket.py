@@ -25,19 +25,25 @@ Handler = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 logger = logging.getLogger(__name__)
 
 
+class _TooLongError(Exception):
+    """A line is longer than a request or an answer may be."""
+
+
 @asynccontextmanager
 async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[None]:
     """Answers commands while the context is open. `handler` raises PlayError for a refused command."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while line := await reader.readline():
+            while line := await _line(reader):
                 writer.write(json.dumps(await _answer_to(line, handler)).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError):
-            pass  # the client left, or sent more than a request may have: either way it is done
+        except (ConnectionError, _TooLongError):
+            pass  # the client left, or is none of ours: `call` sends no request that is too long
         except asyncio.CancelledError:
-            pass  # the supervisor ends: clients see the connection close
+            # The supervisor ends, and clients see the connection close. asyncio before Python 3.12 takes a
+            # cancelled handler for a failed one, and logs that.
+            pass
         finally:
             writer.close()
 
@@ -55,16 +61,20 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
     """Sends a command to the supervisor of this directory; returns its result.
 
-    Raises NotRunningError, NotAnsweringError, or PlayError with what it answered.
+    Raises NotRunningError, NotAnsweringError, or PlayError: with what it answered, or for what is too long.
     """
+    request = json.dumps({"command": command, "arguments": arguments}).encode() + b"\n"
+    if len(request) > REQUEST_SIZE_BYTES_MAX:
+        raise PlayError(
+            f"the request {command} has {len(request)} bytes, at most {REQUEST_SIZE_BYTES_MAX} are allowed"
+        )
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             with _short_path(directory.path) as short:
                 reader, writer = await asyncio.open_unix_connection(short, limit=ANSWER_SIZE_BYTES_MAX)
             try:
-                request = {"command": command, "arguments": arguments}
-                writer.write(json.dumps(request).encode() + b"\n")
-                line = await reader.readline()
+                writer.write(request)
+                line = await _line(reader)
             finally:
                 writer.close()
     except TimeoutError:
@@ -73,9 +83,19 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
         ) from None
     except OSError as error:
         raise NotRunningError(f"the cluster in {directory.path} does not run") from error
+    except _TooLongError as error:
+        raise PlayError(f"the supervisor of {directory.path} sent too long an answer: {error}") from None
     if not line:
         raise NotRunningError(f"the supervisor of {directory.path} ended")
     return _result(line, directory)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """The next line; empty at the end. Raises _TooLongError for one that exceeds the limit of the reader."""
+    try:
+        return await reader.readline()
+    except ValueError as error:
+        raise _TooLongError(f"{error}") from None
 
 
 def _result(line: bytes, directory: PlayDirectory) -> Any:

@@ -130,7 +130,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(BUFFER_SIZE_BYTES):
         writer.write(data)
         await writer.drain()
-    with suppress(OSError):
+    with suppress(OSError):  # the other end is gone too
         writer.write_eof()
 
 

@@ -36,5 +36,5 @@ def owner_of(port: int) -> str:
             if connection.laddr and connection.laddr.port == port:
                 return f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
     except psutil.Error:
-        pass  # the name of the owner is a courtesy
+        pass  # it ended meanwhile, or may not be looked at: the port is taken either way
     return "another program"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
-from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
 
 DURATION_S = 16
@@ -76,6 +76,29 @@ def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
 
     last_renewal_s = silent_s // (DURATION_S / 4) * (DURATION_S / 4)
     assert _run(lead, _Api(silent_s)) == pytest.approx(last_renewal_s + DURATION_S, abs=0.01)
+
+
+def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a standby without rights, or without an API server, says so. Method: an API that refuses for a while,
+    then does not answer, then does.
+    """
+
+    async def lead(lease: Lease) -> None:
+        await lease.take()
+
+    class Refusing(_Api):
+        async def _answer(self) -> None:
+            now_s = asyncio.get_running_loop().time()
+            if now_s < 10:
+                raise ApiError(403, "Forbidden", "leases is forbidden")
+            if now_s < 20:
+                await asyncio.Event().wait()
+
+    assert _run(lead, Refusing()) >= 20
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the Lease kafka/lease can't be taken: {problem}"
+        for problem in (ApiError(403, "Forbidden", "leases is forbidden"), "no answer in 8 s")
+    ]
 
 
 def test_a_lease_is_renewed_for_a_step_that_takes_long() -> None:

@@ -1,0 +1,54 @@
+"""Events that the operator writes about steps and failures."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from quorate_operator.handlers.events import EventRecorder
+from quorate_operator.runtime.kubernetes.api import ApiError
+from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import SnapshotRegistry
+
+KEY = ClusterKey("kafka", "quorum")
+ABOUT = {
+    "apiVersion": "quorate.dev/v1alpha1",
+    "kind": "KafkaController",
+    "metadata": {"uid": "1", "name": "quorum", "namespace": "kafka"},
+}
+
+
+class _Api:
+    """Takes Events, or refuses them."""
+
+    def __init__(self, refusal: ApiError | None = None) -> None:
+        self._refusal = refusal
+        self.written: list[Any] = []
+
+    async def create(self, _kind: object, _namespace: str, body: dict[str, Any]) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.written.append(body)
+
+
+async def test_an_event_is_written_once_until_it_is_settled() -> None:
+    """Goal: a step that is repeated each second writes one Event. Method: record, again, settle, again."""
+    api = _Api()
+    recorder = EventRecorder(cast("Any", api), SnapshotRegistry(), "operator-1")
+    for _ in range(2):
+        await recorder.record(KEY, ABOUT, "StartNode", "node 1")
+    assert len(api.written) == 1
+    assert "node 1" in json.dumps(api.written)
+    recorder.settle(ABOUT, "StartNode", "node 1")
+    await recorder.record(KEY, ABOUT, "StartNode", "node 1")
+    assert len(api.written) == 2
+
+
+async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: an operator without the right to write Events says so, and goes on. Method: an API that refuses."""
+    recorder = EventRecorder(
+        cast("Any", _Api(ApiError(403, "Forbidden", "no"))), SnapshotRegistry(), "operator-1"
+    )
+    for _ in range(2):
+        await recorder.record(KEY, ABOUT, "StartNode", "node 1")
+    (record,) = caplog.records
+    assert record.getMessage().startswith("kafka/quorum: the Event StartNode was not written: ")
