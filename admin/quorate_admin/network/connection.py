@@ -168,10 +168,14 @@ class Connection:
     async def close(self) -> None:
         """Close the connection. Requests in flight fail."""
         self._receiving.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._receiving
-        self._fail(ConnectionFailedError(f"{self.address}: the connection was closed"))
-        self._writer.close()
+        try:
+            # Not awaited itself: its cancellation would look like that of the caller, whose timeout has to count.
+            await asyncio.wait([self._receiving])
+        finally:
+            self._fail(ConnectionFailedError(f"{self.address}: the connection was closed"))
+            self._writer.close()
+        if not self._receiving.cancelled():
+            self._receiving.result()  # raises what only a defect can: `_receive` handles what servers do
         with suppress(OSError):
             await self._writer.wait_closed()
 

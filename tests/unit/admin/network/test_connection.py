@@ -123,6 +123,19 @@ async def test_a_string_that_no_version_can_express_is_refused() -> None:
         await connection.close()
 
 
+async def test_whoever_closes_a_connection_can_be_cancelled() -> None:
+    """Goal: a timeout around the closing counts. Method: cancel while the end of the receiving task is awaited."""
+    async with FakeCluster() as cluster:
+        connection = await connect(cluster)
+        closing = asyncio.create_task(connection.close())
+        await asyncio.sleep(0)  # it has begun
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert not connection.is_open
+        await connection.close()
+
+
 async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
     """Goal: no waiting for ever, and no late answer for the next request. Method: a server that is silent."""
     async with FakeCluster() as cluster:
