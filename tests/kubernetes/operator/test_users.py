@@ -2,8 +2,8 @@
 
 import base64
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -30,6 +30,75 @@ ALL_OF_TEAM = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clients:
+    """Clients of the listener with TLS and SCRAM."""
+
+    servers: str
+    authority: Path
+
+    def produce(self, user: str, password: str, topic: str = TOPIC, *, bits: str = "512") -> int:
+        """The error code of one record, or of the login."""
+        codes: list[int] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            codes.append(KafkaError.NO_ERROR if error is None else error.code())
+
+        def failed(error: KafkaError) -> None:
+            if error.code() == KafkaError._AUTHENTICATION:
+                codes.append(error.code())
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": f"{self.authority}",
+                "sasl.mechanism": f"SCRAM-SHA-{bits}",
+                "sasl.username": user,
+                "sasl.password": password,
+                "error_cb": failed,
+                "log_level": 0,
+            }
+        )
+        producer.produce(topic, b"1", on_delivery=delivered)
+
+        def answered() -> bool:
+            producer.poll(0.1)
+            return bool(codes)
+
+        eventually(answered, ANSWER_TIMEOUT_S, f"an answer to {user}")
+        producer.purge()
+        return codes[0]
+
+    def await_outcome(self, expected: int, user: str, password: str, *, bits: str = "512") -> None:
+        """Brokers learn of changes a moment after the controllers."""
+        seen: list[int] = []
+
+        def is_so() -> bool:
+            seen.append(self.produce(user, password, bits=bits))
+            return seen[-1] == expected
+
+        eventually(is_so, ANSWER_TIMEOUT_S, f"the outcome {expected}", lambda: f"{seen}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """A cluster with users under an operator, and who asks it; `passwords` has all that may be told nowhere."""
+
+    operated: Operated
+    users: InClusters
+    clients: Clients
+    ask: Asking
+    passwords: list[str] = field(default_factory=lambda: [GIVEN, NEXT])
+
+    def acls(self) -> list[str]:
+        """Who may do what."""
+        bindings = [one.entry for one in self.ask(lambda client: client.describe_acls())]
+        return sorted(
+            f"{one.principal.removeprefix('User:')} {one.operation.name.capitalize()}" for one in bindings
+        )
+
+
 @pytest.mark.timeout(600)
 def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) -> None:
     """Goal: whoever has the Secret may do what the spec says, and no more, until the resource is deleted.
@@ -50,29 +119,51 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     users.create("node", authentication={"type": "scram-sha-512"})
     operator = operated.start_operator("--no-leader-election", "--drift-interval=2")
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready", BROKERS_TIMEOUT_S)
-    clients = f"{operated.agent.address_of(f'{BROKERS}-0')}:{CLIENTS_PORT}"
-    ask = Asking(servers=f"{operated.agent.address_of(f'{BROKERS}-0')}:{BROKER_PORT}")
+    address = operated.agent.address_of(f"{BROKERS}-0")
+    bench = Bench(
+        operated=operated,
+        users=users,
+        clients=Clients(servers=f"{address}:{CLIENTS_PORT}", authority=authority),
+        ask=Asking(servers=f"{address}:{BROKER_PORT}"),
+    )
 
-    def produced(user: str, password: str, topic: str = TOPIC) -> int:
-        return outcome(clients, authority, user, password, topic)
+    a_made_secret_is_used(bench)
+    acls_and_passwords_follow(bench)
+    a_given_secret_is_followed(bench)
+    the_operator_is_a_user(bench)
+    a_deleted_user_is_gone(bench)
 
-    # Made, and used.
+    assert not operator.errors()
+    listed = operated.core.list_namespaced_event(operated.namespace)
+    told = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
+    told += operator.log.read_text() + json.dumps(users.read("carol"))
+    assert "SetCredentials" in told
+    assert not [one for one in bench.passwords if one in told]
+
+
+def a_made_secret_is_used(bench: Bench) -> None:
+    """Alice's Secret has what a client needs; her quota is set; the name of a node's login is refused."""
+    operated, users, clients = bench.operated, bench.users, bench.clients
     users.wait_ready("alice")
     secret = read_secret(operated, "alice")
-    passwords = [secret["password"], GIVEN, NEXT]
+    bench.passwords.append(secret["password"])
     assert secret["username"] == "alice"
     assert f'password="{secret["password"]}"' in secret["sasl.jaas.config"]
-    may_produce(lambda: produced("alice", secret["password"]), KafkaError.NO_ERROR)
-    assert produced("alice", secret["password"], OTHER_TOPIC) == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert ask(lambda client: client.describe_client_quotas()) == {
+    clients.await_outcome(KafkaError.NO_ERROR, "alice", secret["password"])
+    assert clients.produce("alice", secret["password"], OTHER_TOPIC) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert bench.ask(lambda client: client.describe_client_quotas()) == {
         ClientQuotaEntity.of({USER: "alice"}): {"producer_byte_rate": 1_000_000.0}
     }
     operated.wait(lambda: users.condition("node", "Stalled").get("reason") == "ReservedUser", "the refusal")
 
-    # ACLs of somebody else are removed, others come and go with the spec; a Secret made anew is another password.
+
+def acls_and_passwords_follow(bench: Bench) -> None:
+    """ACLs of somebody else are removed, others follow the spec; a Secret made anew is another password."""
+    operated, users, clients, ask = bench.operated, bench.users, bench.clients, bench.ask
+    first = bench.passwords[-1]
     ask(lambda client: client.create_acls([acl_of("alice"), acl_of("bob")])).raise_any()
     operated.wait(
-        lambda: names_of_acls(ask) == ["alice Create", "alice Write", "bob Read"], "the ACL to be removed"
+        lambda: bench.acls() == ["alice Create", "alice Write", "bob Read"], "the ACL to be removed"
     )
     users.patch(
         "alice",
@@ -81,50 +172,54 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     )
     users.wait_ready("alice")
     assert ask(lambda client: client.describe_client_quotas()) == {}
-    may_produce(lambda: produced("alice", secret["password"]), KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    clients.await_outcome(KafkaError.TOPIC_AUTHORIZATION_FAILED, "alice", first)
     users.patch("alice", acls=[WRITE])
     operated.core.delete_namespaced_secret("alice", operated.namespace)
     operated.wait(lambda: read_secret(operated, "alice").get("password"), "another Secret")
-    passwords.append(read_secret(operated, "alice")["password"])
-    may_produce(lambda: produced("alice", passwords[-1]), KafkaError.NO_ERROR)
-    assert produced("alice", secret["password"]) == KafkaError._AUTHENTICATION
+    bench.passwords.append(read_secret(operated, "alice")["password"])
+    clients.await_outcome(KafkaError.NO_ERROR, "alice", bench.passwords[-1])
+    assert clients.produce("alice", first) == KafkaError._AUTHENTICATION
 
-    # A given Secret, whose change is followed.
-    put_secret(operated, "carols", {"password": GIVEN})
-    users.create("carol", authentication={"type": "scram-sha-256", "secretName": "carols"}, acls=[WRITE])
-    users.wait_ready("carol")
-    put_secret(operated, "carols", {"password": NEXT})
-    may_produce(lambda: outcome(clients, authority, "carol", NEXT, TOPIC, bits="256"), KafkaError.NO_ERROR)
 
-    # A topic by bootstrap servers with TLS and SCRAM, where the operator is carol and may do what her ACLs allow.
-    login = {"username": "carol", "password": NEXT, "ca.crt": authority.read_text()}
-    put_secret(operated, "carols-login", login)
+def a_given_secret_is_followed(bench: Bench) -> None:
+    """The password of a Secret that the operator did not make is Carol's, the next one too."""
+    put_secret(bench.operated, "carols", {"password": GIVEN})
+    bench.users.create(
+        "carol", authentication={"type": "scram-sha-256", "secretName": "carols"}, acls=[WRITE]
+    )
+    bench.users.wait_ready("carol")
+    put_secret(bench.operated, "carols", {"password": NEXT})
+    bench.clients.await_outcome(KafkaError.NO_ERROR, "carol", NEXT, bits="256")
+
+
+def the_operator_is_a_user(bench: Bench) -> None:
+    """A topic by bootstrap servers with TLS and SCRAM: the operator is Carol and may do what her ACLs allow."""
+    operated, users = bench.operated, bench.users
+    authority = bench.clients.authority.read_text()
+    put_secret(operated, "carols-login", {"username": "carol", "password": NEXT, "ca.crt": authority})
     topics = InClusters(operated, "KafkaTopic")
     security = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256", "secretName": "carols-login"}
-    servers = {"cluster": None, "bootstrapServers": [clients], "security": security}
+    servers = {"cluster": None, "bootstrapServers": [bench.clients.servers], "security": security}
     topics.create("team-invoices", **servers, partitions=2, config={"retention.ms": 600_000})
     operated.wait(lambda: topics.condition("team-invoices", "Stalled").get("status") == "True", "the refusal")
     assert topics.condition("team-invoices", "Stalled")["reason"].endswith("AuthorizationFailed")
     users.patch("carol", acls=[WRITE, DESCRIBE_CLUSTER, ALL_OF_TEAM])
     topics.wait_ready("team-invoices")
-    made = ask(lambda client: client.describe_topics(["team-invoices"]))["team-invoices"]
+    made = bench.ask(lambda client: client.describe_topics(["team-invoices"]))["team-invoices"]
     assert len(made.partitions) == 2
     users.patch("carol", acls=[WRITE])
     users.wait_ready("carol")
 
-    # Back: nothing of her is left, and nobody else is concerned.
+
+def a_deleted_user_is_gone(bench: Bench) -> None:
+    """Nothing of Alice is left, and nobody else is concerned."""
+    operated, users = bench.operated, bench.users
     users.delete("alice")
     operated.wait(lambda: users.read("alice") is None, "the resource to go")
-    may_produce(lambda: produced("alice", passwords[-1]), KafkaError._AUTHENTICATION)
-    assert set(names_of_acls(ask)) == {"bob Read", "carol Create", "carol Write"}
-    described = ask(lambda client: client.describe_user_scram_credentials())
+    bench.clients.await_outcome(KafkaError._AUTHENTICATION, "alice", bench.passwords[-1])
+    assert set(bench.acls()) == {"bob Read", "carol Create", "carol Write"}
+    described = bench.ask(lambda client: client.describe_user_scram_credentials())
     assert set(described.values) == {"carol"}
-    assert not operator.errors()
-    listed = operated.core.list_namespaced_event(operated.namespace)
-    told = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
-    told += operator.log.read_text() + json.dumps(users.read("carol"))
-    assert "SetCredentials" in told
-    assert not [one for one in passwords if one in told]
 
 
 def secured(operated: Operated, tmp_path: Path) -> Path:
@@ -151,64 +246,11 @@ def secured(operated: Operated, tmp_path: Path) -> Path:
     return made.authority
 
 
-def outcome(servers: str, authority: Path, user: str, password: str, topic: str, *, bits: str = "512") -> int:
-    """The error code of one record, or of the login."""
-    codes: list[int] = []
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        codes.append(KafkaError.NO_ERROR if error is None else error.code())
-
-    def failed(error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:
-            codes.append(error.code())
-
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": f"{authority}",
-            "sasl.mechanism": f"SCRAM-SHA-{bits}",
-            "sasl.username": user,
-            "sasl.password": password,
-            "error_cb": failed,
-            "log_level": 0,
-        }
-    )
-    producer.produce(topic, b"1", on_delivery=delivered)
-
-    def answered() -> bool:
-        producer.poll(0.1)
-        return bool(codes)
-
-    eventually(answered, ANSWER_TIMEOUT_S, f"an answer to {user}")
-    producer.purge()
-    return codes[0]
-
-
-def may_produce(attempt: Any, expected: int) -> None:
-    """Brokers learn of changes a moment after the controllers."""
-    seen: list[int] = []
-
-    def is_so() -> bool:
-        seen.append(attempt())
-        return seen[-1] == expected
-
-    eventually(is_so, ANSWER_TIMEOUT_S, f"the outcome {expected}", lambda: f"{seen}")
-
-
 def acl_of(user: str) -> AclBinding:
     """Somebody else's."""
     return AclBinding(
         pattern=ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC),
         entry=AccessControlEntry(principal=f"User:{user}", operation=AclOperation.READ),
-    )
-
-
-def names_of_acls(ask: Asking) -> list[str]:
-    """Who may do what."""
-    bindings = [one.entry for one in ask(lambda client: client.describe_acls())]
-    return sorted(
-        f"{one.principal.removeprefix('User:')} {one.operation.name.capitalize()}" for one in bindings
     )
 
 
