@@ -133,7 +133,8 @@ def network() -> Iterator[Network]:
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lag_s: float = 0.0) -> None:
     with suppress(OSError):
         while data := await reader.read(READ_SIZE_BYTES):
-            await asyncio.sleep(lag_s)
+            if lag_s:
+                await asyncio.sleep(lag_s)  # the slow link that a test asked for
             writer.write(data)
             await writer.drain()
 

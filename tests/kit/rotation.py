@@ -19,6 +19,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 REQUEST_TIMEOUT_S: Final = 60
 EVERY_S: Final = 0.1
+"""The pace of the requests."""
 HANDSHAKE_TIMEOUT_S: Final = 10
 ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
 

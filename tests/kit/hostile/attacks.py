@@ -24,6 +24,8 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 OPEN_AT_ONCE: Final = 200
 """Connections that an attack begins at the same time."""
 BYTE_EVERY_S: Final = 1.0
+HELLO_HELD_S: Final = 1.0
+"""How long a handshake that was begun is left without its second flight."""
 PIPELINED: Final = 200
 LARGEST: Final = 100 * 1024 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -50,6 +52,7 @@ class Attacker:
         return time.monotonic() >= self._ends_s
 
     async def _rest(self) -> None:
+        """Do nothing more until the attack is over: holding what was taken is the attack."""
         await asyncio.sleep(max(0.0, self._ends_s - time.monotonic()))
 
     # ---------------------------------------------------------------------------------------- connections
@@ -312,7 +315,7 @@ class Attacker:
                 with suppress(OSError):
                     connection.send(hello)
                     self.did["hellos"] += 1
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(HELLO_HELD_S)
             for connection in opened:
                 connection.close()
 

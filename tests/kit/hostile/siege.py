@@ -20,6 +20,7 @@ from kit.hostile.attacks import ATTACKS
 from kit.hostile.long_requests import fill
 from kit.hostile.probe import Administrator, Broker, Memory, Newcomer, Seen
 from kit.hostile.victim import Session, Victim, properties_of
+from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
@@ -27,7 +28,9 @@ from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
 HOSTILE_CLIENT_ID: Final = "hostile"
 MUTATION_RATE: Final = 5.0
-WARM_UP_S: Final = 2.0
+WARM_UP_ANSWERS: Final = 8
+"""What each client that behaves gets before anything is measured: the first answers also pay for what is lazy."""
+WARM_UP_TIMEOUT_S: Final = 60
 UNFENCED_TIMEOUT_S: Final = 30
 END_GRACE_S: Final = 60
 _LIMITED: Final = re.compile(r'^quorate_limited_connections_total\{limit="([^"]+)"\} (\S+)', re.MULTILINE)
@@ -89,7 +92,7 @@ class Siege:
         ):
             self._workers.enter_context(worker)
         self._set_quota()
-        time.sleep(WARM_UP_S)
+        self._warm_up()
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -146,9 +149,20 @@ class Siege:
             with Session(self.victim, client_id="filling") as session:
                 fill(session)
             self._is_filled = True
-            time.sleep(WARM_UP_S)
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Wait until the clients that behave are served as they are in peace."""
+        self._seen = self._broker.seen = seen = Seen()
+        eventually(
+            lambda: min(map(len, (seen.heartbeats_s, seen.creates_s, seen.connects_s))) >= WARM_UP_ANSWERS,
+            WARM_UP_TIMEOUT_S,
+            "the clients that behave to be served",
+            lambda: seen,
+        )
 
     def _rest(self, seconds: float) -> dict[str, int]:
+        """Measure for so long while nobody attacks."""
         time.sleep(seconds)
         return {}
 

@@ -29,7 +29,9 @@ from quorate_protocol.uuids import uuid_to_text
 FAULTS_AT_ONCE_MAX = 8
 LOOK_EVERY_S = 0.25
 IDLE_S = 10.0
+"""How long the processors of nodes that nobody uses are measured."""
 SETTLE_S = 5.0
+"""What was answered to clients that ended is forgotten by then: idle nodes are to be measured."""
 PROGRESS_EVERY_S = 60.0
 REPORTS = Path("test-reports/soak")
 _PYTHON_ACTIVE = re.compile(r" active epoch=(\d+) ")

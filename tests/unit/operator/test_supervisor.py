@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, LOOK_EVERY_S
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -217,7 +217,7 @@ async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapsh
         except PlayError:
             pass  # it does not listen yet
         assert time.monotonic() < deadline, "it did not come to that"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 @pytest.fixture
