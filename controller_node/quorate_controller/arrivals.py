@@ -46,12 +46,13 @@ LONG_READS: Final = frozenset(
     {
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""Reads that may take several turns, and a deletion that begins with one: see `node/long_reads.py`."""
-_READS: Final = (LONG_READS | {ApiKey.DESCRIBE_CLUSTER}) - {ApiKey.DELETE_ACLS}
+"""Reads that may take several turns, and decisions that begin with one: see `node/long_reads.py`."""
+_READS: Final = (LONG_READS | {ApiKey.DESCRIBE_CLUSTER}) - {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
 
 
 class Arrivals:

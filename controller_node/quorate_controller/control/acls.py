@@ -46,15 +46,19 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
 
+    from quorate_controller.security.acl_index import AclIndex
     from quorate_controller.security.authorizer import Authorizer
 
 _Filter = DescribeAclsRequest | DeleteAclsFilter
 
 ACLS_PER_STEP: Final = 512
 """ACLs that are looked at before others may have their turn: less than a millisecond."""
+CREATIONS_PER_STEP: Final = 128
+"""ACLs of a request that are checked before others may have their turn: about a millisecond."""
 MATCHES_MAX: Final = 10 * RECORDS_PER_BATCH_MAX
 """ACLs that the filters of a deletion may match, each counted as often as it is matched. Kafka has no such bound."""
 
+_SUCCESS: Final = AclCreationResult(error_code=ErrorCode.none, error_message="")
 _UNKNOWN_OR_ANY: Final = (0, 1)
 """UNKNOWN and ANY of each enum of ACLs; neither can be stored."""
 
@@ -113,26 +117,51 @@ class AclManager:
         """CreateAcls 1-3: each ACL succeeds or fails alone; one that exists already succeeds without a record.
 
         Raises:
-            ControlError: SECURITY_DISABLED; POLICY_VIOLATION for more than 10,000 new ACLs.
+            ControlError: SECURITY_DISABLED; POLICY_VIOLATION for more than 10,000 new ACLs, here or at a step.
         """
         if self._authorizer is None:
             raise _disabled()
-        existing = self._authorizer.acls
-        created: dict[AccessControlEntry, AccessControlEntryRecord] = {}
+        steps = self._creating(request, self._authorizer.acls)
+        if len(request.creations) > CREATIONS_PER_STEP:
+            return ControlResult(steps=steps)
+        return finished(steps)
+
+    def _creating(
+        self, request: CreateAclsRequest, existing: "AclIndex"
+    ) -> Generator[None, None, ControlResult]:
+        """Check ACLs and look for them. The last step decides, on the ACLs and the level that there are then."""
+        level, changes = self._image.metadata_version, existing.changes
         results = []
-        for creation in request.creations:
-            try:
-                self._check_new(creation)
-            except ControlError as error:
-                results.append(AclCreationResult(error_code=error.error_code, error_message=error.message))
-                continue
-            acl = _entry_of(creation)
-            if acl not in created and acl not in existing:
-                created[acl] = acl.to_record(self._new_id())
-            results.append(AclCreationResult(error_code=ErrorCode.none, error_message=""))
-        check_number_of_records(len(created))
+        wanted: dict[AccessControlEntry, AccessControlEntryRecord | None] = {}
+        created = 0
+        for number, creation in enumerate(request.creations, 1):
+            result, acl = self._checked(creation)
+            results.append(result)
+            if acl is not None and acl not in wanted:
+                wanted[acl] = record = None if acl in existing else acl.to_record(self._new_id())
+                created += record is not None
+                check_number_of_records(created)
+            if number % CREATIONS_PER_STEP == 0:
+                yield
+        if self._image.metadata_version != level:
+            return (yield from self._creating(request, existing))
+        if existing.changes != changes:
+            wanted = {
+                acl: None if acl in existing else record or acl.to_record(self._new_id())
+                for acl, record in wanted.items()
+            }
+        records = tuple(record for record in wanted.values() if record is not None)
+        check_number_of_records(len(records))
         response = CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results))
-        return ControlResult(records=tuple(created.values()), response=response)
+        return ControlResult(records=records, response=response)
+
+    def _checked(self, creation: AclCreation) -> tuple[AclCreationResult, AccessControlEntry | None]:
+        """Return the result of an ACL, and the ACL if it may be stored."""
+        try:
+            self._check_new(creation)
+        except ControlError as error:
+            return AclCreationResult(error_code=error.error_code, error_message=error.message), None
+        return _SUCCESS, _entry_of(creation)
 
     def delete_acls(self, request: DeleteAclsRequest, _context: RequestContext) -> ControlResult:
         """DeleteAcls 1-3: each filter succeeds or fails alone, and reports the ACLs that it matches.

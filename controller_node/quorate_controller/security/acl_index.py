@@ -30,6 +30,9 @@ class AclsOfPattern:
     def __bool__(self) -> bool:
         return bool(self._by_principal)
 
+    def __contains__(self, acl: AccessControlEntry) -> bool:
+        return acl in self._by_principal.get(acl.principal, ())
+
     def of(self, principal: str) -> Iterator[AccessControlEntry]:
         """Yield the ACLs of a principal."""
         return iter(self._by_principal.get(principal, ()))
@@ -67,7 +70,7 @@ class AclIndex:
     def __contains__(self, acl: AccessControlEntry) -> bool:
         self._follow()
         acls = self._by_pattern.get(_pattern(acl))
-        return acls is not None and acl in acls.of(acl.principal)
+        return acls is not None and acl in acls
 
     def matching(self, resource_type: int, name: str) -> Iterator[AclsOfPattern]:
         """Yield the ACLs of each pattern that matches a resource: its name, prefixes of it, the wildcard."""

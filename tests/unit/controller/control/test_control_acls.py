@@ -10,10 +10,11 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
-from quorate_controller.control.acls import ACLS_PER_STEP, MATCHES_MAX, AclManager
+from quorate_controller.control.acls import ACLS_PER_STEP, CREATIONS_PER_STEP, MATCHES_MAX, AclManager
 from quorate_controller.control.api import ControlError, RequestContext, finished
 from quorate_controller.security.authorizer import Authorizer
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.records.generated import FeatureLevelRecord
 
@@ -49,11 +50,15 @@ class Acls:
 
     def __init__(self, metadata_version: int = 33, *, has_authorizer: bool = True) -> None:
         self.image = MetadataImage()
-        level = FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)
-        self.image.replay_all([level], base_offset=0)
+        self.set_level(metadata_version)
         authorizer = Authorizer(self.image) if has_authorizer else None
         self.manager = AclManager(self.image, authorizer, Random(1))
         self.written = 0
+
+    def set_level(self, metadata_version: int) -> None:
+        """Replay a metadata version."""
+        level = FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)
+        self.image.replay_all([level], base_offset=self.image.end_offset)
 
     def _take(self, result: Any) -> Any:
         result = result if result.steps is None else finished(result.steps)
@@ -253,6 +258,88 @@ def test_a_long_deletion_decides_on_the_acls_of_its_last_step() -> None:
     assert wrong.error_code is ErrorCode.invalid_request
     assert acls.described(principal_filter="User:alice") == []
     assert len(acls.described()) == len(others) - 1
+
+
+@pytest.mark.parametrize(("level", "of_block"), [(33, ErrorCode.none), (31, ErrorCode.unsupported_version)])
+def test_a_long_creation_decides_on_the_acls_and_the_level_of_its_last_step(
+    level: int, of_block: ErrorCode
+) -> None:
+    """Goal: CreateAcls is atomic though others decide between its steps.
+
+    Method: hundreds of ACLs, some of which exist; in the middle one that was missing is created, one that was there
+    is deleted, and the metadata version may no longer allow blocks of addresses.
+    """
+    acls = Acls()
+    many = [replace(ORDERS, resource_name=f"x{number}") for number in range(3 * CREATIONS_PER_STEP)]
+    block = replace(ORDERS, host="10.0.0.0/8")
+    acls.create(*many[:10])
+    result = acls.manager.create_acls(CreateAclsRequest(creations=(block, *many, many[0])), CONTEXT)
+    assert result.steps is not None
+    assert (result.records, result.response) == ((), None)
+    next(result.steps)
+    next(result.steps)
+    acls.create(many[20])
+    acls.delete(filter_of(resource_name_filter="x3"))
+    acls.set_level(level)
+    written = acls.written
+    first, *others = acls._take(result).results
+    assert first.error_code is of_block
+    assert [one.error_code for one in others] == [ErrorCode.none] * (len(many) + 1)
+    has_block = of_block is ErrorCode.none
+    assert acls.written - written == len(many) - 10 + has_block
+    names = [one.resource_name for one in many] + ["orders"] * has_block
+    assert acls.described() == [f"LITERAL {name} User:alice READ" for name in sorted(names)]
+
+
+def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: thousands of bindings hold nobody up, whether they are new, repeated or wrong.
+
+    Method: count what is checked in each step; the results are those of one binding after the other.
+    """
+    acls = Acls()
+    kinds = (ORDERS, replace(ORDERS, principal="alice"))
+    creations = tuple(
+        replace(kinds[number % 3 == 2], resource_name=f"x{number % 700}") for number in range(5_000)
+    )
+    expected = [Acls().create(one)[0] for one in creations[:3]]
+    checked: list[AclCreation] = []
+    check_new = acls.manager._check_new
+    monkeypatch.setattr(acls.manager, "_check_new", lambda one: (checked.append(one), check_new(one)))
+    steps = acls.manager.create_acls(CreateAclsRequest(creations=creations), CONTEXT).steps
+    assert steps is not None
+    counts = []
+    while True:
+        before = len(checked)
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result = ended.value
+            break
+        counts.append(len(checked) - before)
+    assert max(counts) == CREATIONS_PER_STEP
+    assert checked == list(creations)
+    assert len(result.records) == 700
+    told = [(one.error_code, one.error_message) for one in result.response.results]
+    assert told == [expected[2 if number % 3 == 2 else 0] for number in range(5_000)]
+
+
+def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: thousands of hosts of one principal on one resource are no trap. Method: count the comparisons."""
+    acls = Acls()
+    hosts = [replace(ORDERS, host=f"10.0.{number // 256}.{number % 256}") for number in range(2_000)]
+    acls.create(*hosts)
+    compared = 0
+    equal = AccessControlEntry.__eq__
+
+    def counting(one: AccessControlEntry, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return equal(one, other)
+
+    monkeypatch.setattr(AccessControlEntry, "__eq__", counting)
+    assert acls.create(*hosts) == [SUCCESS] * 2_000
+    assert acls.written == 2_000
+    assert compared < 3 * 2_000
 
 
 def test_no_step_of_a_deletion_compares_many() -> None:
