@@ -52,7 +52,7 @@ DriftIntervalOption = Annotated[
     int,
     option(
         None,
-        "Seconds between two looks at a KafkaTopic or KafkaUser that is as its spec asks for.",
+        "Seconds between two looks at a KafkaTopic, KafkaUser or KafkaRebalance that is as its spec asks for.",
         envvar="QUORATE_DRIFT_INTERVAL",
         min=1,
         max=86_400,

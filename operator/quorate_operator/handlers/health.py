@@ -40,15 +40,15 @@ class Pulse:
             del self._looks[key]
 
     def faulted(self, key: object, error: str) -> None:
-        """Records that the loop of a cluster was ended by a fault, and begins again."""
+        """Records that a fault ended the loop of a cluster, which begins again, or the look at a resource."""
         self._faults[key] = error
 
     def recovered(self, key: object) -> None:
-        """Records that the loop of a cluster has come round without a fault, or has ended."""
+        """Records that the loop of a cluster has come round without any fault, or has ended."""
         self._faults.pop(key, None)
 
     def notes(self) -> list[str]:
-        """Returns a line for each cluster whose loop was ended by a fault and has not come round since."""
+        """Returns a line for each cluster that has met a fault and has not come round without one since."""
         return [f"{key}: a fault of the operator: {error}" for key, error in self._faults.items()]
 
     def fault(self) -> str | None:

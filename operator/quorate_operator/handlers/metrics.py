@@ -14,7 +14,7 @@ class OperatorMetrics:
         self.reconciliations = self._counter("reconciliations", "Looks at a cluster, with what followed.")
         self.successful = self._counter("reconciliations_successful", "Those that ended well.")
         self.failed = self._counter("reconciliations_failed", "Those that ended with an error.")
-        self.faults = self._counter("reconcile_faults", "Faults of the operator that ended a cluster's loop.")
+        self.faults = self._counter("reconcile_faults", "Faults of the operator: a loop or a look ended.")
         self.duration = Histogram(
             "quorate_reconciliations_duration_seconds",
             "How long a look and the steps that followed took.",

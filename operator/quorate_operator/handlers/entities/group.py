@@ -1,4 +1,4 @@
-"""Keeps the topics and users of one Kafka cluster as their resources want them: look, plan, change, report.
+"""Keeps topics, users and balance of one Kafka cluster as their resources want them: look, plan, change, report.
 
 A resource is looked at when it changes, a second after a change was made, and then each minute or so: what
 somebody else changed is mended. What is due together is observed with the same few requests.
@@ -39,6 +39,7 @@ CHANGES_AT_A_TIME_MAX = 8
 STALLED_AFTER_FAILURES = 2
 """A request that fails once may have been made with what another broker had not yet heard."""
 DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
+OPERATOR_FAULT = "OperatorFault"
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class _Member:
     is_cleared: bool = False
     state: str | None = None
     """The reason why it is not ready, as the metric has it."""
+    fault: str = ""
+    """A mistake of the operator in the last look at it."""
 
     @property
     def label(self) -> str:
@@ -161,7 +164,7 @@ class EntityGroup:
                         with self._shared.pulse.look(self.key):
                             await self.look()
                     faults = 0
-                    self._shared.pulse.recovered(self.key)
+                    self._tell_pulse()
                 except Exception as error:
                     faults += 1
                     await asyncio.sleep(self._faulted(error, faults) / 1000)
@@ -177,6 +180,14 @@ class EntityGroup:
             self._shared.metrics.faults.labels(kind, self.key.namespace).inc()
         self._shared.pulse.faulted(self.key, repr(error))
         return rest_ms
+
+    def _tell_pulse(self) -> None:
+        """Has the health name a resource that a fault keeps from being as its spec asks for."""
+        faults = [f"{one.label}: {one.fault}" for one in self._members.values() if one.fault]
+        if faults:
+            self._shared.pulse.faulted(self.key, faults[0])
+        else:
+            self._shared.pulse.recovered(self.key)
 
     async def _wait_due(self) -> None:
         while True:
@@ -247,6 +258,7 @@ class EntityGroup:
     async def _observe(
         self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
     ) -> Mapping[str, object]:
+        """Returns what each keeper found, by uid. An error of its own is what it found."""
         found: dict[str, object] = {}
         keepers = {work.member.keeper.kind.name: work.member.keeper for work in works}
         for keeper in keepers.values():
@@ -259,6 +271,11 @@ class EntityGroup:
                 found |= await keeper.observe(client, own, kafka)
             except ServerError as error:  # users may be none of its business, where topics are
                 found |= {uid_of(one.resource): error for one in own}
+            except (AdminError, ApiError):
+                raise
+            except Exception as error:
+                self._log_fault(f"{self.key}: {keeper.kind.plural}", keeper.kind.name, error)
+                found |= {uid_of(one.resource): error for one in own}
         return found
 
     async def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
@@ -270,7 +287,7 @@ class EntityGroup:
             work.failure = Failure(code=NAME_TAKEN, message=message, is_retried=False)
             return
         answer = observed[member.body["metadata"]["uid"]]
-        if isinstance(answer, ServerError):
+        if isinstance(answer, Exception):
             work.failure = self._failure_of(member, answer)
             return
         plan = partial(
@@ -281,10 +298,16 @@ class EntityGroup:
             _status(member, kafka),
             is_deleted=is_deleted(member.body),
         )
-        work.plan = await asyncio.to_thread(plan) if member.keeper.plans_long else plan()
+        try:
+            work.plan = await asyncio.to_thread(plan) if member.keeper.plans_long else plan()
+        except Exception as error:
+            self._log_fault(member.label, kind, error)
+            work.failure = self._failure_of(member, error)
 
     async def _do(self, work: _Work, client: AdminClient, kafka: ObservedKafka, target: Target) -> None:
+        """Does what is planned for one resource, and reports: a fault of one is no fault of the others."""
         member = work.member
+        member.fault = ""
         is_leaving = is_deleted(member.body)
         verdict = Verdict(
             plan=work.plan,
@@ -293,7 +316,7 @@ class EntityGroup:
             cluster_id=kafka.cluster_id,
         )
         changes = work.plan.changes if work.plan is not None else ()
-        if is_leaving and not changes:
+        if is_leaving and not changes and not _is_fault(work.failure):
             await self._let_go(member, None if work.failure is None else work.failure.message)
             return
         try:
@@ -307,9 +330,15 @@ class EntityGroup:
         except ApiError as error:
             failure = Failure(code="ApiServer", message=str(error), is_retried=True)
             verdict = replace(verdict, failure=failure)
+        except Exception as error:
+            self._log_fault(member.label, member.keeper.kind.name, error)
+            verdict = replace(verdict, failure=self._failure_of(member, error))
         if verdict.failure is not None:
             member.failures_in_a_row += 1
             await self._report(member, verdict)
+            if _is_fault(verdict.failure):
+                member.fault = verdict.failure.message
+                await self._record(member, OPERATOR_FAULT, verdict.failure.message, is_warning=True)
         else:
             member.failures_in_a_row = 0
         member.due_ms = self._after(self._rest_ms(member, verdict, has_changed=bool(work.changed)))
@@ -334,11 +363,19 @@ class EntityGroup:
             work.changed.append(change)
         return verdict
 
-    def _failure_of(self, member: _Member, error: AdminError) -> Failure:
+    def _log_fault(self, what: str, kind: str, error: Exception) -> None:
+        log.error("%s: a fault of the operator", what, exc_info=error)
+        self._shared.metrics.faults.labels(kind, self.key.namespace).inc()
+
+    def _failure_of(self, member: _Member, error: Exception) -> Failure:
+        """Returns what a status says of an error. An unforeseen one may quote a secret: only the log has its text."""
+        is_first = member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES
+        if not isinstance(error, AdminError):
+            message = f"a fault of the operator, which is in its log: {type(error).__name__}"
+            return Failure(code=OPERATOR_FAULT, message=message, is_retried=is_first)
         if not isinstance(error, ServerError):
             return Failure(code="Unreachable", message=str(error), is_retried=True)
         code = "".join(part.capitalize() for part in error.error_code.name.split("_"))
-        is_first = member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES
         return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
 
     def _rest_ms(self, member: _Member, verdict: Verdict, *, has_changed: bool) -> int:
@@ -446,6 +483,10 @@ class EntityGroup:
             metrics.duration.labels(*labels).observe(duration_s)
             has_failed = self._failures_in_a_row or any(one.failures_in_a_row for one in members)
             (metrics.failed if has_failed else metrics.successful).labels(*labels).inc()
+
+
+def _is_fault(failure: Failure | None) -> bool:
+    return failure is not None and failure.code == OPERATOR_FAULT
 
 
 def _status(member: _Member, kafka: ObservedKafka) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
-from quorate_operator.entities.plan import Change
+from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, pace_of
 from quorate_operator.handlers.entities.keepers import Seen, TopicKeeper, uid_of
@@ -20,7 +20,7 @@ from quorate_operator.handlers.entities.targets import Target, TargetKey, Target
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.models.manifests import Entity
-from quorate_operator.runtime.kubernetes.api import ApiError, Kind
+from quorate_operator.runtime.kubernetes.api import USERS, ApiError, Kind
 
 Object = dict[str, Any]
 CONFIG = AdminConfig(bootstrap_servers=(Address("broker", 9092),))
@@ -36,6 +36,7 @@ class ModelKeeper(TopicKeeper):
         self.errors: list[Exception] = []
         self.done: list[str] = []
         self.fault: Exception | None = None
+        self.faults_of_plans: dict[str, Exception] = {}
 
     def of(self, name: str) -> TopicModel:
         """The topic of this name, which may not exist."""
@@ -47,11 +48,33 @@ class ModelKeeper(TopicKeeper):
             raise fault
         return {uid_of(one.resource): self.of(self.name_of(one.resource)).topic for one in seen}
 
+    def plan(self, resource: Entity, *args: Any, **kwargs: Any) -> EntityPlan:
+        if fault := self.faults_of_plans.get(self.name_of(resource)):
+            raise fault
+        return super().plan(resource, *args, **kwargs)
+
     async def apply(self, client: object, resource: Entity, change: Change) -> None:  # noqa: ARG002
         if self.errors:
             raise self.errors.pop(0)
         self.of(cast("Any", change).topic).apply(change)
         self.done.append(type(change).__name__)
+
+
+class FaultyModel(TopicModel):
+    """A topic whose change meets a mistake of the operator."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__(KAFKA)
+        self._fault = fault
+
+    def apply(self, change: object) -> None:  # noqa: ARG002
+        raise self._fault
+
+
+class OtherKeeper(ModelKeeper):
+    """Resources of another kind."""
+
+    kind = USERS
 
 
 class ModelServer:
@@ -119,6 +142,7 @@ class Bench:
         self.now_ms = 0
         self.told: list[tuple[str, str]] = []
         self.is_reachable = True
+        self.faults: list[Exception] = []
         events = SimpleNamespace(record=self._record, settle=lambda *_: None)
         shared = SimpleNamespace(
             api=self.server,
@@ -155,6 +179,8 @@ class Bench:
         return found["status"], found["reason"]
 
     async def _find(self, *_: object) -> Target:
+        if self.faults:
+            raise self.faults.pop()
         return self.target
 
     async def _describe(self) -> Any:
@@ -352,10 +378,12 @@ async def test_an_invalid_resource_stalls_alone() -> None:
 async def test_a_fault_of_the_operator_does_not_end_the_group(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: no topic is left alone without notice. Method: an error that nobody expects, in the running task."""
+    """Goal: no topic is left alone without notice. Method: an error that nobody expects, before any topic is looked
+    at, in the running task.
+    """
     bench = Bench()
     monkeypatch.setattr(bench.group, "_pace", pace_of(60))
-    bench.keeper.fault = ValueError("no such field")
+    bench.faults = [ValueError("no such field")]
     made = asyncio.Event()
     bench.server.on_write = lambda _: made.set()
     bench.seen(bench.server.create("orders"))
@@ -367,6 +395,86 @@ async def test_a_fault_of_the_operator_does_not_end_the_group(
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 1.0' in metrics
     task.cancel()
     await asyncio.wait([task])
+
+
+FAULT = "a fault of the operator, which is in its log: ValueError"
+
+
+@pytest.mark.parametrize("where", ["plan", "apply"])
+async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_other(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a mistake of the operator about one topic holds up no other of the cluster, and its owner sees it.
+
+    Method: an error that nobody expects, which quotes a secret, in the plan of one of three topics, or in its change;
+    looks until it stalls, and once more when the mistake is gone.
+    """
+    bench = Bench()
+    for name in ("one", "two", "three"):
+        bench.seen(bench.server.create(name))
+    fault = ValueError("hunter2")
+    if where == "plan":
+        bench.keeper.faults_of_plans["two"] = fault
+    else:
+        bench.keeper.topics["two"] = FaultyModel(fault)
+    for is_stalled in (False, True):
+        await bench.look()
+        assert bench.condition("two", "Ready") == ("False", "OperatorFault")
+        assert bench.condition("two", "Stalled")[0] == str(is_stalled)
+    assert bench.condition("one", "Ready") == bench.condition("three", "Ready") == ("True", "AsDesired")
+    assert ("OperatorFault", FAULT) in bench.told
+    assert "hunter2" not in f"{bench.told}{bench.server.bodies}"
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [fault, fault]
+    metrics = generate_latest(bench.metrics.registry).decode()
+    assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 2.0' in metrics
+    bench.group._tell_pulse()
+    (note,) = bench.pulse.notes()
+    assert f"kafka/two: {FAULT}" in note
+    bench.keeper.faults_of_plans.clear()
+    bench.keeper.topics.pop("two", None)
+    await bench.look()
+    await bench.look()
+    assert bench.condition("two", "Ready") == ("True", "AsDesired")
+    bench.group._tell_pulse()
+    assert bench.pulse.notes() == []
+
+
+async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
+    """Goal: what can't be observed is not planned, and other kinds go on. Method: topics of two keepers, of which one
+    fails to observe.
+    """
+    bench = Bench()
+    other = OtherKeeper()
+    bench.seen(bench.server.create("topic"))
+    bench.group.put(bench.server.create("other"), other, is_changed=True)
+    bench.keeper.fault = ValueError("no such field")
+    await bench.look()
+    assert bench.condition("topic", "Ready") == ("False", "OperatorFault")
+    assert other.done == ["CreateTopic"]
+    await bench.look()
+    await bench.look()
+    assert bench.condition("topic", "Ready") == ("True", "AsDesired")
+
+
+async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
+    """Goal: no resource goes, and leaves its topic, because of a mistake. Method: one in the deletion's plan."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.look()
+    await bench.look()
+    bench.keeper.faults_of_plans["orders"] = ValueError("no such field")
+    bench.seen(bench.server.delete("orders"))
+    await bench.look()
+    assert bench.keeper.of("orders").topic is not None
+    assert bench.condition("orders", "Ready") == ("False", "OperatorFault")
+    waiting = asyncio.create_task(bench.group.wait_cleared("orders"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.keeper.faults_of_plans.clear()
+    await bench.look()
+    await bench.look()
+    await waiting
+    assert bench.keeper.of("orders").topic is None
 
 
 async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() -> None:
