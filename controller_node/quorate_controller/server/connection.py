@@ -15,14 +15,13 @@ import logging
 import socket
 from collections import deque
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.wire.frames import FrameDecoder
 
-from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.server.counters import Limit
+from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX
 from quorate_controller.server.serving_queue import KEYS_OF_NODES, REQUESTS_AT_ONCE
@@ -31,6 +30,7 @@ from quorate_controller.server.tls import UnmappedNameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quorate_controller.node.events import Principal
     from quorate_controller.server.answer_memory import AnswerMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
@@ -66,38 +66,6 @@ class ListenerLimits:
     """connections.max.idle.ms; negative: never."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """Who is at the other end of a connection, and the listener that it came in on."""
-
-    host: str
-    port: int
-    listener: str
-    principal: Principal = ANONYMOUS
-    """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class RequestHandler(Protocol):
-    """Answers requests. Implemented by `dispatch.Dispatcher`."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
-
-        Raises:
-            Exception: a mistake of ours; the connection is closed.
-        """
-
-
-class Session(Protocol):
-    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """Serve a frame of the connection."""
-
-
 class Owner(Protocol):
     """What a connection shares with others. Implemented by `listener.Listener`."""
 
@@ -119,108 +87,6 @@ class Owner(Protocol):
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
-
-
-class Exchange:
-    """One request frame and the answer owed for it."""
-
-    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
-
-    def __init__(self, connection: Connection, frame: bytes) -> None:
-        self.frame = frame
-        """The request without its length prefix."""
-        self.answer: bytes | bytearray | None = None
-        """The answer with its length prefix, once known."""
-        self.is_last = False
-        """Whether the connection closes instead of answering."""
-        self._connection = connection
-        self._on_abandoned: Callable[[], object] | None = None
-
-    @property
-    def peer(self) -> Peer:
-        """Who asks."""
-        return self._connection.peer
-
-    @property
-    def findings(self) -> ConnectionFindings:
-        """What was found on the connection, see `misrouting`."""
-        return self._connection.findings
-
-    @property
-    def session(self) -> Session | None:
-        """The authentication on the connection, if its listener asks for one."""
-        return self._connection.session
-
-    @session.setter
-    def session(self, session: Session) -> None:
-        self._connection.session = session
-
-    def authenticated(self, principal: Principal) -> None:
-        """Whatever comes on the connection from now on is sent by `principal`."""
-        self._connection.authenticated(principal)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer is known, or the connection closes instead."""
-        return self.answer is not None or self.is_last
-
-    def respond(self, answer: bytes | bytearray) -> None:
-        """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
-
-        Without effect when the exchange is over, or the connection gone.
-        """
-        if self.is_over:
-            return
-        self.answer = answer
-        self._on_abandoned = None
-        self._connection.answered(len(answer))
-
-    def refuse(self, reason: str) -> None:
-        """Close the connection after the answers to earlier requests; `reason` is logged.
-
-        Without effect when the exchange is over.
-        """
-        if not self.is_over:
-            self.is_last = True
-            self._on_abandoned = None
-            self._connection.refuse(reason)
-
-    def end_later(self, answer: bytes | None, delay_s: float) -> None:
-        """Read no more, and after a while send `answer`, if there is one, and close the connection."""
-        self._connection.drain()
-        self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
-
-    def mute(self, delay_s: float) -> None:
-        """Take no other request of the connection for a while (KIP-219)."""
-        self._connection.mute(delay_s)
-
-    def alone(self) -> None:
-        """Take no other request of the connection until the answer is sent."""
-        self._connection.wait_for(self)
-
-    def no_longer_alone(self) -> None:
-        """Take other requests of the connection now."""
-        self._connection.wait_for(None)
-
-    def drop(self) -> None:
-        """There will be no answer: close the connection after those to earlier requests.
-
-        Without effect when the exchange is over, or the connection gone.
-        """
-        if not self.is_over:
-            self.is_last = True
-            self._on_abandoned = None
-            self._connection.drain()
-
-    def on_abandoned(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called if the connection goes away before the answer is known."""
-        self._on_abandoned = callback
-
-    def abandon(self) -> None:
-        """Cancel the work on the answer: nobody waits for it any more."""
-        if self._on_abandoned is not None:
-            self._on_abandoned()
-            self._on_abandoned = None
 
 
 class Connection(asyncio.BufferedProtocol):

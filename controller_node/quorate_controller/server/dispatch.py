@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
     from quorate_controller.security.access import Access
-    from quorate_controller.server.connection import Exchange, Peer
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.envelope import Forwarded
+    from quorate_controller.server.exchange import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from quorate_controller.server.serving_queue import KEYS_OF_NODES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_controller.server.connection import Exchange
+    from quorate_controller.server.exchange import Exchange
 
 PARSED_AT_ONCE_BYTES_MAX: Final = 16 * 1024
 """A smaller request is parsed on the spot: it takes at most some milliseconds."""

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_controller.server.acceptor import Acceptor
 from quorate_controller.server.answer_memory import AnswerMemory
-from quorate_controller.server.connection import READ_BYTES_MAX, Connection, ListenerLimits, RequestHandler
+from quorate_controller.server.connection import READ_BYTES_MAX, Connection, ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas, Place
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.request_memory import RequestMemory
 from quorate_controller.server.serving_queue import ServingQueue
 
 if TYPE_CHECKING:
+    from quorate_controller.server.exchange import RequestHandler
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)

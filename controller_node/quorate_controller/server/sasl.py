@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from quorate_controller.config.listener_sasl import ListenerSasl
     from quorate_controller.security.bearer import BearerToken
     from quorate_controller.security.sasl import Authenticated, Credentials, SaslServer
-    from quorate_controller.server.connection import Exchange, RequestHandler
     from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.exchange import Exchange, RequestHandler
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from quorate_controller.directories.format import FormatOptions, QuorumChoice, f
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.assembly import open_node
-from quorate_controller.server.connection import Connection, Exchange, Peer
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
+from quorate_controller.server.exchange import Carrier, Exchange, Peer
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import SERVED_APIS
@@ -152,7 +152,7 @@ class ServedController:
             await self._start()
         self._served += 1
         self._clock.time_ms += 1
-        exchange = Exchange(cast("Connection", _Connection()), frame)
+        exchange = Exchange(cast("Carrier", _Connection()), frame)
         self._dispatcher.handle(exchange)
         turns = 0
         # A Fetch may wait for records, and a change of the voters for a voter that is not there.

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch
-from quorate_controller.server.connection import Exchange
 from quorate_controller.server.counters import Limit
+from quorate_controller.server.exchange import Exchange
 
 HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.request_memory import RequestMemory
 from quorate_controller.server.server import listener_limits
 from quorate_protocol.wire.frames import encode_frame

@@ -21,9 +21,10 @@ from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.certificates import Certificate
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import connection_quotas
-from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.listener import Listener
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.server import read_stores

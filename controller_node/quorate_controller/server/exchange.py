@@ -1,0 +1,183 @@
+"""One request of a connection and the answer owed for it, as handlers see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from quorate_controller.node.events import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_controller.server.misrouting import ConnectionFindings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end of a connection, and the listener that it came in on."""
+
+    host: str
+    port: int
+    listener: str
+    principal: Principal = ANONYMOUS
+    """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class RequestHandler(Protocol):
+    """Answers requests. Implemented by `dispatch.Dispatcher`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
+
+        Raises:
+            Exception: a mistake of ours; the connection is closed.
+        """
+
+
+class Session(Protocol):
+    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Serve a frame of the connection."""
+
+
+class Carrier(Protocol):
+    """What an exchange needs of the connection on which its request came. Implemented by `connection.Connection`."""
+
+    session: Session | None
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end."""
+
+    @property
+    def findings(self) -> ConnectionFindings:
+        """What was found on the connection."""
+
+    def authenticated(self, principal: Principal) -> None:
+        """The other end has proven who it is."""
+
+    def answered(self, size_bytes: int) -> None:
+        """An exchange has its answer."""
+
+    def refuse(self, reason: str) -> None:
+        """Read no more; close when all that came before is answered."""
+
+    def drain(self) -> None:
+        """Take no more requests, and close once those in flight are answered."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Call back after a while."""
+
+    def mute(self, delay_s: float) -> None:
+        """Take no request for so many seconds."""
+
+    def wait_for(self, exchange: Exchange | None) -> None:
+        """Take no request until this one is answered; without one, go on."""
+
+
+class Exchange:
+    """One request frame and the answer owed for it."""
+
+    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
+
+    def __init__(self, connection: Carrier, frame: bytes) -> None:
+        self.frame = frame
+        """The request without its length prefix."""
+        self.answer: bytes | bytearray | None = None
+        """The answer with its length prefix, once known."""
+        self.is_last = False
+        """Whether the connection closes instead of answering."""
+        self._connection = connection
+        self._on_abandoned: Callable[[], object] | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks."""
+        return self._connection.peer
+
+    @property
+    def findings(self) -> ConnectionFindings:
+        """What was found on the connection, see `misrouting`."""
+        return self._connection.findings
+
+    @property
+    def session(self) -> Session | None:
+        """The authentication on the connection, if its listener asks for one."""
+        return self._connection.session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._connection.session = session
+
+    def authenticated(self, principal: Principal) -> None:
+        """Whatever comes on the connection from now on is sent by `principal`."""
+        self._connection.authenticated(principal)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer is known, or the connection closes instead."""
+        return self.answer is not None or self.is_last
+
+    def respond(self, answer: bytes | bytearray) -> None:
+        """Send `answer`, a frame with its length prefix, once all earlier ones are sent.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if self.is_over:
+            return
+        self.answer = answer
+        self._on_abandoned = None
+        self._connection.answered(len(answer))
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection after the answers to earlier requests; `reason` is logged.
+
+        Without effect when the exchange is over.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.refuse(reason)
+
+    def end_later(self, answer: bytes | None, delay_s: float) -> None:
+        """Read no more, and after a while send `answer`, if there is one, and close the connection."""
+        self._connection.drain()
+        self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
+
+    def mute(self, delay_s: float) -> None:
+        """Take no other request of the connection for a while (KIP-219)."""
+        self._connection.mute(delay_s)
+
+    def alone(self) -> None:
+        """Take no other request of the connection until the answer is sent."""
+        self._connection.wait_for(self)
+
+    def no_longer_alone(self) -> None:
+        """Take other requests of the connection now."""
+        self._connection.wait_for(None)
+
+    def drop(self) -> None:
+        """There will be no answer: close the connection after those to earlier requests.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self._connection.drain()
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called if the connection goes away before the answer is known."""
+        self._on_abandoned = callback
+
+    def abandon(self) -> None:
+        """Cancel the work on the answer: nobody waits for it any more."""
+        if self._on_abandoned is not None:
+            self._on_abandoned()
+            self._on_abandoned = None
