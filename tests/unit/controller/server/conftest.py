@@ -1,4 +1,4 @@
-"""A node that only records, and a client on a real socket, for the tests of the server."""
+"""A node that only records, clients and peers on real sockets, for the tests of the server."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import uvloop
 from kit.controller_parts import node_status
+from kit.peer_connections import PeerBench
 from kit.waiting import HANG_S
 from quorate_controller.node.events import Caller, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft import messages
 from quorate_controller.security.authorizer import Authorizer
+from quorate_controller.server import peers
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
@@ -205,3 +207,14 @@ async def rig() -> AsyncIterator[Rig]:
     built = Rig()
     yield built
     await built.close()
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PeerBench]:
+    """Connections to peers, and one that answers what it is told to."""
+    monkeypatch.setattr(peers, "OWN_REQUEST_TIMEOUT_MS", HANG_S * 1000)
+    built = PeerBench()
+    yield built
+    await built.connections.close()
+    built.peer.stop()
+    await asyncio.sleep(0)
