@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 from kit.controller_parts import node_status
+from kit.java.tls import Certificates
 from kit.peer_connections import PeerBench
+from kit.tls_listener import TlsRig
 from kit.waiting import HANG_S
 from quorate_controller.node.events import Caller, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
@@ -218,3 +220,17 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PeerBench]:
     await built.connections.close()
     built.peer.stop()
     await asyncio.sleep(0)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, a server, a client."""
+    return Certificates.create(tmp_path_factory.mktemp("tls") / "certificates")
+
+
+@pytest.fixture
+async def secured() -> AsyncIterator[TlsRig]:
+    """A listener with TLS, which the test starts."""
+    built = TlsRig()
+    yield built
+    await built.close()
