@@ -204,6 +204,9 @@ class MetricsPage(Collector):
         yield from self._rates(status, now_s)
         yield from self._histograms(status)
         yield from self._requests()
+        yield from self._refusals()
+        yield from self._misrouting()
+        yield from self._listeners()
         brokers = GaugeMetricFamily(
             CONTROLLER + "brokerregistrationstate",
             "10 fenced, 20 controlled shutdown, 30 active",
@@ -311,6 +314,9 @@ class MetricsPage(Collector):
         for api_key, histogram in counters.seconds.items():
             seconds.add_metric([find_api(api_key).name], histogram.cumulative(), histogram.sum_ms / 1000)
         yield seconds
+
+    def _refusals(self) -> Iterator[Metric]:
+        counters = self._counters
         denied = CounterMetricFamily(
             "quorate_denied_authorizations", "Actions that the authorizer denied", labels=["api"]
         )
@@ -345,6 +351,9 @@ class MetricsPage(Collector):
             "Answers to requests that were answered already",
             value=counters.dropped_answers,
         )
+
+    def _misrouting(self) -> Iterator[Metric]:
+        counters = self._counters
         misrouted = GaugeMetricFamily(
             MISROUTED_CONNECTIONS,
             "Connections of clients and controllers that meant another node or cluster",
@@ -358,6 +367,8 @@ class MetricsPage(Collector):
             "Connections to other controllers that ended at another node or cluster",
             value=counters.misrouted_peer_connections,
         )
+
+    def _listeners(self) -> Iterator[Metric]:
         usage = self._usage()
         yield GaugeMetricFamily("quorate_open_connections", "Accepted connections", value=usage.connections)
         yield GaugeMetricFamily(
