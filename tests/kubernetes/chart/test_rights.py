@@ -6,7 +6,9 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -249,55 +251,19 @@ def test_the_rights_are_enough_for_a_real_operator(
     """Goal: nothing is forbidden that the operator tries. Method: run it as the chart's service account, have it
     make a cluster and let it go again; look for refusals in what it says.
     """
-    log, token = tmp_path / "operator.log", tmp_path / "token"
-    token.write_text(f"{PAGE_TOKEN}\n")
-    listen, web = free_ports(1), free_ports(1)
-    command = [
-        *DIE_WITH_PARENT,
-        *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=10"),
-        *(
-            f"--lease-namespace={installed.own}",
-            "--image=quorate:test",
-            f"--listen=127.0.0.1:{listen}",
-            f"--web=127.0.0.1:{web}",
-            f"--web-token-file={token}",
-        ),
-        *(() if installed.is_wide else (f"--namespace={installed.clusters}",)),
-    ]
-    config = prepared.kubeconfig_of(installed.own, OPERATOR)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, "KUBECONFIG": str(config)}
-        )
-    try:
+    log, web = tmp_path / "operator.log", free_ports(1)
+
+    def said() -> str:
+        return log.read_text()[-3000:]
+
+    with running_operator(prepared, installed, log=log, web=web):
         manifests = [
             _resource("KafkaController", "quorum", {"replicas": 3, "history": {"storage": {"size": "1Gi"}}}),
             _resource("KafkaBroker", "brokers", {"controllers": "quorum", "replicas": 1}),
         ]
         applied(prepared, manifests, "--namespace", installed.clusters)
-        core = kubernetes.client.CoreV1Api(api_client)
-        policy = kubernetes.client.PolicyV1Api(api_client)
-        networking = kubernetes.client.NetworkingV1Api(api_client)
-        batch = kubernetes.client.BatchV1Api(api_client)
-        for what, found in {
-            "pods": core.list_namespaced_pod,
-            "volumes": core.list_namespaced_persistent_volume_claim,
-            "Services": core.list_namespaced_service,
-            "ConfigMaps": core.list_namespaced_config_map,
-            "budgets": policy.list_namespaced_pod_disruption_budget,
-            "policies": networking.list_namespaced_network_policy,
-            "jobs": batch.list_namespaced_cron_job,
-        }.items():
-            eventually(
-                lambda found=found: [
-                    one
-                    for one in found(installed.clusters).items
-                    if (one.metadata.labels or {}).get("quorate.dev/cluster") == "quorum"
-                ],
-                TIMEOUT_S,
-                f"{what} of the cluster",
-                seen=lambda: log.read_text()[-3000:],
-            )
+        for what, objects in objects_of_clusters(api_client, installed.clusters).items():
+            eventually(objects, TIMEOUT_S, f"{what} of the cluster", seen=said)
         custom = kubernetes.client.CustomObjectsApi(api_client)
 
         def resource() -> dict[str, Any] | None:
@@ -323,14 +289,62 @@ def test_the_rights_are_enough_for_a_real_operator(
             *("--namespace", installed.clusters),
         )
         assert gone.returncode == 0, gone.stderr
-        eventually(
-            lambda: resource() is None, TIMEOUT_S, "the cluster to go", seen=lambda: log.read_text()[-3000:]
+        eventually(lambda: resource() is None, TIMEOUT_S, "the cluster to go", seen=said)
+    assert "forbidden" not in log.read_text().lower(), said()
+
+
+@contextmanager
+def running_operator(prepared: ApiServer, installed: Installed, *, log: Path, web: int) -> Iterator[None]:
+    """The operator as the chart's service account, with its status page at a port and what it says in a file."""
+    token = log.with_name("token")
+    token.write_text(f"{PAGE_TOKEN}\n")
+    command = [
+        *DIE_WITH_PARENT,
+        *(f"{Path(sys.executable).with_name('quorate')}", "operator", "run", "--lease-duration=10"),
+        *(
+            f"--lease-namespace={installed.own}",
+            "--image=quorate:test",
+            f"--listen=127.0.0.1:{free_ports(1)}",
+            f"--web=127.0.0.1:{web}",
+            f"--web-token-file={token}",
+        ),
+        *(() if installed.is_wide else (f"--namespace={installed.clusters}",)),
+    ]
+    config = prepared.kubeconfig_of(installed.own, OPERATOR)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "KUBECONFIG": str(config)}
         )
+    try:
+        yield
     finally:
         process.terminate()
         process.wait(TIMEOUT_S)
-    said = log.read_text()
-    assert "forbidden" not in said.lower(), said[-3000:]
+
+
+def objects_of_clusters(
+    api_client: kubernetes.client.ApiClient, namespace: str
+) -> dict[str, Callable[[], list[Any]]]:
+    """What lists the objects of each kind that the operator has made for the cluster `quorum`."""
+    core = kubernetes.client.CoreV1Api(api_client)
+    lists = {
+        "pods": core.list_namespaced_pod,
+        "volumes": core.list_namespaced_persistent_volume_claim,
+        "Services": core.list_namespaced_service,
+        "ConfigMaps": core.list_namespaced_config_map,
+        "budgets": kubernetes.client.PolicyV1Api(api_client).list_namespaced_pod_disruption_budget,
+        "policies": kubernetes.client.NetworkingV1Api(api_client).list_namespaced_network_policy,
+        "jobs": kubernetes.client.BatchV1Api(api_client).list_namespaced_cron_job,
+    }
+
+    def of_quorum(listed: Callable[[str], Any]) -> list[Any]:
+        return [
+            one
+            for one in listed(namespace).items
+            if (one.metadata.labels or {}).get("quorate.dev/cluster") == "quorum"
+        ]
+
+    return {what: partial(of_quorum, listed) for what, listed in lists.items()}
 
 
 def press_pause(site: str, key: ClusterKey, token: str) -> None:
