@@ -72,6 +72,8 @@ class KafkaGateway:
         self._static_min_insync = 1
         self._static_min_insync_at_ms = 0
         self._problem: str | None = None
+        self._said: dict[Address, str] = {}
+        """Why a controller was not found to lead, of those that were asked last."""
 
     @property
     def problem(self) -> str | None:
@@ -123,7 +125,10 @@ class KafkaGateway:
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._await_leader()
                 if led is None:
-                    raise StepError(f"{action.reason}: no controller answers as the leader of the quorum")
+                    said = "; ".join(f"{address}: {text}" for address, text in self._said.items())
+                    raise StepError(
+                        f"{action.reason}: no controller answers as the leader of the quorum ({said})"
+                    )
                 live = await self._followed(led)
                 if live is None:
                     raise StepError(f"{action.reason}: {self._problem}")
@@ -142,9 +147,15 @@ class KafkaGateway:
     # The quorum
 
     async def _find_leader(self) -> _Led | None:
+        addresses = list(self._controllers.values())
         # Each has a client of its own, so that one that hangs does not delay the others.
-        answers = await asyncio.gather(*map(self._as_led_by, self._controllers.values()))
-        led = [answer for answer in answers if answer is not None]
+        answers = await asyncio.gather(*map(self._as_led_by, addresses))
+        led = [answer for answer in answers if isinstance(answer, _Led)]
+        self._said = {
+            address: answer
+            for address, answer in zip(addresses, answers, strict=True)
+            if isinstance(answer, str)
+        }
         # A former leader that was suspended may still claim to lead.
         return max(led, key=lambda one: one.described.leader_epoch, default=None)
 
@@ -158,8 +169,8 @@ class KafkaGateway:
         except TimeoutError:
             return None
 
-    async def _as_led_by(self, address: Address) -> _Led | None:
-        """Returns the quorum if the controller at this address leads it and has committed in its epoch."""
+    async def _as_led_by(self, address: Address) -> _Led | str:
+        """Returns the quorum if the controller at this address leads it, with a commit in its epoch; else why not."""
         client = self._contacts.client(Role.CONTROLLER, address)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
@@ -167,10 +178,10 @@ class KafkaGateway:
                 at_ms = clock.now_ms()
                 features = await client.describe_features()
                 cluster = await client.describe_cluster()
-        except (AdminError, TimeoutError):
-            return None
+        except (AdminError, TimeoutError) as error:
+            return str(error) or f"no answer in {ASK_TIMEOUT_MS} ms"
         if described.high_watermark < 0:
-            return None
+            return "it has committed nothing in its epoch yet"
         return _Led(
             described=described,
             at_ms=at_ms,

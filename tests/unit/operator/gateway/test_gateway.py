@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kit.waiting import HANG_S
-from quorate_admin.errors import RequestTimeoutError, UnreachableError
+from quorate_admin.errors import AuthenticationError, RequestTimeoutError, UnreachableError
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -162,15 +162,36 @@ async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
     assert [one.port for one in log.asked] == [3001, 3002]
 
 
-@pytest.mark.parametrize("answers", [{}, {3000: quorum(3000, 1, high_watermark=-1)}])
+SILENT = "no answer in 20 ms"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({}, (SILENT, SILENT, SILENT)),
+        (
+            {3000: quorum(3000, 1, high_watermark=-1), 3001: NOT_LEADER},
+            ("it has committed nothing in its epoch yet", str(NOT_LEADER), SILENT),
+        ),
+        (
+            dict.fromkeys((3000, 3001, 3002), AuthenticationError("wrong password")),
+            ("wrong password",) * 3,
+        ),
+    ],
+    ids=["nobody answers", "one is elected", "the password is wrong"],
+)
 async def test_without_a_commit_in_its_epoch_there_is_no_leader(
-    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch, answers: Mapping[int, Any]
+    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch, answers: Mapping[int, Any], said: tuple[str, ...]
 ) -> None:
-    """Goal: elected is not yet in service. Method: nobody answers; a leader without high watermark."""
+    """Goal: elected is not yet in service, and a step that finds no leader says why. Method: nobody answers; a leader
+    without high watermark; controllers that refuse the operator.
+    """
     assert await look(gateway, answers, monkeypatch) is None
     assert gateway.problem is None
-    with pytest.raises(StepError, match="no controller answers as the leader"):
+    with pytest.raises(StepError) as failed:
         await gateway.apply(ElectPreferredLeaders(reason="r"))
+    told = "; ".join(f"{CONTROLLERS[port]}: {text}" for port, text in zip(CONTROLLERS, said, strict=True))
+    assert str(failed.value) == f"r: no controller answers as the leader of the quorum ({told})"
 
 
 async def test_a_step_waits_for_the_leader_that_is_being_elected(
