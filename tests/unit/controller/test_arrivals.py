@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kio.schema.create_acls.v3.request import CreateAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kit.controller_parts import caller, heartbeat
 from quorate_controller.arrivals import EVENTS_PER_TURN_MAX, REQUESTS_PER_TURN_MAX, TURN_MS_MAX, Arrivals
@@ -11,6 +13,7 @@ from quorate_controller.node.events import ControlRequest
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
 READ = DescribeConfigsRequest(resources=())
+SLICED_CHANGES = (CreateAclsRequest(creations=()), DeleteAclsRequest(filters=()))
 CHANGE = ApiVersionsRequest(client_software_name="stands for", client_software_version="any change")
 
 
@@ -93,20 +96,24 @@ def test_fast_requests_come_back_to_full_turns() -> None:
     assert counts[-1] == REQUESTS_PER_TURN_MAX
 
 
-def test_reads_that_nobody_waits_for_are_left_out() -> None:
-    """Goal: no work for clients that have left; what they wanted changed is done. Method: a read and a change."""
+@pytest.mark.parametrize("change", [CHANGE, *SLICED_CHANGES], ids=lambda one: type(one).__name__)
+def test_reads_that_nobody_waits_for_are_left_out(change: Any) -> None:
+    """Goal: no work for clients that have left; what they wanted changed is done. Method: a read and a change, also
+    one that is decided in slices.
+    """
     arrivals = Arrivals()
     arrivals.put(request(READ, "gone", 1))
-    arrivals.put(request(CHANGE, "gone", 2))
+    arrivals.put(request(change, "gone", 2))
     assert [event.token for event in arrivals.take(lambda _event: False)] == [2]  # type: ignore[union-attr]
 
 
-def test_long_reads_wait_for_one_that_is_under_way() -> None:
-    """Goal: one read is under way at a time, and nobody loses its turn. Method: reads of two connections, one with
-    a change behind it; a change and a heartbeat of others.
+@pytest.mark.parametrize("long", [READ, *SLICED_CHANGES], ids=lambda one: type(one).__name__)
+def test_what_takes_slices_waits_for_one_that_is_under_way(long: Any) -> None:
+    """Goal: one is under way at a time, and nobody loses its turn: what a connection sent is done in its order.
+    Method: two connections, one with a change behind it; a change and a heartbeat of others.
     """
     arrivals = Arrivals()
-    arrivals.put(request(READ, "one", 1))
+    arrivals.put(request(long, "one", 1))
     arrivals.put(request(CHANGE, "one", 2))
     arrivals.put(request(CHANGE, "other", 3))
     arrivals.put(request(heartbeat(), "broker", 4))

@@ -4,11 +4,14 @@ answer.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import kio.schema.create_acls.v3.request as create_acls
+import kio.schema.create_acls.v3.response as created_acls
 import kio.schema.create_topics.v7.request as create
 import kio.schema.create_topics.v7.response as created
 import kio.schema.describe_configs.v4.request as describe_configs
@@ -510,11 +513,8 @@ async def test_many_clients_pipeline_at_once(rig: Any) -> None:
     await asyncio.gather(*(run(index) for index in range(20)))
 
 
-async def test_one_long_read_of_a_connection_at_a_time(rig: Any) -> None:
-    """Goal: who pipelines requests about everything has only one of them parsed, until its answer is sent.
-
-    Method: three, and another request behind them, on one connection.
-    """
+def about_everything() -> Any:
+    """DescribeConfigs, and its answer."""
     asking = describe_configs.DescribeConfigsRequest(
         resources=(
             describe_configs.DescribeConfigsResource(
@@ -522,11 +522,30 @@ async def test_one_long_read_of_a_connection_at_a_time(rig: Any) -> None:
             ),
         )
     )
-    answer = described_configs.DescribeConfigsResponse(throttle_time=timedelta(0), results=())
+    return asking, 4, described_configs.DescribeConfigsResponse(throttle_time=timedelta(0), results=())
+
+
+def sliced_creation() -> Any:
+    """CreateAcls, and its answer."""
+    answer = created_acls.CreateAclsResponse(throttle_time=timedelta(0), results=())
+    return create_acls.CreateAclsRequest(creations=()), 3, answer
+
+
+@pytest.mark.parametrize("kind", [about_everything, sliced_creation])
+async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
+    rig: Any, kind: Callable[[], Any]
+) -> None:
+    """Goal: who pipelines requests that take many slices has only one of them parsed, until its answer is sent: they
+    are done in their order.
+
+    Method: three, and another request behind them, on one connection.
+    """
+    asking, version, answer = kind()
     await rig.listen()
     client = await rig.connect()
-    for request, version in ((asking, 4), (asking, 4), (asking, 4), (heartbeat(), 1)):
-        client.send(request, version)
+    for _ in range(3):
+        client.send(asking, version)
+    client.send(heartbeat(), 1)
     for count in (1, 2, 3):
         futures = await rig.node.requests(count)
         await rig.barrier()
