@@ -1,9 +1,9 @@
-"""Paths and globs: from text to nodes. Pure."""
+"""Paths: from text to nodes. Pure."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from quorate.tools.metadata_shell.globs import Glob, parse_glob
 from quorate.tools.metadata_shell.tree import Directory, Node
 
 
@@ -39,7 +39,7 @@ def components_of(path: str, working_directory: str) -> list[str]:
 
 def find_nodes(root: Node, working_directory: str, glob: str) -> Iterator[Found]:
     """The nodes that a glob matches, sorted; a component without `*`, `?` and `{a,b}` is a name."""
-    patterns = [_Pattern(component) for component in components_of(glob, working_directory)]
+    patterns = [parse_glob(component) or component for component in components_of(glob, working_directory)]
     return _matching(root, (), patterns)
 
 
@@ -50,7 +50,7 @@ def child_of(directory: Directory, name: str) -> Node:
     return node
 
 
-def _matching(node: Node, components: tuple[str, ...], patterns: "list[_Pattern]") -> Iterator[Found]:
+def _matching(node: Node, components: tuple[str, ...], patterns: Sequence[Glob | str]) -> Iterator[Found]:
     place = len(components)
     if place == len(patterns):
         yield Found(components, node)
@@ -58,48 +58,11 @@ def _matching(node: Node, components: tuple[str, ...], patterns: "list[_Pattern]
     if not isinstance(node, Directory):
         return
     pattern = patterns[place]
-    if pattern.expression is None:
-        child = node.child(pattern.text)
+    if isinstance(pattern, str):
+        child = node.child(pattern)
         if child is not None:
-            yield from _matching(child, (*components, pattern.text), patterns)
+            yield from _matching(child, (*components, pattern), patterns)
         return
     for name in node.sorted_names():
-        if pattern.expression.fullmatch(name):
+        if pattern.matches(name):
             yield from _matching(child_of(node, name), (*components, name), patterns)
-
-
-class _Pattern:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        expression = glob_expression(text)
-        self.expression = None if expression is None else re.compile(expression)
-
-
-def glob_expression(glob: str) -> str | None:
-    """The regular expression of a glob; None for a name, and for a glob that is malformed (GlobComponent).
-
-    A backslash escapes the next character, but only in a component that is a glob: a name is looked up as it is
-    written.
-    """
-    parts: list[str] = []
-    is_glob = in_group = False
-    characters = iter(glob)
-    for character in characters:
-        if character == "\\":
-            parts.append(re.escape(next(characters, character)))
-        elif character in "?*":
-            parts.append("." if character == "?" else ".*")
-            is_glob = True
-        elif character == "{":
-            if in_group:
-                return None
-            parts.append("(?:(?:")
-            is_glob = in_group = True
-        elif character == "," and in_group:
-            parts.append(")|(?:")
-        elif character == "}" and in_group:
-            parts.append("))")
-            in_group = False
-        else:
-            parts.append(re.escape(character))
-    return "".join(parts) if is_glob and not in_group else None

@@ -10,7 +10,7 @@ from quorate.tools.metadata_shell.calls import (
     words_of,
 )
 from quorate.tools.metadata_shell.interactive import HISTORY_MAX, remember, run_line, run_shell
-from quorate.tools.metadata_shell.paths import components_of, glob_expression
+from quorate.tools.metadata_shell.paths import components_of
 from quorate.tools.metadata_shell.shell_builtins import ShellState, columns
 from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, number_of, value
 
@@ -108,16 +108,6 @@ def test_a_number_is_one_of_java() -> None:
         *(2147483647, -2147483648),
     ]
     assert [number_of(text) for text in ("", "x", "2147483648", "-2147483649", "9" * 5000)] == [None] * 5
-
-
-@pytest.mark.parametrize(
-    ("glob", "expression"),
-    [("name", None), ("a.b+c", None), ("a\\*", None), ("*", ".*"), ("a?b", "a.b"), ("{x,yz}", "(?:(?:x)|(?:yz))"),
-     ("a,b*", "a,b.*"), ("\\{*", "\\{.*"), ("{a{b}}", None), ("{a", None), ("x}*", "x\\}.*"), ("a\\", None)],
-)  # fmt: skip
-def test_globs(glob: str, expression: str | None) -> None:
-    """Goal: what is a glob, and what it matches. Method: a table, by the rules of Kafka's GlobComponent."""
-    assert glob_expression(glob) == expression
 
 
 def test_paths_are_cleaned() -> None:
