@@ -221,7 +221,7 @@ class EntityGroup:
             for work in works:
                 if work.member.is_cleared:
                     continue
-                await self._report(work.member, Verdict(failure=failure))
+                await self._report_failure(work.member, Verdict(failure=failure))
                 work.member.due_ms = self._after(self._pace.after_failures(self._failures_in_a_row))
         self._count(due, time.monotonic() - started)
 
@@ -335,7 +335,7 @@ class EntityGroup:
             verdict = replace(verdict, failure=self._failure_of(member, error))
         if verdict.failure is not None:
             member.failures_in_a_row += 1
-            await self._report(member, verdict)
+            await self._report_failure(member, verdict)
             if _is_fault(verdict.failure):
                 member.fault = verdict.failure.message
                 await self._record(member, OPERATOR_FAULT, verdict.failure.message, is_warning=True)
@@ -396,7 +396,7 @@ class EntityGroup:
                 await self._let_go(member, f"nothing was deleted: {error}")
                 return None
             failure = Failure(code=INVALID_MANIFEST, message=str(error), is_retried=False)
-            await self._report(member, Verdict(failure=failure))
+            await self._report_failure(member, Verdict(failure=failure))
             member.due_ms = self._after(self._pace.asleep_ms)
             return None
         return _Work(member=member, resource=resource, name=member.keeper.name_of(resource))
@@ -444,6 +444,16 @@ class EntityGroup:
         if is_warning:
             log.warning("%s: %s: %s", member.label, reason, note)
         await self._shared.events.record(self.key.event_key, member.body, reason, note, is_warning=is_warning)
+
+    async def _report_failure(self, member: _Member, verdict: Verdict) -> None:
+        """Reports a verdict with a failure. If that fails too, the log has both, and others are looked at."""
+        assert verdict.failure is not None
+        try:
+            await self._report(member, verdict)
+        except ApiError as error:
+            log.warning(
+                "%s: %s; its status was not written: %s", member.label, verdict.failure.message, error
+            )
 
     async def _report(self, member: _Member, verdict: Verdict) -> None:
         """Writes the status, if it changes, and sets the metric. Raises ApiError."""

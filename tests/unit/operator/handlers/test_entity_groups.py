@@ -83,6 +83,8 @@ class ModelServer:
     def __init__(self) -> None:
         self.bodies: dict[str, Object] = {}
         self.writes = 0
+        self.refused: set[str] = set()
+        """Resources whose status is not taken."""
         self.on_write: Callable[[Object], None] = lambda _: None
 
     def create(self, name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Object:
@@ -114,6 +116,8 @@ class ModelServer:
         assert subresource == "status"
         if name not in self.bodies:
             raise ApiError(404, "NotFound", name)
+        if name in self.refused:
+            raise ApiError(422, "Invalid", f"{name} is invalid")
         self.writes += 1
         before = self.bodies[name].get("status") or {}
         status = {key: value for key, value in {**before, **patch["status"]}.items() if value is not None}
@@ -454,6 +458,31 @@ async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
     await bench.look()
     await bench.look()
     assert bench.condition("topic", "Ready") == ("True", "AsDesired")
+
+
+@pytest.mark.parametrize("spec", [{}, {"partitions": "many"}], ids=["valid", "invalid"])
+async def test_a_status_that_is_refused_concerns_no_other_resource(
+    spec: Object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: what the API server does not take of one topic holds up no other, and is logged. Method: it refuses the
+    status of one of three topics, which may be invalid itself; then it takes it.
+    """
+    bench = Bench()
+    bench.server.refused = {"two"}
+    for name in ("one", "two", "three"):
+        bench.seen(bench.server.create(name, **(spec if name == "two" else {})))
+    for _ in range(2):
+        await bench.look()
+    assert bench.condition("one", "Ready") == bench.condition("three", "Ready") == ("True", "AsDesired")
+    assert "status" not in bench.server.bodies["two"]
+    assert "kafka/two" in caplog.text
+    assert "its status was not written: two is invalid" in caplog.text
+    bench.server.refused = set()
+    for _ in range(2):
+        await bench.look()
+    assert bench.condition("two", "Ready") == (
+        ("False", "InvalidManifest") if spec else ("True", "AsDesired")
+    )
 
 
 async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
