@@ -22,7 +22,14 @@ from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.keepers import Keeper, Seen, uid_of
-from quorate_operator.handlers.entities.statuses import Failure, Verdict, entity_status, is_ready
+from quorate_operator.handlers.entities.statuses import (
+    OPERATOR_FAULT,
+    Failure,
+    Verdict,
+    entity_status,
+    failure_of,
+    is_ready,
+)
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.reconciler import JITTER, Shared
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
@@ -39,7 +46,6 @@ CHANGES_AT_A_TIME_MAX = 8
 STALLED_AFTER_FAILURES = 2
 """A request that fails once may have been made with what another broker had not yet heard."""
 DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
-OPERATOR_FAULT = "OperatorFault"
 
 log = logging.getLogger(__name__)
 
@@ -316,7 +322,7 @@ class EntityGroup:
             cluster_id=kafka.cluster_id,
         )
         changes = work.plan.changes if work.plan is not None else ()
-        if is_leaving and not changes and not _is_fault(work.failure):
+        if is_leaving and not changes and not (work.failure and work.failure.is_fault):
             await self._let_go(member, None if work.failure is None else work.failure.message)
             return
         try:
@@ -336,7 +342,7 @@ class EntityGroup:
         if verdict.failure is not None:
             member.failures_in_a_row += 1
             await self._report_failure(member, verdict)
-            if _is_fault(verdict.failure):
+            if verdict.failure.is_fault:
                 member.fault = verdict.failure.message
                 await self._record(member, OPERATOR_FAULT, verdict.failure.message, is_warning=True)
         else:
@@ -368,15 +374,7 @@ class EntityGroup:
         self._shared.metrics.faults.labels(kind, self.key.namespace).inc()
 
     def _failure_of(self, member: _Member, error: Exception) -> Failure:
-        """Returns what a status says of an error. An unforeseen one may quote a secret: only the log has its text."""
-        is_first = member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES
-        if not isinstance(error, AdminError):
-            message = f"a fault of the operator, which is in its log: {type(error).__name__}"
-            return Failure(code=OPERATOR_FAULT, message=message, is_retried=is_first)
-        if not isinstance(error, ServerError):
-            return Failure(code="Unreachable", message=str(error), is_retried=True)
-        code = "".join(part.capitalize() for part in error.error_code.name.split("_"))
-        return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
+        return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)
 
     def _rest_ms(self, member: _Member, verdict: Verdict, *, has_changed: bool) -> int:
         if verdict.failure is not None and (verdict.failure.is_retried or has_changed):
@@ -493,10 +491,6 @@ class EntityGroup:
             metrics.duration.labels(*labels).observe(duration_s)
             has_failed = self._failures_in_a_row or any(one.failures_in_a_row for one in members)
             (metrics.failed if has_failed else metrics.successful).labels(*labels).inc()
-
-
-def _is_fault(failure: Failure | None) -> bool:
-    return failure is not None and failure.code == OPERATOR_FAULT
 
 
 def _status(member: _Member, kafka: ObservedKafka) -> Mapping[str, Any]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from quorate_admin.errors import AdminError, ServerError
+
 from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.handlers.statuses import Judgement, conditions_of
 from quorate_operator.models.entities import CHANGES_MAX
@@ -12,6 +14,7 @@ from quorate_operator.planning.planner import PAUSED
 AS_DESIRED = "AsDesired"
 CHANGING = "Changing"
 WAITING = "Waiting"
+OPERATOR_FAULT = "OperatorFault"
 CHANGE_LENGTH_MAX = 2_000
 
 
@@ -23,6 +26,11 @@ class Failure:
     message: str
     is_retried: bool
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether the operator made a mistake."""
+        return self.code == OPERATOR_FAULT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -32,6 +40,20 @@ class Verdict:
     failure: Failure | None = None
     is_paused: bool = False
     cluster_id: str | None = None
+
+
+def failure_of(error: Exception, *, is_first: bool) -> Failure:
+    """Returns what a status says of an error. An unforeseen one may quote a secret: only the log has its text.
+
+    `is_first`: the look before did not fail.
+    """
+    if not isinstance(error, AdminError):
+        message = f"a fault of the operator, which is in its log: {type(error).__name__}"
+        return Failure(code=OPERATOR_FAULT, message=message, is_retried=is_first)
+    if not isinstance(error, ServerError):
+        return Failure(code="Unreachable", message=str(error), is_retried=True)
+    code = "".join(part.capitalize() for part in error.error_code.name.split("_"))
+    return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
 
 
 def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
