@@ -50,10 +50,15 @@ def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> O
 def listener_statuses(
     context: Context, desired: DesiredCluster, pool: str, registered: Mapping[int, Mapping[str, Address]]
 ) -> tuple[ListenerStatus, ...]:
-    """Returns what clients of each listener need to know. `registered` has the addresses that brokers told Kafka."""
-    resource, node = context.pool(pool), _any_node(desired, pool)
-    if not isinstance(resource, KafkaBroker) or node is None:
+    """Returns what clients of each listener need to know: nothing of a pool without brokers, as a refused one is.
+
+    `registered` has the addresses that brokers told Kafka.
+    """
+    node = _any_node(desired, pool)
+    if node is None:
         return ()
+    resource = context.pool(pool)
+    assert isinstance(resource, KafkaBroker)
     statuses = []
     for listener in resource.spec.listeners:
         addresses = [

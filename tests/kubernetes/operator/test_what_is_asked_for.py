@@ -51,6 +51,30 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
     assert "acceptedSpec" not in (operated.brokers() or {})["status"]
 
 
+def test_a_refused_pool_is_beside_a_quorum_that_serves(operated: Operated) -> None:
+    """Goal: what is refused keeps nobody from being looked after.
+
+    Method: a pool that claims the id of the only controller, which serves; the controller's pod is deleted.
+    """
+    operated.create(replicas=1)
+    operator = operated.start_operator()
+    operated.wait_settled(CONTROLLERS_FIRST)
+    operated.create_brokers(OTHERS, nodeIds={"first": CONTROLLERS_FIRST})
+    operated.wait(lambda: _is_refused(operated, OTHERS), "the pool to be refused")
+    (pod,) = operated.pods()
+    before = operated.core.read_namespaced_pod(pod, operated.namespace).metadata.uid
+    operated.core.delete_namespaced_pod(pod, operated.namespace)
+
+    def is_back() -> bool:
+        found = operated.core.list_namespaced_pod(operated.namespace).items
+        return [each.metadata.name for each in found] == [pod] and found[0].metadata.uid != before
+
+    operated.wait(is_back, "the controller's pod to be back")
+    operated.wait_settled(CONTROLLERS_FIRST)
+    assert _is_refused(operated, OTHERS)
+    assert not operator.errors()
+
+
 def test_pools_that_name_no_node_ids_get_some_of_their_own(operated: Operated) -> None:
     """Goal: a second pool works as the first does, and a pool that comes back has its ids. Method: two pools without
     ids, which get them once; the first is deleted while a volume of it is left, and created again beside a third.

@@ -30,10 +30,11 @@ def test_a_pool_has_a_service_for_clients_that_begin(make: Make) -> None:
 
 
 def test_a_pool_without_brokers_has_none(make: Make) -> None:
-    """Goal: nothing leads nowhere. Method: no replicas."""
+    """Goal: nothing leads nowhere. Method: no replicas; a pool that was refused, so that no manifest has it."""
     cluster = make(brokers="replicas: 0")
     assert bootstrap_service(cluster.context, cluster.desired, "brokers") is None
-    assert listener_statuses(cluster.context, cluster.desired, "brokers", {}) == ()
+    for pool in ("brokers", "refused"):
+        assert listener_statuses(cluster.context, cluster.desired, pool, {}) == ()
 
 
 def test_the_status_tells_where_clients_begin(make: Make) -> None:
