@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from kit.cluster import Cluster, manifests, unfenced
 from kit.ledger import ContinuousProducer, ContinuousTopics, consume_numbers
 from kit.metadata import assert_same_images
@@ -22,6 +23,7 @@ FETCH_TIMEOUT_MS = 40_000
 HANDOVER_S_MAX = 10
 """On a slow machine; without a handover, followers wait for FETCH_TIMEOUT_MS before they elect."""
 WAIT_S = 40
+ANSWER_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,16 @@ def create_topic(cluster: Cluster, prefix: str) -> str:
 def partitions_of(cluster: Cluster, topic: str, via: int | None = None) -> list[Partition]:
     """The topic's partitions, as the first broker that runs knows them, or the one asked."""
     broker = via if via is not None else next(one for one in cluster.brokers if cluster.runs(one))
-    admin = AdminClient({"bootstrap.servers": cluster.address(broker)})
-    described = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+
+    def ask() -> list[PartitionMetadata]:
+        # The client asks any broker that it has learned of: one that stops meanwhile, it waits for in vain.
+        admin = AdminClient({"bootstrap.servers": cluster.address(broker)})
+        try:
+            return [*admin.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic].partitions.values()]
+        except KafkaException as error:
+            raise ConnectionError(f"{error}") from error
+
+    described = eventually(ask, WAIT_S, f"the partitions of {topic}")
     return [
         Partition(leader=one.leader, replicas=frozenset(one.replicas), isr=frozenset(one.isrs))
         for one in described
