@@ -1,10 +1,7 @@
 """Which requests are served to whom: each API that controllers serve, through the dispatcher, over a real socket."""
 
-import asyncio
 import logging
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
@@ -12,107 +9,32 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from quorate_controller.config.listener_sasl import ListenerSasl
-from quorate_controller.node.credentials import ImageCredentials
+from kit.authorization import (
+    ALL,
+    ANONYMOUS,
+    DENY,
+    SAMPLES,
+    acl_of,
+    answer_or_arrival,
+    authorizer_with,
+    error_codes,
+)
 from quorate_controller.security import access
 from quorate_controller.security.access import Audited
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
-from quorate_controller.server.sasl import SaslGate
-from quorate_protocol.image import MetadataImage
-from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.apis import (
     APIS,
     EXTENSION_APIS,
     SERVED_APIS,
     ApiKey,
-    ExtensionKey,
     find_api,
 )
-from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
-from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
-from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, ResourceType
 from quorate_protocol.wire.client import encode_request
-from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import read_response_header
 from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.writing import encode
-
-GOLDEN = Path(__file__).parent / "golden" / "error_responses.txt"
-ANONYMOUS = "User:ANONYMOUS"
-ALL = AclOperation.ALL
-DENY = AclPermissionType.DENY
-
-
-def samples() -> dict[int, tuple[int, Any]]:
-    """A request of each API in the newest captured version, by key."""
-    found: dict[int, tuple[int, Any]] = {
-        ApiKey.UNREGISTER_CONTROLLER: (0, UnregisterControllerRequest(controller_id=1)),
-        ExtensionKey.CONTROLLER_HEARTBEAT: (
-            0,
-            ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=0),
-        ),
-    }
-    for line in GOLDEN.read_text().splitlines():
-        key, version, body = line.split()[:3]
-        api = APIS[int(key)]
-        request = decode(api.request_class(int(version)), b"" if body == "-" else bytes.fromhex(body))
-        found[int(key)] = int(version), convert(request, api.canonical_request)
-    return found
-
-
-SAMPLES = samples()
-
-
-def cluster_acl(
-    operation: AclOperation,
-    permission: AclPermissionType = AclPermissionType.ALLOW,
-    principal: str = ANONYMOUS,
-) -> AccessControlEntry:
-    """An ACL of the cluster."""
-    return AccessControlEntry(
-        resource_type=ResourceType.CLUSTER,
-        resource_name=CLUSTER_NAME,
-        pattern_type=PatternType.LITERAL,
-        principal=principal,
-        host="*",
-        operation=operation,
-        permission_type=permission,
-    )
-
-
-def authorizer_with(*acls: AccessControlEntry, super_users: tuple[str, ...] = (), **more: Any) -> Authorizer:
-    """An authorizer over an image with these ACLs."""
-    image = MetadataImage()
-    image.replay_all([acl.to_record(uuid4()) for acl in acls], base_offset=0)
-    return Authorizer(image, super_users=super_users, **more)
-
-
-def error_codes(entity: Any) -> set[ErrorCode]:
-    """All error codes in a response."""
-    codes: set[ErrorCode] = set()
-    for field in schema_of(type(entity)):
-        value = getattr(entity, field.name)
-        if isinstance(value, ErrorCode):
-            codes.add(value)
-        elif field.struct is not None and value is not None:
-            for one in value if field.is_array else (value,):
-                codes |= error_codes(one)
-    return codes
-
-
-async def answer_or_arrival(rig: Any, client: Any) -> Any:
-    """The response to a request, or None once the node has it. What Raft can't read is answered by the listener."""
-    answer = asyncio.ensure_future(client.receive())
-    arrival = asyncio.ensure_future(rig.node.requests(1))
-    done, others = await asyncio.wait((answer, arrival), return_when=asyncio.FIRST_COMPLETED)
-    for other in others:
-        other.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    return answer.result() if answer in done else None
 
 
 def test_each_served_api_has_its_rule() -> None:
@@ -140,15 +62,13 @@ def authorizer_of(case: str, needed: AclOperation) -> Authorizer | None:
         case "no ACL":
             return authorizer_with()
         case "ACL of another operation":
-            return authorizer_with(
-                cluster_acl(AclOperation.IDEMPOTENT_WRITE), cluster_acl(ALL, principal="User:x")
-            )
+            return authorizer_with(acl_of(AclOperation.IDEMPOTENT_WRITE), acl_of(ALL, principal="User:x"))
         case "denied":
-            return authorizer_with(cluster_acl(ALL), cluster_acl(needed, DENY))
+            return authorizer_with(acl_of(ALL), acl_of(needed, DENY))
         case "allowed":
-            return authorizer_with(cluster_acl(needed))
+            return authorizer_with(acl_of(needed))
         case _:
-            return authorizer_with(cluster_acl(ALL, DENY), super_users=(ANONYMOUS,))
+            return authorizer_with(acl_of(ALL, DENY), super_users=(ANONYMOUS,))
 
 
 @pytest.mark.parametrize(("case", "served"), CASES, ids=[case for case, _ in CASES])
@@ -179,7 +99,7 @@ async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served:
 @pytest.mark.parametrize("key", sorted(BY_HANDLER), ids=lambda key: APIS[key].name)
 async def test_handlers_get_what_the_sender_may_do(rig: Any, key: ApiKey) -> None:
     """Goal: requests about several things reach their handlers with the sender's rights. Method: ask them there."""
-    rig.node.authorizer = authorizer_with(cluster_acl(AclOperation.ALTER))
+    rig.node.authorizer = authorizer_with(acl_of(AclOperation.ALTER))
     await rig.listen()
     client = await rig.connect()
     version, request = SAMPLES[key]
@@ -208,7 +128,7 @@ async def test_some_requests_need_no_acl(rig: Any, key: ApiKey) -> None:
 async def test_before_the_acls_are_loaded_only_super_users_are_served(rig: Any, key: ApiKey) -> None:
     """Goal: as Kafka's AuthorizerNotReadyException. Method: requests of both kinds, then of a super user."""
     loaded = False
-    rig.node.authorizer = authorizer_with(cluster_acl(ALL), is_loaded=lambda: loaded)
+    rig.node.authorizer = authorizer_with(acl_of(ALL), is_loaded=lambda: loaded)
     await rig.listen()
     client = await rig.connect()
     version, request = SAMPLES[key]
@@ -246,7 +166,7 @@ def envelope(name: str) -> EnvelopeRequest:
 async def test_an_envelope_needs_cluster_action_of_the_broker(rig: Any) -> None:
     """Goal: only brokers may speak for others. Method: a sender that may do everything else; the error is outside."""
     rig.node.authorizer = authorizer_with(
-        cluster_acl(ALL), cluster_acl(AclOperation.CLUSTER_ACTION, DENY), super_users=("User:alice",)
+        acl_of(ALL), acl_of(AclOperation.CLUSTER_ACTION, DENY), super_users=("User:alice",)
     )
     # What is refused need not be readable.
     unreadable = EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"")
@@ -264,7 +184,7 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
 ) -> None:
     """Goal: principal and host are those of the forwarded client. Method: alice may alter, bob may not."""
     rig.node.authorizer = authorizer_with(
-        cluster_acl(AclOperation.CLUSTER_ACTION), cluster_acl(AclOperation.ALTER, principal="User:alice")
+        acl_of(AclOperation.CLUSTER_ACTION), acl_of(AclOperation.ALTER, principal="User:alice")
     )
     await rig.listen()
     client = await rig.connect()
@@ -327,56 +247,6 @@ async def test_what_is_allowed_is_logged_for_those_who_debug(
         "reference_count": 1,
         "rule": "SuperUser",
     }
-
-
-LOGINS = {"no ACL": "bob", "denied": "carol", "allowed": "alice"}
-"""The users of SASL, who have the password of their name."""
-
-
-@pytest.mark.parametrize("case", ["anonymous", "wrong password", *LOGINS])
-@pytest.mark.parametrize("key", ON_CLUSTER, ids=lambda key: find_api(key).name)
-async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, key: int, case: str) -> None:
-    """Goal: no request without authentication, and none without the principal's own right; Envelope, too.
-
-    Method: each API that needs an operation on the cluster, on a listener with SASL, from each kind of client.
-    """
-    rig.node.authorizer = authorizer_with(
-        cluster_acl(ON_CLUSTER[key], principal="User:alice"),
-        cluster_acl(ALL, principal="User:carol"),
-        cluster_acl(ON_CLUSTER[key], DENY, principal="User:carol"),
-        super_users=(ANONYMOUS,),  # whom nobody is here
-    )
-    await rig.listen()
-    config = ListenerSasl(
-        mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
-    )
-    rig.listener.handler = SaslGate(
-        rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
-    )
-    client = await rig.connect()
-    version, request = SAMPLES[key]
-    if case != "anonymous":
-        user = LOGINS.get(case, "alice")
-        password = "wrong" if case == "wrong password" else user
-        await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        message = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
-        outcome = (await client.ask(message, 2)).error_code
-        assert (outcome is ErrorCode.none) is (case in LOGINS)
-    if case not in LOGINS:
-        client.send(request, version)
-        assert await client.is_closed()
-        assert not rig.node.controls
-        assert not rig.node.rafts
-        return
-    client.send(request, version)
-    response = await answer_or_arrival(rig, client)
-    codes = set() if response is None else error_codes(response)
-    if case == "allowed":
-        assert ErrorCode.cluster_authorization_failed not in codes
-    else:
-        assert ErrorCode.cluster_authorization_failed in codes
-        assert not rig.node.controls
-        assert not rig.node.rafts
 
 
 async def test_quotas_are_refused_with_the_text_of_the_code(rig: Any) -> None:

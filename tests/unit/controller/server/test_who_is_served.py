@@ -1,0 +1,256 @@
+"""All APIs of controllers, each asked by strangers and by users with and without the right: nobody else is served."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from random import Random
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import pytest
+from kio.schema.alter_configs.v2 import request as alter_configs
+from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
+from kio.schema.create_partitions.v3 import request as create_partitions
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.delete_topics.v6 import request as delete_topics
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import request as incremental_alter_configs
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kit.authorization import (
+    ALL,
+    ANONYMOUS,
+    DENY,
+    SAMPLES,
+    THE_CLUSTER,
+    acl_of,
+    answer_or_arrival,
+    authorizer_with,
+    error_codes,
+)
+from kit.controller_parts import LoneQuorum, response_of
+from quorate_controller.config.listener_sasl import ListenerSasl
+from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
+from quorate_controller.control.controller import QuorumController
+from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.node.events import Caller
+from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
+from quorate_controller.server.sasl import SaslGate
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, ApiKey, find_api
+from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
+from quorate_protocol.records.generated import FeatureLevelRecord, TopicRecord
+
+TIMEOUT: Final = timedelta(seconds=30)
+ORDERS: Final = (ResourceType.TOPIC, "orders")
+LOGINS: Final = {"no ACL": "bob", "denied": "carol", "allowed": "alice"}
+"""The users of SASL, who have the password of their name."""
+BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
+"""What a stranger gets an answer to."""
+
+
+class Rule(NamedTuple):
+    """A request, the right that its sender needs, and the error without it."""
+
+    version: int
+    request: Any
+    operation: AclOperation
+    resource: tuple[ResourceType, str] = ORDERS
+    refused: ErrorCode = ErrorCode.topic_authorization_failed
+    is_served_directly: bool = True
+    """Tokens are made for those who ask through a broker."""
+
+
+def on_cluster(key: int) -> Rule:
+    """The rule of an API whose sender needs an operation on the cluster."""
+    version, request = SAMPLES[key]
+    return Rule(version, request, ON_CLUSTER[key], THE_CLUSTER, ErrorCode.cluster_authorization_failed)
+
+
+def configs_of(module: Any) -> Any:
+    """A request that alters nothing of the topic's configs."""
+    kind, name = ConfigResourceType.TOPIC, "orders"
+    return module.AlterConfigsResource(resource_type=kind, resource_name=name, configs=())
+
+
+BY_RESOURCE: Final[Mapping[ApiKey, Rule]] = {
+    ApiKey.CREATE_TOPICS: Rule(
+        7,
+        create_topics.CreateTopicsRequest(
+            topics=(
+                create_topics.CreatableTopic(
+                    name="orders", num_partitions=1, replication_factor=1, assignments=(), configs=()
+                ),
+            ),
+            timeout=TIMEOUT,
+        ),
+        AclOperation.CREATE,
+    ),
+    ApiKey.DELETE_TOPICS: Rule(
+        6,
+        delete_topics.DeleteTopicsRequest(
+            topics=(delete_topics.DeleteTopicState(name="orders", topic_id=None),), timeout=TIMEOUT
+        ),
+        AclOperation.DELETE,
+    ),
+    ApiKey.DESCRIBE_CONFIGS: Rule(
+        4,
+        describe_configs.DescribeConfigsRequest(
+            resources=(
+                describe_configs.DescribeConfigsResource(
+                    resource_type=ConfigResourceType.TOPIC, resource_name="orders", configuration_keys=None
+                ),
+            )
+        ),
+        AclOperation.DESCRIBE_CONFIGS,
+    ),
+    ApiKey.ALTER_CONFIGS: Rule(
+        2,
+        alter_configs.AlterConfigsRequest(resources=(configs_of(alter_configs),), validate_only=False),
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Rule(
+        1,
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=(configs_of(incremental_alter_configs),), validate_only=False
+        ),
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ApiKey.CREATE_PARTITIONS: Rule(
+        3,
+        create_partitions.CreatePartitionsRequest(
+            topics=(create_partitions.CreatePartitionsTopic(name="orders", count=2, assignments=None),),
+            timeout=TIMEOUT,
+            validate_only=False,
+        ),
+        AclOperation.ALTER,
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: Rule(
+        3,
+        CreateDelegationTokenRequest(
+            owner_principal_type="User",
+            owner_principal_name="dave",
+            renewers=(),
+            max_lifetime=timedelta(milliseconds=-1),
+        ),
+        AclOperation.CREATE_TOKENS,
+        (ResourceType.USER, "User:dave"),
+        ErrorCode.delegation_token_request_not_allowed,
+        is_served_directly=False,
+    ),
+    ApiKey.DESCRIBE_CLUSTER: Rule(
+        2,
+        DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=2, include_fenced_brokers=False
+        ),
+        AclOperation.ALTER,
+        THE_CLUSTER,
+        ErrorCode.cluster_authorization_failed,
+    ),
+}
+"""The rules of the APIs whose handlers look at what a request names."""
+
+NODE_ID, CLUSTER_ID = 3000, "4L6g3nShT-eMCtK--X86sw"
+
+
+def active_controller() -> Callable[[Any, Caller], Any]:
+    """What the active controller of a cluster with a topic answers."""
+    image = MetadataImage()
+    control = QuorumController(
+        ControlConfig(node_id=NODE_ID, cluster_id=CLUSTER_ID), image, Random(1), LoneQuorum()
+    )
+    level = FeatureLevelRecord(name="metadata.version", feature_level=33)
+    image.replay_all([level, TopicRecord(name="orders", topic_id=uuid4())], base_offset=0)
+    image.commit(image.end_offset)
+    control.activate(now_ms=0)
+
+    def decide(request: Any, caller: Caller) -> Any:
+        context = RequestContext(
+            now_ms=0,
+            next_offset=image.end_offset,
+            api_version=caller.api_version,
+            principal=str(caller.principal),
+            listener=caller.listener,
+            access=caller.access,
+        )
+        try:
+            return response_of(control.decide(request, context))
+        except ControlError as error:
+            return error
+
+    return decide
+
+
+async def listen(rig: Any, rule: Rule | None) -> None:
+    """Start a listener with SASL, where alice has the right of a rule, and carol all rights but this one."""
+    right = (AclOperation.ALTER, THE_CLUSTER) if rule is None else (rule.operation, rule.resource)
+    operation, resource = right
+    rig.node.authorizer = authorizer_with(
+        acl_of(operation, principal="User:alice", resource=resource),
+        acl_of(ALL, principal="User:carol", resource=resource),
+        acl_of(operation, DENY, principal="User:carol", resource=resource),
+        super_users=(ANONYMOUS,),  # whom nobody is here
+    )
+    await rig.listen()
+    config = ListenerSasl(
+        mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
+    )
+    rig.listener.handler = SaslGate(
+        rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
+    )
+
+
+async def log_in(client: Any, user: str, password: str) -> ErrorCode:
+    """Authenticate with PLAIN."""
+    await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    message = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+    code: ErrorCode = (await client.ask(message, 2)).error_code
+    return code
+
+
+def is_untouched(rig: Any) -> bool:
+    """Whether nothing has reached the node."""
+    return not rig.node.controls and not rig.node.rafts
+
+
+def test_the_table_has_all_apis() -> None:
+    """Goal: no API is forgotten. Method: each API that is served is in one of the three tables of rules."""
+    assert {*SERVED_APIS, *EXTENSION_APIS} == {*ON_CLUSTER, *BY_RESOURCE, *OPEN}
+    assert BY_RESOURCE.keys() == BY_HANDLER
+
+
+@pytest.mark.parametrize("case", ["anonymous", "wrong password", *LOGINS])
+@pytest.mark.parametrize("key", [*SERVED_APIS, *EXTENSION_APIS], ids=lambda key: find_api(key).name)
+async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, key: int, case: str) -> None:
+    """Goal: no request without authentication, and none without the principal's own right; Envelope, too.
+
+    Method: each API on a listener with SASL, from each kind of client. Before a login only what a login begins with
+    is answered, and nothing reaches the node. After it, who lacks the right gets the error of the API.
+    """
+    rule = None if key in OPEN else on_cluster(key) if key in ON_CLUSTER else BY_RESOURCE[ApiKey(key)]
+    await listen(rig, rule)
+    version, request = SAMPLES[key] if rule is None else (rule.version, rule.request)
+    client = await rig.connect()
+    if case in LOGINS:
+        assert await log_in(client, LOGINS[case], LOGINS[case]) is ErrorCode.none
+    elif case == "wrong password":
+        assert await log_in(client, "alice", "wrong") is ErrorCode.sasl_authentication_failed
+    if key in BY_HANDLER:
+        rig.node.decide = active_controller()
+    client.send(request, version)
+    if case not in LOGINS:
+        if case == "anonymous" and key in BEFORE_LOGIN:
+            assert await client.receive() is not None
+        else:
+            assert await client.is_closed()
+        assert is_untouched(rig)
+        return
+    response = await (client.receive() if key in BY_HANDLER else answer_or_arrival(rig, client))
+    codes = set() if response is None else error_codes(response)
+    if rule is None:
+        assert ErrorCode.cluster_authorization_failed not in codes
+        return
+    is_refused = case != "allowed" or not rule.is_served_directly
+    assert (rule.refused in codes) is is_refused
+    assert is_untouched(rig) or key in BY_HANDLER or not is_refused
