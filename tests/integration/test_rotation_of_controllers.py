@@ -8,7 +8,14 @@ import pytest
 from kit.cluster import Cluster, manifests
 from kit.java.cluster import PLAIN
 from kit.java.tls import Certificates, signed
-from kit.rotation import ControllerRequests, NodeStores, certificate_in, lets_in, served_at
+from kit.rotation import (
+    ControllerRequests,
+    NodeStores,
+    certificate_in,
+    lets_in,
+    retries_counted,
+    served_at,
+)
 from kit.waiting import HANG_S, eventually
 from quorate_admin.security.config import SecurityConfig
 
@@ -104,7 +111,7 @@ def test_no_request_is_lost_and_nobody_is_elected(
     quorum, pids = cluster.await_quorum(), [cluster.pid(one) for one in cluster.controllers]
     assert cluster.controller_security is not None
     client = ControllerRequests(cluster.bootstrap_controllers, cluster.controller_security)
-    with client:
+    with retries_counted(), client:
         for node_id, files in stores.items():
             files.show(certificates, f"renewed-{node_id}", "ca")
         await_shown(cluster, stores)

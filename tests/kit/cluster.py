@@ -146,6 +146,8 @@ class Cluster:
         self._removed_keys: dict[int, frozenset[str]] = {}
         self.controller_security: SecurityConfig | None = None
         """How to ask controllers, if not in plain text."""
+        self.broker_security: SecurityConfig | None = None
+        """How to ask brokers, if not in plain text."""
 
     @classmethod
     def create(cls, directory: Path, jars: Path, manifest: str) -> Self:
@@ -397,7 +399,7 @@ class Cluster:
                 bootstrap_controllers=controller_addresses,
                 bootstrap_servers=broker_addresses,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
-                security=self.controller_security if controller_addresses else None,
+                security=self.controller_security if controller_addresses else self.broker_security,
                 # These nodes and no others, each of them once.
                 follow_advertised=False,
                 retries=len(controller_addresses) + len(broker_addresses) - 1,

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -78,7 +78,8 @@ class Pauses:
 class ContinuousProducer(Worker):
     """Produces numbers to a topic with acks=all; `acknowledged` are those whose delivery was reported."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, security: Mapping[str, str] | None = None) -> None:
+        """`security` has librdkafka's properties."""
         super().__init__(f"producer to {topic}")
         self.acknowledged: list[int] = []
         self.failures: list[str] = []
@@ -92,8 +93,13 @@ class ContinuousProducer(Worker):
                 "enable.idempotence": True,
                 "linger.ms": LINGER_MS,
                 "delivery.timeout.ms": FLUSH_TIMEOUT_S * 1000,
+                **(security or {}),
             }
         )
+
+    def log_in(self, user: str, password: str) -> None:
+        """From the next connection on, log in with these."""
+        self._producer.set_sasl_credentials(user, password)
 
     def _work(self) -> None:
         if len(self._producer) < IN_FLIGHT_MAX:
@@ -172,8 +178,10 @@ def create_replicated_topic(admin: AdminClient, topic: str, copies: int) -> None
         future.result()
 
 
-def consume_numbers(bootstrap_servers: str, topic: str, partitions: Sequence[int]) -> list[int]:
-    """Every number in a topic, from its beginning to the end that it has now."""
+def consume_numbers(
+    bootstrap_servers: str, topic: str, partitions: Sequence[int], security: Mapping[str, str] | None = None
+) -> list[int]:
+    """Every number in a topic, from its beginning to the end that it has now. `security`: librdkafka's properties."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -182,6 +190,7 @@ def consume_numbers(bootstrap_servers: str, topic: str, partitions: Sequence[int
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.partition.eof": False,
+            **(security or {}),
         }
     )
     try:

@@ -4,6 +4,9 @@ import asyncio
 import logging
 import ssl
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,17 +14,22 @@ from typing import Final
 from kit.java.tls import Certificates, signed
 from kit.ledger import Worker
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import AdminError
+from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_admin.types.topics import NewTopic
 from quorate_controller.security.certificates import Certificate
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 REQUEST_TIMEOUT_S: Final = 60
-EVERY_S: Final = 0.1
-"""The pace of the requests."""
 HANDSHAKE_TIMEOUT_S: Final = 10
-ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
+KNOWN_WITHIN_S: Final = 20
+"""A broker applies what it has fetched in a thread of its own, which also reads its stores, and a stock controller
+answers before the broker has fetched it: a topic that was acknowledged may be unknown for a while."""
+_ATTEMPTS: Final = logging.getLogger("quorate_admin.network.transport")
+CHANGED: Final = ConfigResource(ConfigResourceType.CLIENT_METRICS, "changed")
+"""Its configs cost a broker nothing. For many of its own, it restarts threads before it goes on with the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,19 @@ class Tally:
         return f"{self.answered} answered, {self.retried} retries, {len(self.failed)} failed for good"
 
 
+@contextmanager
+def retries_counted() -> Iterator[None]:
+    """Have our client log attempts that were not the last, which `AdminRequests` count."""
+    level, propagates = _ATTEMPTS.level, _ATTEMPTS.propagate
+    _ATTEMPTS.setLevel(logging.DEBUG)
+    _ATTEMPTS.propagate = False  # thousands, while a node is down
+    try:
+        yield
+    finally:
+        _ATTEMPTS.setLevel(level)
+        _ATTEMPTS.propagate = propagates
+
+
 class _Retries(logging.Handler):
     """Counts what our client logs of attempts in one thread that were not the last."""
 
@@ -116,46 +137,91 @@ class _Retries(logging.Handler):
             self._tally.retried += 1
 
 
-class ControllerRequests(Worker):
-    """Describes the quorum and alters a config of all brokers at the controllers with our client."""
+class AdminRequests(Worker):
+    """Asks with our client without pause. What a client asks again, because a node went away, is not lost."""
 
-    def __init__(self, controllers: str, security: SecurityConfig) -> None:
-        super().__init__("requests to controllers")
+    every_s = 0.1
+
+    def __init__(self, name: str, security: SecurityConfig, **bootstrap: list[str]) -> None:
+        super().__init__(name)
         self.tally = Tally()
-        self._controllers = controllers.split(",")
+        self._bootstrap = bootstrap
+        self._count = 0
         self.security = security
         """The next request logs in as this says."""
 
+    async def _ask(self, admin: AdminClient, count: int) -> int:
+        """Ask something that nobody has asked before; how many requests were answered. Raises AdminError."""
+        raise NotImplementedError
+
     def _work(self) -> None:
-        transport = logging.getLogger("quorate_admin")
         counting = _Retries(self.tally)
-        level = transport.level
-        transport.addHandler(counting)
-        transport.setLevel(logging.DEBUG)
+        _ATTEMPTS.addHandler(counting)
         try:
             asyncio.run(self._ask_on())
         finally:
-            transport.removeHandler(counting)
-            transport.setLevel(level)
+            _ATTEMPTS.removeHandler(counting)
 
     async def _ask_on(self) -> None:
         security = self.security
         async with AdminClient(
-            bootstrap_controllers=self._controllers,
+            **self._bootstrap,
             security=security,
             request_timeout_ms=5_000,
             default_api_timeout_ms=REQUEST_TIMEOUT_S * 1000,
         ) as admin:
-            count = 0
             while not self._ended.is_set() and security is self.security:
-                await asyncio.sleep(EVERY_S)
-                count += 1
-                change = AlterConfigOp(name="log.cleaner.backoff.ms", value=str(15_000 + count))
+                await asyncio.sleep(self.every_s)
+                self._count += 1
                 try:
-                    await admin.describe_metadata_quorum()
-                    errors = (await admin.incremental_alter_configs({ALL_BROKERS: [change]})).errors
+                    self.tally.answered += await self._ask(admin, self._count)
                 except AdminError as error:
-                    self.tally.failed.append(str(error))
-                else:
-                    self.tally.failed.extend(str(one) for one in errors.values())
-                    self.tally.answered += 2
+                    self.tally.failed.append(f"{self._count}: {error}")
+
+
+class ControllerRequests(AdminRequests):
+    """Describes the quorum and alters a config at the controllers."""
+
+    def __init__(self, controllers: str, security: SecurityConfig) -> None:
+        super().__init__("requests to controllers", security, bootstrap_controllers=controllers.split(","))
+
+    async def _ask(self, admin: AdminClient, count: int) -> int:
+        change = AlterConfigOp(name="interval.ms", value=str(1_000 + count))
+        await admin.describe_metadata_quorum()
+        (await admin.incremental_alter_configs({CHANGED: [change]})).raise_any()
+        return 2
+
+
+class BrokerRequests(AdminRequests):
+    """Creates topics through brokers and asks for each of them."""
+
+    every_s = 0.3  # a broker that restarts has to load each topic
+
+    def __init__(self, brokers: str, security: SecurityConfig) -> None:
+        super().__init__("requests to brokers", security, bootstrap_servers=brokers.split(","))
+        self.acknowledged: list[str] = []
+        self.unknown_s: list[float] = []
+        """For how long topics were not known that were acknowledged, of those that were not known at once."""
+
+    async def _ask(self, admin: AdminClient, count: int) -> int:
+        name = f"asked-for-{count}"
+        try:
+            (await admin.create_topics([NewTopic(name=name, partitions=1, replication_factor=1)])).raise_any()
+        except ServerError as error:
+            if error.error_code is not ErrorCode.topic_already_exists:  # else an answer had been lost
+                raise
+        self.acknowledged.append(name)
+        return 1 + await self._await_known(admin, name)
+
+    async def _await_known(self, admin: AdminClient, name: str) -> int:
+        """Ask for a topic until it is known; how many requests it took."""
+        acknowledged_at, requests = time.monotonic(), 1
+        while errors := (await admin.describe_topics([name])).errors:
+            (error,) = errors.values()
+            waited_s = time.monotonic() - acknowledged_at
+            if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > KNOWN_WITHIN_S:
+                raise error
+            requests += 1
+        if requests > 1:
+            self.unknown_s.append(time.monotonic() - acknowledged_at)
+        return requests

@@ -75,6 +75,7 @@ NIGHTLY = {
     "tests/integration/parity/test_same_scripts.py": "ten nodes, seven of them JVMs; two to four minutes",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
     "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
+    "tests/integration/test_rotation_of_mixed_clusters.py": "23 restarts of five nodes, three of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 20 to 25 minutes",
 }
