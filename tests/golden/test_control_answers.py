@@ -5,7 +5,6 @@ release does; an older one answers the same but for what the test leaves out.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -21,13 +20,9 @@ from kio.schema.describe_configs.v4 import request as describe_configs
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
 from kit.controller_parts import LoneQuorum, response_of
+from kit.older_releases import is_later, reworded
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, RequestContext
-from quorate_controller.control.config_schema import (
-    broker_definitions,
-    group_definitions,
-    topic_definitions,
-)
 from quorate_controller.control.controller import QuorumController
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES, Release
@@ -41,7 +36,6 @@ Answered = tuple[str, dict[str, Any], dict[str, Any]]
 """A section, a question with stock Kafka's answer, our answer."""
 TIERED = {"remote.log.storage.system.enable": "true"}
 RUN_DEPENDENT = {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
-DEFINITIONS = {**broker_definitions(), **topic_definitions(), **group_definitions()}
 
 
 class Asked:
@@ -203,23 +197,14 @@ def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
     ]
 
 
-def is_later(name: str, release: str) -> bool:
-    """Whether a later release introduced the config."""
-    definition = DEFINITIONS.get(name)
-    order = list(RELEASES)
-    return definition is not None and definition.since in order[order.index(release) + 1 :]
-
-
 def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what later releases have added to it, or have reworded."""
     told = dict(answer)
     for part in ("effective", "configs"):
         if isinstance(told.get(part), list):
             told[part] = [config for config in told[part] if not is_later(config[0], release)]
-    if release != NEWEST_RELEASE and told.get("error_message"):
-        message = re.sub(r"must be (in the range|greater|less) .*", "is out of bounds", told["error_message"])
-        message = re.sub(r"(Local controller 3000|Broker 1) only supports", "<node> only supports", message)
-        told["error_message"] = message
+    if told.get("error_message"):
+        told["error_message"] = reworded(told["error_message"], release)
     return told
 
 

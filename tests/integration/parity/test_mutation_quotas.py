@@ -17,8 +17,8 @@ from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.delete_topics.v6 import request as delete_topics
 from kio.schema.errors import ErrorCode
 from kit.differential.nodes import DIRECT, Caller, Node, started
+from kit.releases import RELEASE
 from kit.waiting import eventually
-from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
     """A stock controller and ours."""
     directory = tmp_path_factory.mktemp("quotas")
     with (
-        started(NEWEST_RELEASE, directory / "stock") as stock,
+        started(RELEASE, directory / "stock") as stock,
         started("Quorate", directory / "ours") as ours,
     ):
         yield [stock, ours]

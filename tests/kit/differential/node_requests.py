@@ -10,8 +10,9 @@ from kio.schema.broker_registration.v4 import request as broker_registration
 from kio.schema.controller_registration.v0 import request as controller_registration
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kit.differential.question import At, Question, always, some
+from kit.releases import RELEASE
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
-from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
+from quorate_protocol.kafka.releases import RELEASES
 
 BROKERS: Final = (1, 2, 3)
 PASSING_BROKERS: Final = (4, 5)
@@ -21,9 +22,9 @@ PASSING_CONTROLLERS: Final = (3097, 3098)
 _UNKNOWN_TOPIC: Final = UUID(int=9 << 64)
 
 
-def newest_features() -> dict[str, tuple[int, int]]:
-    """The ranges of levels that a node of the newest release registers with."""
-    release = RELEASES[NEWEST_RELEASE]
+def features_of_release() -> dict[str, tuple[int, int]]:
+    """The ranges of levels that a node of the release of this run registers with."""
+    release = RELEASES[RELEASE]
     levels = {name: (0, level) for name, level in release.feature_levels.items()}
     return {**levels, "metadata.version": (7, release.metadata_version)}
 
@@ -31,7 +32,7 @@ def newest_features() -> dict[str, tuple[int, int]]:
 def registration_of(
     cluster_id: str, broker_id: int, incarnation: int, log_dirs: tuple[UUID, ...]
 ) -> broker_registration.BrokerRegistrationRequest:
-    """The registration of a broker of the newest release."""
+    """The registration of a broker of the release of this run."""
     listener = broker_registration.Listener(
         name="PLAINTEXT", host="localhost", port=9092 + broker_id, security_protocol=0
     )
@@ -42,7 +43,7 @@ def registration_of(
         listeners=(listener,),
         features=tuple(
             broker_registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in newest_features().items()
+            for name, (low, high) in features_of_release().items()
         ),
         rack=None,
         log_dirs=log_dirs,
@@ -80,7 +81,7 @@ def _register_controller(draw: st.DrawFn) -> Question:
         listeners=(listener,),
         features=tuple(
             controller_registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in newest_features().items()
+            for name, (low, high) in features_of_release().items()
         ),
     )
     return Question("ControllerRegistration", always(request))

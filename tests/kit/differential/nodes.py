@@ -21,6 +21,7 @@ from kit.differential.question import DIRECT, At, Caller, Question
 from kit.kafka import stock_kafka_of
 from kit.metadata import end_offset, image_of
 from kit.one_controller import free_address, java_command, quorate_command, running, write_config
+from kit.releases import LEVEL
 from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.image.topics import PartitionRegistration
@@ -162,7 +163,7 @@ class Node:
     # Brokers
 
     def register_brokers(self) -> bool:
-        """Register and unfence the brokers, which support what the newest release does; False on a standby."""
+        """Register and unfence the brokers; False on a standby."""
         for broker_id in BROKERS:
             response = self.ask(registration_of(self._cluster_id, broker_id, 0, directories_of(broker_id)))
             if response.error_code:
@@ -199,7 +200,9 @@ def started(name: str, directory: Path, *settings: str) -> Iterator[Node]:
     directory.mkdir(parents=True)
     address = free_address()
     config = write_config(directory, *SETTINGS, *settings, address=address)
-    arguments: Sequence[object] = ("--config", config, "--cluster-id", CLUSTER_ID, "--standalone")
+    arguments: Sequence[object] = (
+        *("--config", config, "--cluster-id", CLUSTER_ID, "--standalone", "--release-version", LEVEL),
+    )
     if name in RELEASES:
         kafka = stock_kafka_of(name)
         format_command = java_command(kafka, "kafka.tools.StorageTool", "format", *arguments)
