@@ -4,15 +4,12 @@ import asyncio
 import re
 import stat
 import subprocess
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from kit.player import TIMEOUT_S, Player
+from kit.watched_processes import watching_processes
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, AuthenticationError, ServerError
@@ -28,7 +25,6 @@ pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[3] / "examples"
 USERS = ("admin", "alice", "bob", "broker", "node")
 HISTORY = "  replicas: 3\n  nodeIds: {first: 3000}\n"
-LOOK_EVERY_S = 0.05
 REFUSED_TIMEOUT_MS = 2_000
 """A client takes a closed connection for a failure that may pass, and tries again for so long."""
 
@@ -43,30 +39,6 @@ def secrets(player: Player) -> dict[str, str]:
     for name in ("controllers-tls", "brokers-tls"):
         found[name] = (made / f"{name}.key").read_text().splitlines()[1]
     return found
-
-
-@contextmanager
-def watching_processes() -> Iterator[set[str]]:
-    """Collects what processes of this machine have as arguments and environment, while the context is open."""
-    seen: set[str] = set()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(LOOK_EVERY_S):
-            for process in psutil.process_iter():
-                try:
-                    seen.add(" ".join(process.cmdline()))
-                    seen.update(process.environ().values())
-                except (psutil.Error, OSError):
-                    continue  # it ended meanwhile, or is somebody else's
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ended.set()
-        thread.join()
 
 
 def client(player: Player, servers: str, user: str, password: str | None = None) -> AdminClient:

@@ -2,22 +2,27 @@
 
 import base64
 import json
+import urllib.request
 from pathlib import Path
 
+from kit.cluster import free_ports
 from kit.java.tls import Certificates
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kit.watched_processes import watching_processes
 
 FIRST, SECOND, THIRD = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 PASSWORD, OTHER_PASSWORD, USERS_PASSWORD = "kept-secret-1", "kept-secret-2", "kept-secret-3"
 # A Secret that changed is seen within half a minute.
 SEEN_TIMEOUT_S = 180
+SERVED_TIMEOUT_S = 30
+WEB_TOKEN = "kept-token-of-the-page"
 
 
 def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated, tmp_path: Path) -> None:
     """Goal: controllers log in at each other, the operator at them, and a password is not changed in place.
 
     Method: a quorum whose certificate has the names of pods, as Kubernetes gives them; another password in the same
-    Secret, then another user beside it; look for the passwords in all that is stored, and in the operator's log.
+    Secret, then another user beside it; look for each secret in all that is stored, served, logged and run.
     """
     places = ",".join(f"IP:{operated.network}.{10 + place}" for place in range(3))
     names = f"DNS:*.{QUORUM}.{operated.namespace}.svc,{places}"
@@ -37,14 +42,23 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
         authorization={"superUsers": ["User:node"]},
         scramUsers={"secretName": "users"},
     )
-    operator = operated.start_operator()
-    operated.wait_settled(FIRST, SECOND, THIRD)
+    web = free_ports(1)
+    token = tmp_path / "token"
+    token.write_text(WEB_TOKEN)
+    with watching_processes() as arguments:
+        operator = operated.start_operator(
+            "--no-leader-election", f"--web=127.0.0.1:{web}", f"--web-token-file={token}"
+        )
+        operated.wait_settled(FIRST, SECOND, THIRD)
 
     pods = uids(operated)
     put_secret(operated, "login", {"node": OTHER_PASSWORD})
     told = "sasl.secretName: the password of 'node' can't be changed or removed while nodes log in as it"
     operated.wait(lambda: operated.events("UnsafeLogin"), "the refusal", SEEN_TIMEOUT_S)
     assert told in operated.events("UnsafeLogin")[-1]
+    page = f"http://127.0.0.1:{web}/clusters/{operated.namespace}/{QUORUM}"
+    operated.wait(lambda: "while nodes log in as it" in page_of(page), "the refusal on the page")
+    served = page_of(page)
     assert uids(operated) == pods
 
     put_secret(operated, "login", {"node": PASSWORD, "next": OTHER_PASSWORD})
@@ -63,7 +77,19 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
     seen = json.dumps([core.api_client.sanitize_for_serialization(one) for one in stored])
     seen += json.dumps(operated.resource()) + operator.log.read_text()
     assert "UnsafeLogin" in seen
-    assert not [one for one in (PASSWORD, OTHER_PASSWORD, USERS_PASSWORD) if one in seen]
+    metrics = page_of(f"http://127.0.0.1:{operator.port}/metrics")
+    assert "quorate_reconciliations_total" in metrics
+    seen += served + page_of(page) + page_of(f"http://127.0.0.1:{web}/") + metrics
+    assert any("operator run" in one for one in arguments), "the processes were not seen"
+    seen += "\n".join(arguments)
+    for secret in (PASSWORD, OTHER_PASSWORD, USERS_PASSWORD, WEB_TOKEN, key.splitlines()[1]):
+        assert secret not in seen
+
+
+def page_of(url: str) -> str:
+    """What the operator serves there."""
+    with urllib.request.urlopen(url, timeout=SERVED_TIMEOUT_S) as answer:
+        return str(answer.read().decode())
 
 
 def put_secret(operated: Operated, name: str, texts: dict[str, str]) -> None:
