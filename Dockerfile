@@ -35,6 +35,10 @@ LABEL org.opencontainers.image.title="quorate" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/quorate /opt/quorate
+# Some bases come without compiled modules of the standard library, and no later start may write them: each one
+# would compile what it imports, for seconds.
+RUN python3 -m compileall -q -x '/(idlelib|lib2to3|test|tests|turtledemo)/' \
+        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" /opt/quorate
 COPY --from=agent /agent/jmx_prometheus_javaagent.jar /opt/quorate/share/
 # Libraries ask for a user name; any user id of a pod has one without an entry in /etc/passwd.
 ENV PATH=/opt/quorate/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

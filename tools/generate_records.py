@@ -256,8 +256,9 @@ def render_imports(body: str, schema: Mapping[str, Any]) -> list[str]:
     """The imports that the rendered classes need."""
     standard = [module for module in ("datetime", "uuid") if f"{module}." in body]
     lines = [f"import {module}" for module in standard]
-    names = "dataclass, field" if " = field(" in body else "dataclass"
-    lines += [f"from dataclasses import {names}", "from typing import ClassVar", ""]
+    if " = field(" in body:
+        lines.append("from dataclasses import field")
+    lines += ["from typing import ClassVar", ""]
     if "ErrorCode" in body:
         lines.append("from kio.schema.errors import ErrorCode")
     if schema["type"] != "metadata":
@@ -265,7 +266,8 @@ def render_imports(body: str, schema: Mapping[str, Any]) -> list[str]:
         version = 2 if schema["type"] == "request" else 0 if schema["apiKey"] == 18 else 1
         header = f"{schema['type'].capitalize()}Header"
         lines.append(f"from kio.schema.{schema['type']}_header.v{version}.header import {header}")
-    return [*lines, "from kio.static.constants import EntityType", "", ""]
+    lines += ["from kio.static.constants import EntityType", ""]
+    return [*lines, "from quorate_protocol.plain_data import dataclass", "", ""]
 
 
 def render_module(schema: Mapping[str, Any]) -> str:

@@ -3,9 +3,11 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Self
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import KEYS as SECURITY_KEYS

@@ -8,10 +8,11 @@ used, the second with bootstrap controllers.
 
 import asyncio
 from collections.abc import Awaitable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from quorate_protocol.image import BrokerRegistration, ControllerRegistration, MetadataImage
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address, AdminConfig

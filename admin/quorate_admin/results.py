@@ -1,8 +1,10 @@
 """Results of operations on several objects: a value or an error for each key."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 

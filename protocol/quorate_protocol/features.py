@@ -5,11 +5,12 @@ A level means the same in every release that knows it. Which levels a release ha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE, NEWEST_RELEASE, RELEASES, release_line
+from quorate_protocol.plain_data import dataclass
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"

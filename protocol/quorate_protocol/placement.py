@@ -10,8 +10,9 @@ of replicas do not repeat.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from quorate_protocol.plain_data import dataclass
 
 if TYPE_CHECKING:
     from random import Random

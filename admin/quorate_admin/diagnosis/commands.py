@@ -1,9 +1,9 @@
 """The commands that findings propose, complete with the way to the cluster."""
 
 import uuid
-from dataclasses import dataclass
 from typing import Self
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate_admin.diagnosis.facts import Examination

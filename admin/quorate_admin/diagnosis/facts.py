@@ -1,9 +1,11 @@
 """The data that a diagnosis is made from: a cluster at one moment, however it was examined."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Self
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.types.cluster import FeatureDescription, QuorumDescription
 

@@ -8,9 +8,9 @@ asking with `validateOnly` for one level after the other, which changes nothing.
 
 import re
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
 
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, FEATURES, METADATA_VERSION
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, FeatureOutlook, NodeKind, RegisteredNode
 

@@ -1,8 +1,10 @@
 """What a diagnosis says: findings, each with what shows it and what to do next."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import FeatureOutlook, NodeKind
 

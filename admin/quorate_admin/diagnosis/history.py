@@ -11,8 +11,9 @@ begin with `error: `, with exit code 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import NodeKind
 from quorate_admin.diagnosis.findings import Finding

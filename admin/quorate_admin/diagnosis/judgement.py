@@ -6,9 +6,11 @@ may be *done* about a ghost is a guard of whoever acts. Reasons: docs/adr/0015-o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, Self
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports

@@ -7,11 +7,11 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion, ValueTooLong
 from quorate_protocol.kafka.apis import Api, ApiKey, api_of
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import IDENTITY_SINCE, Negotiation, PeerVersions
 

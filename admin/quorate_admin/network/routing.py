@@ -17,9 +17,11 @@ random source are parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 

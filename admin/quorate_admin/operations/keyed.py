@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import (
     AdminError,

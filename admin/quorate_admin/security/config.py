@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Self
 
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.jaas import LOGIN_MODULES
 from quorate_protocol.security.oauth import (
     ALLOWED_URLS,

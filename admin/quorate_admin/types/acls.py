@@ -1,9 +1,9 @@
 """Access control: bindings of a resource pattern to what a principal may do, and filters over them (KIP-140)."""
 
-from dataclasses import dataclass
 from typing import Final, Self
 
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 

@@ -2,9 +2,10 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from quorate_protocol.kafka.enums import AclOperation, UpgradeType
+from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Configs of topics, nodes, loggers, groups and client metrics."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
+from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

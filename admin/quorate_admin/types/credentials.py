@@ -1,10 +1,11 @@
 """Credentials of users: SCRAM (KIP-554), and delegation tokens (KIP-48) with the principals that they belong to."""
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.plain_data import dataclass
 
 ITERATIONS_DEFAULT: Final = 4096
 """The minimum that Kafka accepts (RFC 7677)."""

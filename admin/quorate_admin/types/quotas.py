@@ -1,10 +1,10 @@
 """Client quotas (KIP-546): limits for users, client ids and IP addresses."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
 
 from quorate_protocol.kafka.enums import QuotaMatch
+from quorate_protocol.plain_data import dataclass
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

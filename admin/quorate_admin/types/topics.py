@@ -2,9 +2,10 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from quorate_protocol.kafka.enums import AclOperation
+from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 from quorate_admin.types.configs import ConfigEntry

@@ -1,10 +1,10 @@
 """What is wrong with a cluster, from the status of its resources, and which command helps. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from quorate_admin.diagnosis import Severity
 from quorate_operator.models.status import Condition, KafkaBrokerStatus
+from quorate_protocol.plain_data import dataclass
 
 from quorate.clusters.resources import Cluster, Pool
 

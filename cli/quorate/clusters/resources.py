@@ -1,12 +1,12 @@
 """A cluster as the API server has it: a KafkaController, and the KafkaBrokers that name it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from quorate_operator.models.base import ANNOTATION_PAUSE
 from quorate_operator.models.status import Condition, KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.v1alpha1 import BROKER_IDS, CONTROLLER_IDS
+from quorate_protocol.plain_data import dataclass
 
 KafkaObject = Mapping[str, Any]
 """A KafkaController or KafkaBroker as JSON. Its spec may be of a newer version: only what is needed is read."""

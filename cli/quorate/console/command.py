@@ -1,12 +1,12 @@
 """The commands and groups of tools: Typer's, with the options that every tool has."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
 import typer
+from quorate_protocol.plain_data import dataclass
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from quorate.console.output import UsageError, print_json, report_failures, warn, write

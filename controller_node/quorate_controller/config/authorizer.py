@@ -1,7 +1,8 @@
 """The authorizer in a controller's configuration, with the keys that StandardAuthorizer has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 from quorate_controller.config.keys import (

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 from quorate_controller.config.keys import ConfigValue

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from quorate_protocol.plain_data import dataclass
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]+)):([0-9]{1,5})")

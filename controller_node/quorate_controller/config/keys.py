@@ -6,11 +6,11 @@ Names, types, defaults and ranges of Kafka's keys come from Kafka's own ConfigDe
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port

@@ -1,9 +1,10 @@
 """OAUTHBEARER on a controller listener: which tokens are valid there (KIP-768, KIP-1139, checks of Kafka 4.4)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import checked_url, number, of_mechanism, path_of
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, list_of, tls_from_properties
 

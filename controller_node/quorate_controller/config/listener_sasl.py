@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.jaas import LOGIN_MODULES, parse_jaas
 from quorate_protocol.security.oauth import (
     OAUTH_LOGIN_KEYS,

@@ -5,10 +5,10 @@ Connections to other controllers have the settings of the first controller liste
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
 from quorate_protocol.security.stores import (
     TLS_KEYS,

@@ -6,9 +6,10 @@ of which a stock file has many, are accepted and noted.
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.security.stores import SecurityConfigError
 

@@ -1,9 +1,10 @@
 """Keys that Kafka does not have: which brokers have to know a change before it is answered; who writes snapshots."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 

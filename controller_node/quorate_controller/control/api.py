@@ -7,11 +7,12 @@ replayed reaches the managers through `observe`.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
 

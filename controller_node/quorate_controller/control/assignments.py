@@ -1,7 +1,6 @@
 """The brokers of new partitions, placed automatically or named by the client, and their records."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from quorate_protocol import placement
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
 from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
 from quorate_protocol.placement import PlacementError, UsableBroker
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionRecord
 
 from quorate_controller.control.api import ControlError

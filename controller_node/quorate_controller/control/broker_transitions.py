@@ -17,13 +17,13 @@ that a new leader begins again.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from quorate_protocol.image.topics import PartitionKey
 from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,

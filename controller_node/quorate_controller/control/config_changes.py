@@ -4,7 +4,6 @@ KIP-339).
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -22,6 +21,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 from quorate_protocol import features
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import ConfigRecord
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
 

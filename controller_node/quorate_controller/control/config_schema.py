@@ -11,11 +11,11 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from quorate_protocol.kafka.enums import ConfigType
+from quorate_protocol.plain_data import dataclass
 
 ConfigValue = bool | int | float | str | list[str] | None
 

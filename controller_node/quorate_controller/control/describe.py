@@ -5,7 +5,6 @@ Both only read, on the active controller and on standbys alike.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
@@ -32,6 +31,7 @@ from quorate_protocol.kafka.enums import (
     ResourceType,
     bits_of_operations,
 )
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
 from quorate_controller.control.broker_loggers import LoggerManager

@@ -4,10 +4,10 @@ defaults.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.config_schema import (
     Definition,

@@ -21,7 +21,6 @@ the session, so that the broker's next incarnation need not wait for it to expir
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -31,6 +30,7 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,

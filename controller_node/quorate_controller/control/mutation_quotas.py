@@ -9,11 +9,11 @@ Source: ControllerMutationQuotaManager, ClientQuotaManager and TokenBucket of Ka
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.client_quotas import CLIENT_ID, CONTROLLER_MUTATION_RATE, USER

@@ -17,7 +17,7 @@ the one before made of it:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -28,6 +28,7 @@ from quorate_protocol.image.partitions import (
     PartitionRegistration,
 )
 from quorate_protocol.kafka.enums import LeaderRecoveryState
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE

@@ -9,11 +9,11 @@ The thread that decides calls a policy: nothing else happens until it returns.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
 

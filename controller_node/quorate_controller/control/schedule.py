@@ -1,9 +1,9 @@
 """What the active controller does from time to time without being asked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import NoOpRecord
 
 from quorate_controller.control.api import STEP_PAUSE_MS, ControlConfig, ControlResult

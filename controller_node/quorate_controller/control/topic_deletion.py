@@ -7,7 +7,6 @@ Source: kafka.server.ControllerApis.deleteTopics.
 
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import Access, allows_on_cluster
 

@@ -6,7 +6,7 @@ between, formatting again completes it.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from uuid import UUID
@@ -25,6 +25,7 @@ from quorate_protocol.features import (
     unmet_dependency,
 )
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import UserScramCredentialRecord
 from quorate_protocol.uuids import random_uuid, uuid_from_text
 

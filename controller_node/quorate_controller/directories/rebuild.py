@@ -5,10 +5,10 @@ voters are is the last VotersRecord of the log, committed or not, so one more is
 controller has, naming it alone. All that it has is committed by that; what only the others had is lost.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.control import encode_control_batch
 
 from quorate_controller.config import ControllerConfig

@@ -8,8 +8,9 @@ time. `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.own_keys import AnswersWaitFor
 

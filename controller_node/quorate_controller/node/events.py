@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
 

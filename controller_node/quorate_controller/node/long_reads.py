@@ -6,10 +6,10 @@ A decision that has to read much first is one of them. Its records are found by 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.slices import run_slice

@@ -7,12 +7,12 @@ replayed at once, so that the next one sees it, and is undone if leadership is l
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, ValueTooLong
 from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
     RECORD_SIZE_BYTES_MAX,

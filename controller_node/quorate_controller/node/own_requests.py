@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import OwnRequest, OwnRequestAnswered
 from quorate_controller.raft.messages import Destination, Note

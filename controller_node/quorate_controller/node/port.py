@@ -11,8 +11,9 @@ therefore checks `future.done()` before it sets a result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from quorate_protocol.plain_data import dataclass
 
 if TYPE_CHECKING:
     from asyncio import Future

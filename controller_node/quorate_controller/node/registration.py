@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
 from kio.schema.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 

@@ -7,12 +7,12 @@ controllers are at the same time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image.views import counts
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.messages import Role
 

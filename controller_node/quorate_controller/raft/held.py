@@ -1,9 +1,9 @@
 """Answers to Fetch, and the Fetch requests that a leader holds until there are new records."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.messages import (
     HIGH_WATERMARK_UNKNOWN,

@@ -1,7 +1,8 @@
 """What raft must know of the log without reading it: where it starts and ends, and where epochs begin."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, SnapshotId
 from quorate_controller.raft.safety import RaftSafetyError

@@ -9,10 +9,11 @@ the other fields are meaningless. `error_code` is that of the partition.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import (
     NO_NODE_ID,

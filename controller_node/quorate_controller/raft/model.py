@@ -3,9 +3,9 @@
 Offsets count records of the metadata log; an end offset is exclusive. Epochs are Kafka's leader epochs.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 A role change forgets all of them: what is answered later was asked by a node that is no more.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.messages import Destination, RaftRequest
 from quorate_controller.raft.safety import RaftSafetyError

@@ -1,6 +1,6 @@
 """How far each replica's log has come, as its leader knows it from Fetch requests."""
 
-from dataclasses import dataclass
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.voters import VoterSet, majority_offset

@@ -6,9 +6,9 @@ replica that goes from one to the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.control import encode_control_batch
 

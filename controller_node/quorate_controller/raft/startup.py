@@ -1,6 +1,8 @@
 """What a raft node starts from: its configuration, and what its disk remembers."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, SnapshotId, VersionRange
 from quorate_controller.raft.voters import VoterSet

@@ -1,9 +1,9 @@
 """The voter set and the arithmetic of its majorities (KIP-853)."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from quorate_protocol.errors import MalformedMessage
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records import control
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
 from quorate_protocol.wire.writing import encode

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.authorizer import CLUSTER_NAME, Action
 

@@ -1,13 +1,13 @@
 """The decisions of Kafka's StandardAuthorizer (org.apache.kafka.metadata.authorizer.StandardAuthorizerData)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.acl_index import AclIndex
 from quorate_controller.security.hosts import ANY_HOST, is_block, is_in_block

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.sasl import Authenticated, SaslRefusalError
 

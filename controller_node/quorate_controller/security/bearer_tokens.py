@@ -6,12 +6,12 @@ because PyJWT and cryptography take time and memory.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.api_jws import PyJWS
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.bearer import BearerToken, InvalidTokenError, TokenRules
 

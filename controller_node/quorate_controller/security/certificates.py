@@ -1,8 +1,9 @@
 """What a certificate says, read from DER: whose it is, by whom it is signed, for which names and until when."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.der import SEQUENCE, Value, identifier_of, only_value, values_of
 from quorate_controller.security.distinguished_names import name_of

@@ -1,7 +1,8 @@
 """Values of DER, the encoding of certificates."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 SEQUENCE: Final = 0x30
 OBJECT_IDENTIFIER: Final = 0x06

@@ -5,8 +5,9 @@ The rules are tried in their order; the first one that matches the whole name de
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)

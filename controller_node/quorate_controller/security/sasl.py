@@ -9,11 +9,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quorate_protocol.image.security import ScramCredential
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
 
 PLAIN: Final = "PLAIN"

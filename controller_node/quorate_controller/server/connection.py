@@ -14,10 +14,11 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.frames import FrameDecoder
 
 from quorate_controller.server.counters import Limit

@@ -15,10 +15,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.server.counters import Limit
 

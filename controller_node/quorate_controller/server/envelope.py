@@ -8,13 +8,13 @@ upon which the broker closes its client's connection.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.headers import read_request_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request

@@ -7,12 +7,13 @@ golden test compares them byte by byte.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.schema import implicit_default, schema_of
 
 if TYPE_CHECKING:

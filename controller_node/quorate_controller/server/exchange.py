@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import ANONYMOUS, Principal
 

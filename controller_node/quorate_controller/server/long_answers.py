@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.delete_acls.v3.response import DeleteAclsResponse
@@ -16,6 +15,7 @@ from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
 

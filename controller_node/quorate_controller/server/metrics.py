@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from quorate_protocol.kafka.apis import ApiKey, find_api
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import Misrouting

@@ -17,11 +17,11 @@ resigned does not lead. `verdict` decides with what the node at that address say
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,

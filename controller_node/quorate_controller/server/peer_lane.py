@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, Negotiation, PeerVersions
 

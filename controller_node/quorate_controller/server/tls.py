@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tls import client_context, leaf_certificate, server_context, with_content
 

@@ -7,8 +7,9 @@ another content; so do a replaced disk's segments, which end at other offsets, a
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from quorate_protocol.plain_data import dataclass
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

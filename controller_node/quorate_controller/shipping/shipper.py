@@ -6,11 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO
 
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
 from quorate_controller.storage.batch_spans import read_spans

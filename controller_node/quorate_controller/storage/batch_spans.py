@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
 from quorate_protocol.records.batch import (
     CONTROL,
     CRC_COVERS_FROM,
@@ -19,6 +18,7 @@ from quorate_protocol.records.batch import (
     RECORD_SIZE_BYTES_MIN,
     header_struct,
 )
+from quorate_protocol.records.checksum import crc32c
 
 from quorate_controller.storage.filesystem import File
 

@@ -7,7 +7,6 @@ are never loaded, and it is never served to other nodes.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_protocol.errors import ProtocolError
@@ -15,6 +14,7 @@ from quorate_protocol.features import METADATA_VERSION
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.control import (
     ControlRecord,

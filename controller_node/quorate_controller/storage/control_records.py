@@ -1,8 +1,7 @@
 """What the head of a checkpoint says about the quorum: kraft.version and voters (KIP-853)."""
 
-from dataclasses import dataclass
-
 from quorate_protocol.image.snapshot import read_checkpoint
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.voters import VoterSet
 

@@ -7,13 +7,14 @@ the log is cut, and raised some time after it was flushed.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.framing import MetadataRecord
 from quorate_protocol.uuids import random_uuid

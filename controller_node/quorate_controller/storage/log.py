@@ -8,10 +8,10 @@ acknowledged: a bad batch with good ones behind it, one below the recovery point
 """
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import BatchHeader, scan_batches
 
 from quorate_controller.raft.startup import EpochStart

@@ -1,11 +1,11 @@
 """`meta.properties`: to which cluster, node and directory id a log directory belongs (version 1)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.properties import format_properties, parse_properties
 from quorate_protocol.uuids import is_reserved, uuid_from_text, uuid_to_text
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 from quorate_protocol.records.batch import (
     CONTROL,
@@ -21,6 +20,7 @@ from quorate_protocol.records.batch import (
     PREFIX,
     RECORD_SIZE_BYTES_MIN,
 )
+from quorate_protocol.records.checksum import crc32c
 
 Integers: TypeAlias = NDArray[np.int64]
 

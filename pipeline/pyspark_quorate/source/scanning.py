@@ -8,7 +8,6 @@ if its checksum is correct and its offsets can follow.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
 from quorate_protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL,
@@ -22,6 +21,7 @@ from quorate_protocol.records.batch import (
     RECORD_SIZE_BYTES_MIN,
     header_struct,
 )
+from quorate_protocol.records.checksum import crc32c
 
 from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
 from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, take_usual

@@ -12,11 +12,11 @@ The journal keeps each write with the row that it replaced until then:
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from quorate_protocol.image.errors import CannotReplay
 from quorate_protocol.image.state import AnyTable, ImageState, TableOf
+from quorate_protocol.plain_data import dataclass
 
 K = TypeVar("K")
 V = TypeVar("V")

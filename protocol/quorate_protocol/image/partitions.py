@@ -5,13 +5,13 @@ parameters, and :class:`BrokerIdsPool`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay, UnwritableImageError
 from quorate_protocol.kafka.enums import LeaderRecoveryState
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER: Final = -1

@@ -1,7 +1,7 @@
 """Registrations of brokers and controllers (KIP-631, KIP-919)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay, UnwritableImageError
 from quorate_protocol.image.partitions import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     BrokerEndpoint,
     BrokerFeature,

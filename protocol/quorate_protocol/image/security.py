@@ -1,11 +1,12 @@
 """ACLs, SCRAM credentials, delegation tokens and quota entities in the image."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TypeVar
 from uuid import UUID
 
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     AccessControlEntryRecord,
     DelegationTokenRecord,

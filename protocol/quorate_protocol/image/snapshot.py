@@ -6,7 +6,6 @@ metadata records; a control batch with SnapshotFooterRecord. All of them have th
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -14,6 +13,7 @@ from quorate_protocol import features
 from quorate_protocol.errors import CorruptBatch
 from quorate_protocol.image.errors import CorruptCheckpointError, UnwritableImageError
 from quorate_protocol.image.state import ImageState
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import (
     BATCH_SIZE_BYTES_MAX,
     HEADER_SIZE_BYTES,

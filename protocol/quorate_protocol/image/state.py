@@ -1,7 +1,6 @@
 """The tables of an image, and the plain copy of them from which a snapshot is written."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from quorate_protocol.image.registrations import BrokerRegistration, ControllerR
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, QuotaEntity, ScramCredential
 from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.plain_data import dataclass
 
 K = TypeVar("K")
 K_contra = TypeVar("K_contra", contravariant=True)

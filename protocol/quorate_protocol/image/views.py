@@ -1,11 +1,11 @@
 """Queries of an image that several packages need; each is cheap enough to run often."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from quorate_protocol.image.image import MetadataImage
 from quorate_protocol.image.partitions import PartitionRegistration
 from quorate_protocol.image.topics import TopicImage
+from quorate_protocol.plain_data import dataclass
 
 
 def partitions_of_broker(

@@ -10,7 +10,7 @@ Message classes are imported when they are first used: importing all of them tak
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from functools import cache
@@ -23,6 +23,7 @@ from quorate_protocol.kafka.generated.api_keys import (
     VERSIONS_LACKED,
     ApiKey,
 )
+from quorate_protocol.plain_data import dataclass
 
 __all__ = (
     "APIS",

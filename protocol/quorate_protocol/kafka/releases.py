@@ -7,9 +7,10 @@ levels for production (here), the levels themselves (:mod:`quorate_protocol.feat
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """What an observer returns: positions, events, and the errors that end an observation."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import RecordBatch
 
 

@@ -1,7 +1,6 @@
 """The observer: one request at a time, one response to each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.schema.fetch.v18.request import FetchRequest
@@ -26,6 +25,7 @@ from quorate_protocol.observer.events import (
     Truncated,
 )
 from quorate_protocol.observer.fetched import Fetched
+from quorate_protocol.plain_data import dataclass
 
 NO_LEADER: Final = -1
 _UNKNOWN: Final = -1

@@ -1,7 +1,6 @@
 """An observer's requests, and the metadata partition of their responses, as canonical message classes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from kio.schema.fetch_snapshot.v1.request import (
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer.events import Endpoint, Position
+from quorate_protocol.plain_data import dataclass
 
 _NO_REPLICA: Final = -1
 

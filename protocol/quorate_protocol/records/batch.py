@@ -15,13 +15,13 @@ Source: Kafka's DefaultRecordBatch and DefaultRecord.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from crc32c import crc32c
-
 from quorate_protocol.errors import CorruptBatch, RecordsTooLarge, UnsupportedCompression
+from quorate_protocol.plain_data import dataclass
+
+from .checksum import crc32c
 
 __all__ = (
     "BATCH_SIZE_BYTES_MAX",

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 _SCRAM_LOGIN_MODULE: Final = f"{_PACKAGE}.scram.ScramLoginModule"

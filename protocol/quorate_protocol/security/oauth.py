@@ -9,10 +9,11 @@ import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, TypeGuard
 from urllib.parse import quote_plus, urlsplit
 
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
 OAUTHBEARER: Final = "OAUTHBEARER"

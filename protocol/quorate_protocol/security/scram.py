@@ -9,8 +9,9 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from quorate_protocol.plain_data import dataclass
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 1_000_000

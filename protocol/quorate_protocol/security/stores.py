@@ -2,9 +2,11 @@
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeVar
+
+from quorate_protocol.plain_data import dataclass
 
 ENABLED_PROTOCOLS: Final = "ssl.enabled.protocols"
 PROTOCOL: Final = "ssl.protocol"

@@ -2,11 +2,11 @@
 
 import struct
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate_protocol.errors import ErrorCode, MalformedMessage
 from quorate_protocol.kafka.apis import Api, ApiKey, api_of
+from quorate_protocol.plain_data import dataclass
 
 from .convert import convert
 from .frames import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame

@@ -1,10 +1,10 @@
 """Request and response headers, which precede each message inside a frame."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from quorate_protocol.errors import MalformedMessage
+from quorate_protocol.plain_data import dataclass
 
 from .reading import read_unsigned_varint
 from .schema import TAGGED_FIELDS_MAX

@@ -1,13 +1,13 @@
 """Fields that a version of a message replaced by another field, and how their values translate."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.kafka.generated.api_keys import ApiKey
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
+from quorate_protocol.plain_data import dataclass
 
 from .schema import FieldSchema
 

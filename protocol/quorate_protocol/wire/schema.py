@@ -9,11 +9,12 @@ import struct
 import types
 import typing
 import uuid
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)

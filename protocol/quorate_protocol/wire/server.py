@@ -1,11 +1,11 @@
 """The server's side of a connection: frames to requests, responses to frames. Sans-IO."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.apis import CONTROLLER_APIS, Api, ApiKey
+from quorate_protocol.plain_data import dataclass
 
 from .convert import convert
 from .frames import encode_frame

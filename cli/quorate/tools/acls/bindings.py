@@ -1,7 +1,6 @@
 """Parses the options of `quorate acls` to resource patterns and entries."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -13,6 +12,7 @@ from quorate_protocol.kafka.enums import (
     PatternType,
     ResourceType,
 )
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console import UsageError
 from quorate.console.jopt import one_action, only_with, parse_principals, refuse, require

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from quorate_admin.types.credentials import (
     ITERATIONS_DEFAULT,
@@ -10,6 +9,7 @@ from quorate_admin.types.credentials import (
     UserScramCredentialUpsertion,
 )
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.scram import ITERATIONS_MAX
 
 from quorate.console import UsageError

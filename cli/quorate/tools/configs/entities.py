@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console import INT32_MAX, UsageError, parse_id
 

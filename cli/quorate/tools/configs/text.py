@@ -1,7 +1,6 @@
 """The output of `quorate configs`: Kafka's text, and JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from quorate_admin.errors import ErrorCode
@@ -10,6 +9,7 @@ from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_admin.types.credentials import UserScramCredentialsDescription
 from quorate_admin.types.quotas import CLIENT_ID, IP, USER, ClientQuotaEntity
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console.java_text import double_text, hash_order, map_hash_code, null_text
 from quorate.tools.configs.entities import (

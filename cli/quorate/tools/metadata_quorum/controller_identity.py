@@ -3,11 +3,11 @@
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_admin.types.cluster import RaftVoterEndpoint
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate.console import INT32_MAX, CommandError, parse_id, read_properties

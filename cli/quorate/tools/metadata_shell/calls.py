@@ -11,8 +11,9 @@ tree   {"/image/cluster": {"brokers": {"1": {"id": 1, ...}}}, ...}     content, 
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate.tools.metadata_shell.paths import Found, child_of, components_of
 from quorate.tools.metadata_shell.shell_builtins import (

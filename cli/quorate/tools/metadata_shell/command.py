@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console import (
     CommandError,

@@ -5,8 +5,9 @@ way to divide a name among the stars of a glob.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from quorate_protocol.plain_data import dataclass
 
 
 class _Any(Enum):

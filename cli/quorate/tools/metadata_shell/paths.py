@@ -1,7 +1,8 @@
 """Paths: from text to nodes. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate.tools.metadata_shell.globs import Glob, parse_glob
 from quorate.tools.metadata_shell.tree import Directory, Node

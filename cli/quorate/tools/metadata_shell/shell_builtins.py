@@ -2,9 +2,11 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import Enum, auto
 from functools import partial
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
 from quorate.tools.metadata_shell.tree import Directory, Node

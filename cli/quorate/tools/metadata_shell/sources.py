@@ -6,7 +6,7 @@ no high watermark, so the end of a log may hold records that were never committe
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +15,7 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
 from quorate_protocol.image.loading import load_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import PREFIX, RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
 

@@ -7,13 +7,13 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.topics import TopicDescription
 from quorate_protocol.placement import PlacementError, UsableBroker, place_replicas
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console import CommandError
 from quorate.console.java_text import hash_order, joined

@@ -3,10 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console import INT32_MAX, CommandError, UsageError, parse_ids, parse_json
 from quorate.console.java_text import joined

@@ -1,7 +1,6 @@
 """The progress of reassignments and moves, as text and JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +10,7 @@ from quorate_admin.types.partitions import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from quorate_protocol.plain_data import dataclass
 
 from quorate.console.java_text import joined
 from quorate.tools.reassign_partitions.files import Reassignment

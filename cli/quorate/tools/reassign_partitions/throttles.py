@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
+from quorate_protocol.plain_data import dataclass
 
 from quorate.tools.reassign_partitions.files import Assignment
 

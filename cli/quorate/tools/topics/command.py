@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 
 from quorate.console import (

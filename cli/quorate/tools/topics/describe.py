@@ -1,12 +1,13 @@
 """The output of `quorate topics --describe`."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from quorate_admin.types.configs import ConfigEntry
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import PartitionDescription, TopicDescription
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate.console.java_text import hash_order, joined, null_text

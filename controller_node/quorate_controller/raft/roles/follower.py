@@ -1,7 +1,8 @@
 """Follower: fetches from the leader. A voter stands for election when the leader falls silent."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role

@@ -1,10 +1,11 @@
 """Leader: tracks the voters' logs, and resigns when too few of them fetch (CheckQuorum). Resigned: hands over."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, refuse_fetch

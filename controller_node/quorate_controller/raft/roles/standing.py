@@ -1,7 +1,9 @@
 """On the way to an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
+
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.messages import Role

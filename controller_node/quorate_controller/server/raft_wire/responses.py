@@ -6,7 +6,7 @@ has no topics, as Kafka sends it. The bytes of records pass through untouched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ import kio.schema.vote.v2.response as vote
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange

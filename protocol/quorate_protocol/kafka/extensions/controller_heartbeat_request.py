@@ -1,11 +1,13 @@
 """ControllerHeartbeatRequest, key 20051 (KIP-631)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import ClassVar
 
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.static.constants import EntityType
+
+from quorate_protocol.plain_data import dataclass
 
 
 class SnapshotState(IntEnum):

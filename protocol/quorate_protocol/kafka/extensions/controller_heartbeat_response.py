@@ -1,11 +1,13 @@
 """ControllerHeartbeatResponse, key 20051 (KIP-631)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.static.constants import EntityType
+
+from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 import zipfile
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,7 +79,8 @@ def check_class(entity: type[Any], fields_schema: list[dict[str, Any]], version:
     present = [schema for schema in fields_schema if contains(schema["versions"], version)]
     entity_fields = fields(entity)
     assert len(entity_fields) == len(present)
-    assert entity.__dataclass_params__.frozen
+    with pytest.raises(FrozenInstanceError):
+        object.__new__(entity).any = None
     assert not hasattr(entity, "__dict__") or "__slots__" in vars(entity)
     for field, schema in zip(entity_fields, present, strict=True):
         check_field(field, schema, version, module)

@@ -1,8 +1,9 @@
 """The nodes of a tree. A node is created when it is accessed, and only holds a reference to the image."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from quorate_protocol.plain_data import dataclass
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
