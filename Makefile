@@ -20,7 +20,7 @@ SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,12 @@ control-plane: $(VENV)/.all ## build etcd, kube-apiserver, kubectl and helm for 
 
 node-image: $(VENV)/.all ## make the node image of kind without a registry, once
 	@PYTHONPATH=tests $(BIN)/python -m kit.local_kubernetes node-image
+
+kind: $(VENV)/.all ## kind up with images, chart and examples/production.yaml; QUORATE_DOCKER=own where no registry can be reached
+	@PYTHONPATH=tests $(BIN)/python -m kit.operators.trial up
+
+kind-down: $(VENV)/.all ## remove what `make kind` made
+	@PYTHONPATH=tests $(BIN)/python -m kit.operators.trial down
 
 clean: ## remove what the targets made, but no played cluster
 	rm -rf $(VENV) test-reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

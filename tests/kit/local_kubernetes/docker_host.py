@@ -2,10 +2,12 @@
 
 Our own lives in namespaces of its own: process ids, mounts and network. Its bridges and firewall rules are not the
 machine's, its containers have no way out of the machine, and when its first process ends, however that happens, the
-kernel ends every other and takes mounts and interfaces away. What is left to do is to remove files and cgroups.
+kernel ends every other and takes mounts and interfaces away. What is left to do is to remove files and cgroups. A
+daemon may stay when the program that started it ends: whoever knows its directory finds it again.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -15,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Self
 
 import psutil
 from kit.local_kubernetes.errors import LocalKubernetesError
-from kit.local_kubernetes.processes import Service
+from kit.local_kubernetes.processes import STOP_TIMEOUT_S, Service
 
 START_TIMEOUT_S = 60
 QUESTION_TIMEOUT_S = 20
@@ -31,6 +34,7 @@ _RUNTIME = Path(__file__).with_name("runc_without_capability.py")
 _INIT = Path(__file__).with_name("docker_init.py")
 # Kubelets set these for the whole machine; they are set back at the end.
 _SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")
+_STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +53,41 @@ class RunningDocker:
 
 
 class OwnDocker:
-    """A Docker daemon in namespaces of its own. Close it. Raises LocalKubernetesError."""
+    """A Docker daemon in namespaces of its own. Close it."""
 
     is_ours = True
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        _sweep()
-        self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_BASE))
-        self._lock = (self.directory / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.environment = {**environment, "DOCKER_HOST": f"unix://{self.directory}/docker.sock"}
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        """The one of this directory; `start` and `find` make these."""
+        self.directory = directory
+        self.environment = {**environment, "DOCKER_HOST": f"unix://{directory}/docker.sock"}
         self._sysctls = {name: Path("/proc/sys", name).read_text() for name in _SYSCTLS}
-        command = [
-            *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
-            *(sys.executable, f"{_INIT}", f"{self.directory}", self.directory.name, *self._runtime()),
-        ]
         self._service: Service | None = None
+        self._init: int | None = None
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str], *, stays: bool = False) -> Self:
+        """Start one, which ends with this process unless it `stays`. Raises LocalKubernetesError."""
+        _sweep()
+        docker = cls(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_BASE)), environment)
         try:
-            self._service = Service("dockerd", command, self.directory / "dockerd.log", environment)
-            self._service.wait_until(lambda: answers(self.environment), START_TIMEOUT_S)
-            (init,) = psutil.Process(self._service.pid).children()
-            self._init = init.pid
+            with (docker.directory / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                docker._start(lock, environment, stays=stays)
         except BaseException:
-            self.close()
+            docker.close()
             raise
+        return docker
+
+    @classmethod
+    def find(cls, directory: Path, environment: Mapping[str, str]) -> Self | None:
+        """The one that stayed and has this directory; None if it runs no more."""
+        if not _is_used(directory):
+            return None
+        docker = cls(directory, environment)
+        state = json.loads((directory / _STATE).read_text())
+        docker._init, docker._sysctls = state["init"], state["sysctls"]
+        return docker
 
     def inside(self, command: Sequence[str]) -> list[str]:
         """The command as it reaches ports that containers publish, which are in the daemon's network."""
@@ -82,12 +97,31 @@ class OwnDocker:
         """End everything in the namespaces, and remove what it left in files, cgroups and settings."""
         if self._service is not None:
             self._service.end_tree()
+        elif self._init is not None:
+            with suppress(psutil.NoSuchProcess):
+                init = psutil.Process(self._init)
+                init.kill()
+                psutil.wait_procs([init], STOP_TIMEOUT_S)
         for name, value in self._sysctls.items():
             setting = Path("/proc/sys", name)
             if setting.read_text() != value:
                 setting.write_text(value)
         _remove(self.directory)
-        self._lock.close()
+
+    def _start(self, lock: IO[str], environment: Mapping[str, str], *, stays: bool) -> None:
+        """Its first process inherits the lock, and holds it as long as it lives."""
+        command = [
+            *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *(sys.executable, f"{_INIT}", f"{self.directory}", self.directory.name, *self._runtime()),
+        ]
+        log = self.directory / "dockerd.log"
+        self._service = Service(
+            "dockerd", command, log, environment, dies_with_us=not stays, inherited=[lock.fileno()]
+        )
+        self._service.wait_until(lambda: answers(self.environment), START_TIMEOUT_S)
+        (init,) = psutil.Process(self._service.pid).children()
+        self._init = init.pid
+        (self.directory / _STATE).write_text(json.dumps({"init": self._init, "sysctls": self._sysctls}))
 
     def _runtime(self) -> list[str]:
         """Arguments that have containers made without CAP_SYS_RESOURCE where this machine lacks it."""
@@ -107,10 +141,11 @@ class OwnDocker:
 DockerHost = RunningDocker | OwnDocker
 
 
-def docker_host(environment: Mapping[str, str]) -> DockerHost:
+def docker_host(environment: Mapping[str, str], *, stays: bool = False) -> DockerHost:
     """The Docker of this machine, else one of our own. Raises LocalKubernetesError, saying how to get one.
 
-    QUORATE_DOCKER=own leaves the machine's alone: for where it reaches no registry.
+    QUORATE_DOCKER=own leaves the machine's alone: for where it reaches no registry. Ours ends with this process
+    unless it `stays`.
     """
     if environment.get("QUORATE_DOCKER") != "own" and answers(environment):
         return RunningDocker(environment)
@@ -122,7 +157,7 @@ def docker_host(environment: Mapping[str, str]) -> DockerHost:
             f"no Docker answers, and there is no {lack}: start Docker, or, as root on Debian, "
             "apt-get install docker.io iptables iproute2"
         )
-    return OwnDocker(environment)
+    return OwnDocker.start(environment, stays=stays)
 
 
 def answers(environment: Mapping[str, str]) -> bool:
@@ -140,11 +175,22 @@ def answers(environment: Mapping[str, str]) -> bool:
 
 
 def _sweep() -> None:
-    """Remove what daemons left whose owners were killed: the kernel ended them, and let their locks go."""
+    """Remove what daemons left that were killed with their owners."""
     for directory in _BASE.glob(f"{_PREFIX}*"):
-        with suppress(OSError), (directory / "lock").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (directory / "lock").is_file() and not _is_used(directory):
             _remove(directory)
+
+
+def _is_used(directory: Path) -> bool:
+    """Whether a daemon runs in this directory: its first process holds the lock."""
+    try:
+        with (directory / "lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _remove(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cluster of kind: one control plane and two workers, in the Docker of this machine or in one of our own.
+"""A cluster of kind: one control plane and some workers, in the Docker of this machine or in one of our own.
 
 In a Docker of our own the node image is ours too (see `node_image`), and pods reach each other by a bridge on each
 node and routes between the nodes, since the image that kind takes for this comes from a registry.
@@ -24,7 +24,8 @@ LOAD_TIMEOUT_S = 300
 COMMAND_TIMEOUT_S = 180
 READY_TIMEOUT = "120s"
 _TOOLS = ("kind", "kubectl", "helm")
-_ROLES = ("control-plane", "worker", "worker")
+ZONES = ("a", "b", "c")  # a cluster with a worker in each can hold what is spread over three
+ZONE_LABEL = "topology.kubernetes.io/zone"
 # That of kubeadm, but for names outside the cluster: there is no name server to ask for them, and each question would
 # wait some seconds for one. Java asks inside its only network thread, so that a broker that looks for a pod that is
 # gone would do nothing else meanwhile.
@@ -53,13 +54,22 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
 
 
 class KindCluster:
-    """A running cluster whose system pods are ready. Close it. Raises LocalKubernetesError."""
+    """A running cluster whose system pods are ready. Close it. Raises LocalKubernetesError.
+
+    It has a worker for each of the `zones`, which is labelled so unless that is None.
+    """
 
     def __init__(
-        self, docker: DockerHost, directory: Path, environment: Mapping[str, str], progress: Progress
+        self,
+        docker: DockerHost,
+        directory: Path,
+        environment: Mapping[str, str],
+        progress: Progress,
+        zones: Sequence[str | None] = (None, None),
     ) -> None:
         self.docker = docker
         self.name = f"quorate-{secrets.token_hex(3)}"
+        self._zones = zones
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
         self._environment = {**docker.environment, "KUBECONFIG": f"{self.kubeconfig}"}
@@ -79,7 +89,8 @@ class KindCluster:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The names of its nodes, which are those of their containers too; the control plane's is the first."""
-        return tuple(f"{self.name}-{role}" for role in ("control-plane", "worker", "worker2"))
+        workers = ("worker", *(f"worker{number}" for number in range(2, len(self._zones) + 1)))
+        return tuple(f"{self.name}-{role}" for role in ("control-plane", *workers))
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -89,6 +100,10 @@ class KindCluster:
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """What kubectl prints. Raises LocalKubernetesError with what it says when it fails."""
         return self._reach("kubectl", arguments, stdin, timeout_s)
+
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """A command of kubectl or helm that reaches the API server, given the file `kubeconfig`."""
+        return self.docker.inside([self._tools[tool], *arguments])
 
     def helm(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """What helm prints. Raises LocalKubernetesError with what it says when it fails."""
@@ -110,9 +125,8 @@ class KindCluster:
             self._connect_pods()
 
     def close(self) -> None:
-        """Remove the cluster; in a Docker of our own it goes with the daemon."""
-        if not self.docker.is_ours:
-            self._run([self._tools["kind"], "delete", "cluster", f"--name={self.name}"])
+        """Remove the cluster."""
+        self._run([self._tools["kind"], "delete", "cluster", f"--name={self.name}"])
 
     def _create(self, environment: Mapping[str, str], progress: Progress) -> None:
         image: list[str] = []
@@ -124,11 +138,11 @@ class KindCluster:
             "kind": "Cluster",
             "apiVersion": "kind.x-k8s.io/v1alpha4",
             "networking": networking,
-            "nodes": [{"role": role} for role in _ROLES],
+            "nodes": [{"role": "control-plane"}, *map(_worker, self._zones)],
         }
         path = self.directory / "kind.yaml"
         path.write_text(yaml.safe_dump(config))
-        progress(f"creating the cluster {self.name} of {len(_ROLES)} nodes")
+        progress(f"creating the cluster {self.name} of {len(self.nodes)} nodes")
         started = time.monotonic()
         command = [self._tools["kind"], "create", "cluster", f"--name={self.name}", f"--config={path}"]
         self._run([*command, f"--kubeconfig={self.kubeconfig}", *image], timeout_s=CREATE_TIMEOUT_S)
@@ -165,12 +179,23 @@ class KindCluster:
                     self._run(["docker", "exec", name, "ip", "route", "replace", pod_range, "via", address])
 
     def _reach(self, tool: str, arguments: Sequence[str], stdin: str | None, timeout_s: float) -> str:
-        return self._run(self.docker.inside([self._tools[tool], *arguments]), stdin, timeout_s)
+        return self._run(self.command(tool, *arguments), stdin, timeout_s)
 
     def _run(
         self, command: Sequence[str], stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
         return run(command, timeout_s, environment=self._environment, stdin=stdin or "")
+
+
+def delete_cluster(name: str, docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
+    """Remove the cluster of this name, if there is one. Raises LocalKubernetesError."""
+    kind = _tools(docker, environment, progress)["kind"]
+    run([kind, "delete", "cluster", f"--name={name}"], COMMAND_TIMEOUT_S, environment=docker.environment)
+
+
+def _worker(zone: str | None) -> dict[str, object]:
+    """A worker in the configuration of kind."""
+    return {"role": "worker", "labels": {} if zone is None else {ZONE_LABEL: zone}}
 
 
 def _tools(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> dict[str, str]:

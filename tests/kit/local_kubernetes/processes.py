@@ -62,7 +62,9 @@ class Service:
         environment: Mapping[str, str],
         *,
         dies_with_us: bool = True,
+        inherited: Sequence[int] = (),
     ) -> None:
+        """Start it. It keeps the file descriptors `inherited` open."""
         self.name = name
         self.log = log
         prefix = DIE_WITH_PARENT if dies_with_us else ()
@@ -74,6 +76,7 @@ class Service:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
+                    pass_fds=inherited,
                     start_new_session=True,  # Ctrl-C is for the tests, which then stop their servers in order
                 )
         except OSError as error:
