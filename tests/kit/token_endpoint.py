@@ -1,4 +1,4 @@
-"""An OAuth server on loopback: a token endpoint for client credentials, and the keys of its issuer."""
+"""An OAuth server on loopback: a token endpoint for client credentials and assertions, and the keys of its issuer."""
 
 import base64
 import json
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+import jwt
 from aiohttp import web
 from kit.issuer import Issuer
 from kit.loop_thread import LoopThread
+
+ASSERTION_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 class TokenEndpoint:
@@ -18,6 +21,8 @@ class TokenEndpoint:
         self.issuer = issuer
         self.clients = clients
         """Secrets by client id; a client's id is the subject of its tokens."""
+        self.assertion_keys: dict[str, Any] = {}
+        """The public key of each client that asks with assertions, by the issuer that it names itself."""
         self.lifetime_s = lifetime_s
         self.status = 200
         """What each request is answered with."""
@@ -50,10 +55,27 @@ class TokenEndpoint:
         )
         if self.status != 200:
             return web.json_response({"error": "server_error"}, status=self.status)
+        for grant, assertion in ((ASSERTION_GRANT, "assertion"), ("client_credentials", "client_assertion")):
+            if not scheme and fields.get("grant_type") == grant and assertion in fields:
+                return self._answer_to_assertion(str(fields[assertion]))
         if scheme != "Basic" or self.clients.get(user) != secret:
             return web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401)
         if fields.get("grant_type") != "client_credentials":
             return web.json_response({"error": "unsupported_grant_type"}, status=400)
+        return self._token_of(user)
+
+    def _answer_to_assertion(self, assertion: str) -> web.Response:
+        """Check an assertion as RFC 7523 has it: signature, audience, times."""
+        try:
+            issuer = jwt.decode(assertion, options={"verify_signature": False})["iss"]
+            key, algorithms = self.assertion_keys[issuer], ["RS256", "ES256"]
+            claims = jwt.decode(assertion, key, algorithms, audience=self.url, options={"require": ["exp"]})
+        except (jwt.PyJWTError, KeyError) as error:
+            refused = {"error": "invalid_grant", "error_description": type(error).__name__}
+            return web.json_response(refused, status=400)
+        return self._token_of(str(claims["sub"]))
+
+    def _token_of(self, user: str) -> web.Response:
         times = self.issuer.claims()
         token = self.issuer.token(sub=user, exp=times["iat"] + 10 + self.lifetime_s)
         return web.json_response(

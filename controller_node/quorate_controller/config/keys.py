@@ -11,6 +11,7 @@ from typing import Final
 
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.security.assertions import ALLOWED_FILES
 from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
@@ -28,8 +29,8 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 EARLY_START_LISTENERS: Final = "early.start.listeners"
 AUTHORIZER_KEYS: Final = frozenset((SUPER_USERS, ALLOW_EVERYONE))
 """Keys of StandardAuthorizer, which the definitions of Kafka's brokers do not have."""
-LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, HEADER_URLENCODE))
-"""Keys of OAUTHBEARER, which these do not have either: a system property of Java, and a key of clients."""
+LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, ALLOWED_FILES, HEADER_URLENCODE))
+"""Keys of OAUTHBEARER, which these do not have either: system properties of Java, and a key of clients."""
 
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {

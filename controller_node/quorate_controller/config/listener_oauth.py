@@ -5,7 +5,8 @@ from dataclasses import field
 from typing import Final
 
 from quorate_protocol.plain_data import dataclass
-from quorate_protocol.security.oauth import checked_url, number, of_mechanism, path_of
+from quorate_protocol.security.oauth import checked_url, path_of
+from quorate_protocol.security.oauth_properties import number, of_mechanism
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, list_of, tls_from_properties
 
 from quorate_controller.security.bearer import TokenRules

@@ -6,14 +6,26 @@ Kafka's names and rules: KIP-255, KIP-768, KIP-1139, and `org.apache.kafka.commo
 import base64
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, Final, TypeGuard
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.security.assertions import (
+    ASSERTION_FILE,
+    ASSERTION_KEYS,
+    ISSUER_CLAIM,
+    AssertionSettings,
+    parse_assertion,
+)
+from quorate_protocol.security.oauth_properties import (
+    JAVA_OPTIONS,
+    allowed_resources,
+    number,
+    of_mechanism,
+)
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -40,19 +52,21 @@ OAUTH_LOGIN_KEYS: Final = frozenset(
         *(TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE, HEADER_URLENCODE, RETRIEVER, ALLOWED_URLS),
         *(CONNECT_TIMEOUT, READ_TIMEOUT, RETRY_BACKOFF, RETRY_BACKOFF_MAX),
         *(REFRESH_FACTOR, REFRESH_JITTER, REFRESH_MIN_PERIOD, REFRESH_BUFFER),
+        *ASSERTION_KEYS,
     }
 )
 """The properties that this module reads."""
 
 _RETRIEVERS: Final = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{name}JwtRetriever"
-    for name in ("Default", "File", "ClientCredentials")
+    for name in ("Default", "File", "ClientCredentials", "JwtBearer")
 )
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _EXTENSION_PREFIX: Final = "extension_"
-_JAVA_OPTIONS: Final = "KAFKA_OPTS"
+_BEARER_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _HTTP_OK: Final = (200, 201)
 _FINAL_STATUSES: Final = frozenset((*range(400, 408), *range(409, 416), 501, 505))
 """Kafka asks again after any other status."""
@@ -87,6 +101,10 @@ class OAuthLogin:
     url: str | None = None
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
+    assertion: AssertionSettings | None = None
+    """What is sent in place of the client's secret (sasl.oauthbearer.assertion.*)."""
+    assertion_is_grant: bool = False
+    """The assertion is what the token is given for (JwtBearerJwtRetriever), not only who the client is."""
     scope: str | None = None
     is_header_encoded: bool = False
     """sasl.oauthbearer.header.urlencode"""
@@ -115,18 +133,12 @@ class Token:
     expires_at_s: float
 
 
-def of_mechanism(properties: Mapping[str, str], key: str) -> str | None:
-    """The value of a property of OAUTHBEARER, which may have the prefix of the mechanism; None for none."""
-    value = properties.get(f"oauthbearer.{key}") or properties.get(key)
-    return value.strip() or None if value else None
-
-
 def parse_oauth_login(
     properties: Mapping[str, str], options: Mapping[str, str], environment: Mapping[str, str]
 ) -> OAuthLogin:
     """Parse a client's properties and the options of its OAuthBearerLoginModule.
 
-    `environment` may have KAFKA_OPTS with -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls.
+    `environment` may have KAFKA_OPTS with -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls and .files.
 
     Raises:
         SecurityConfigError: a setting is missing or wrong.
@@ -141,11 +153,39 @@ def parse_oauth_login(
         retry_backoff_max_ms=number(properties, RETRY_BACKOFF_MAX, 10_000),
         refresh=_refresh_times(properties),
     )
+    is_by_assertion = retriever.endswith("JwtBearerJwtRetriever")
+    if is_by_assertion and url.startswith("file:"):
+        raise SecurityConfigError(f"{TOKEN_URL}={url}: {retriever} needs an https: or http: URL")
     if url.startswith("file:"):
         return replace(login, file=path_of(TOKEN_URL, url))
     if retriever.endswith("FileJwtRetriever"):
         raise SecurityConfigError(f"{TOKEN_URL}={url}: {retriever} needs file:/path/of/token")
+    login = replace(
+        login,
+        url=url,
+        scope=of_mechanism(properties, SCOPE) or options.get("scope") or None,
+        tls=tls_from_properties(options),
+        connect_timeout_ms=_optional_number(properties, CONNECT_TIMEOUT),
+        read_timeout_ms=_optional_number(properties, READ_TIMEOUT),
+    )
+    if is_by_assertion:
+        scope = of_mechanism(properties, SCOPE)
+        return replace(
+            login, scope=scope, assertion=parse_assertion(properties, environment), assertion_is_grant=True
+        )
+    return _with_credentials(login, properties, options, environment)
+
+
+def _with_credentials(
+    login: OAuthLogin,
+    properties: Mapping[str, str],
+    options: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> OAuthLogin:
     client_id = of_mechanism(properties, CLIENT_ID) or options.get("clientId")
+    if of_mechanism(properties, ASSERTION_FILE) or of_mechanism(properties, ISSUER_CLAIM):
+        assertion = parse_assertion(properties, environment)
+        return replace(login, client_id=client_id or "", assertion=assertion)
     client_secret = of_mechanism(properties, CLIENT_SECRET) or options.get("clientSecret")
     for key, option, value in (
         (CLIENT_ID, "clientId", client_id),
@@ -153,18 +193,13 @@ def parse_oauth_login(
     ):
         if not value:
             raise SecurityConfigError(
-                f"{key} is missing, or {option} in sasl.jaas.config: {TOKEN_URL}={url} asks for it"
+                f"{key} is missing, or {option} in sasl.jaas.config: {TOKEN_URL}={login.url} asks for it"
             )
     return replace(
         login,
-        url=url,
         client_id=client_id or "",
         client_secret=client_secret or "",
-        scope=of_mechanism(properties, SCOPE) or options.get("scope") or None,
         is_header_encoded=(of_mechanism(properties, HEADER_URLENCODE) or "").lower() == "true",
-        tls=tls_from_properties(options),
-        connect_timeout_ms=_optional_number(properties, CONNECT_TIMEOUT),
-        read_timeout_ms=_optional_number(properties, READ_TIMEOUT),
     )
 
 
@@ -204,10 +239,10 @@ def checked_url(properties: Mapping[str, str], key: str, environment: Mapping[st
         parts, is_complete = urlsplit(""), False
     if parts.scheme not in ("http", "https", "file") or not is_complete:
         raise SecurityConfigError(f"{key}={url}: allowed are https:, http: and file: URLs")
-    if url not in _allowed_urls(properties, environment):
+    if url not in allowed_resources(properties, environment, ALLOWED_URLS):
         raise SecurityConfigError(
             f"{key}={url}: the URL is not allowed; add it to {ALLOWED_URLS}, here or as a system property in "
-            f"{_JAVA_OPTIONS}"
+            f"{JAVA_OPTIONS}"
         )
     return url
 
@@ -218,27 +253,6 @@ def path_of(key: str, url: str) -> str:
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise SecurityConfigError(f"{key}={url}: allowed is file:/path/of/file")
     return parts.path
-
-
-def _allowed_urls(properties: Mapping[str, str], environment: Mapping[str, str]) -> frozenset[str]:
-    texts = [properties.get(ALLOWED_URLS, "")]
-    try:
-        options = shlex.split(environment.get(_JAVA_OPTIONS, ""))
-    except ValueError:
-        options = []
-    start = f"-D{ALLOWED_URLS}="
-    texts += [option.removeprefix(start) for option in options if option.startswith(start)]
-    return frozenset(url.strip() for text in texts for url in text.split(","))
-
-
-def number(properties: Mapping[str, str], key: str, default: int) -> int:
-    """The number in a property of OAUTHBEARER, not negative. Raises SecurityConfigError."""
-    text = of_mechanism(properties, key)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise SecurityConfigError(f"{key}={text}: must be a number from 0")
-    return int(text)
 
 
 def _optional_number(properties: Mapping[str, str], key: str) -> int | None:
@@ -269,20 +283,31 @@ def _share(properties: Mapping[str, str], key: str, default: float, allowed: tup
 # ---------------------------------------------------------------------------------------- asking an endpoint
 
 
-def token_request(login: OAuthLogin) -> tuple[dict[str, str], str]:
-    """Headers and body with which the client credentials are exchanged for a token (RFC 6749, section 4.4)."""
-    client_id, client_secret, scope = login.client_id, login.client_secret, login.scope
-    if login.is_header_encoded:
-        client_id, client_secret = quote_plus(client_id), quote_plus(client_secret)
-    credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+def token_request(login: OAuthLogin, assertion: str | None = None) -> tuple[dict[str, str], str]:
+    """Headers and body of the request for a token: with client credentials (RFC 6749, section 4.4), of which an
+    assertion may replace the secret (RFC 7523, section 2.2), or with an assertion as the grant (section 2.1).
+    """
     headers = {
         "Accept": "application/json",
-        "Authorization": f"Basic {credentials}",
         "Cache-Control": "no-cache",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    body = "grant_type=client_credentials"
-    return headers, body if scope is None else f"{body}&scope={quote_plus(scope)}"
+    fields = {"grant_type": "client_credentials"}
+    if assertion is None:
+        client_id, client_secret = login.client_id, login.client_secret
+        if login.is_header_encoded:
+            client_id, client_secret = quote_plus(client_id), quote_plus(client_secret)
+        credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+        headers["Authorization"] = f"Basic {credentials}"
+    elif login.assertion_is_grant:
+        fields = {"grant_type": _BEARER_GRANT, "assertion": assertion}
+    else:
+        fields |= {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
+        if login.client_id:
+            fields["client_id"] = login.client_id
+    if login.scope is not None:
+        fields["scope"] = login.scope
+    return headers, urlencode(fields)
 
 
 def token_of_response(status: int, body: bytes) -> Token:

@@ -6,8 +6,20 @@ import time
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from quorate_protocol.files import read_bounded
+from quorate_protocol.security.assertions import (
+    ASSERTION_FILE,
+    PRIVATE_KEY_FILE,
+    TEMPLATE_FILE,
+    AssertionNotMadeError,
+    AssertionSettings,
+    Template,
+    assertion_parts,
+    parse_template,
+    sign_assertion,
+)
 from quorate_protocol.security.oauth import (
     OAuthLogin,
     Token,
@@ -66,13 +78,42 @@ def read_token(file: str) -> Token:
     return token_of(content.decode(errors="replace").strip())
 
 
+def read_or_make_assertion(settings: AssertionSettings) -> str:
+    """Read the assertion of a file, or sign one of now with the key of a file. Raises TokenError."""
+    if settings.file is not None:
+        return _file_of(ASSERTION_FILE, settings.file).decode(errors="replace").strip()
+    assert settings.private_key_file is not None, "one of the two files is set"
+    template = Template()
+    at = f"{TEMPLATE_FILE}={settings.template_file}"
+    try:
+        if settings.template_file is not None:
+            template = parse_template(_file_of(TEMPLATE_FILE, settings.template_file))
+        at = f"{PRIVATE_KEY_FILE}={settings.private_key_file}"
+        key = _file_of(PRIVATE_KEY_FILE, settings.private_key_file)
+        header, claims = assertion_parts(settings, template, time.time(), str(uuid4()))
+        return sign_assertion(header, claims, key, settings.passphrase, settings.algorithm)
+    except AssertionNotMadeError as error:
+        raise TokenError(f"{at}: {error}", is_final=True) from None
+
+
+def _file_of(key: str, file: str) -> bytes:
+    try:
+        return read_bounded(Path(file), TOKEN_SIZE_BYTES_MAX)
+    except OSError as error:
+        raise TokenError(f"{key}={file}: {error.strerror or error}", is_final=True) from None
+    except ValueError as error:
+        raise TokenError(f"{key}={file}: {error}", is_final=True) from None
+
+
 async def _ask(login: OAuthLogin) -> Token:
     import aiohttp
 
     from quorate_protocol.security.tls import client_context
 
     assert login.url is not None, "one of file and url is set"
-    headers, body = token_request(login)
+    settings = login.assertion
+    assertion = None if settings is None else await asyncio.to_thread(read_or_make_assertion, settings)
+    headers, body = token_request(login, assertion)
     timeout = aiohttp.ClientTimeout(
         total=TIMEOUT_S if login.read_timeout_ms is None else None,
         connect=_seconds(login.connect_timeout_ms),

@@ -230,6 +230,28 @@ def test_oauthbearer_of_a_listener_is_read() -> None:
     assert SECRET not in repr(config)
 
 
+def test_assertions_of_a_controller_are_read() -> None:
+    """Goal: KIP-1139's keys with the listener's prefix and without. Method: a key file and a passphrase; no note."""
+    config = parse(
+        {
+            **OAUTHBEARER,
+            "sasl.oauthbearer.jwt.retriever.class": f"{CLASSES}.JwtBearerJwtRetriever",
+            f"{OAUTH}.sasl.oauthbearer.assertion.private.key.file": "/run/key.pem",
+            "org.apache.kafka.sasl.oauthbearer.allowed.files": "/run/key.pem",
+            "sasl.oauthbearer.assertion.private.key.passphrase": SECRET,
+            "sasl.oauthbearer.assertion.claim.sub": "controller",
+        }
+    )
+    assert config.login is not None
+    assert config.login.oauth is not None
+    assertion = config.login.oauth.assertion
+    assert assertion is not None
+    assert (assertion.private_key_file, assertion.passphrase) == ("/run/key.pem", SECRET)
+    assert assertion.claims == {"sub": "controller"}
+    assert not [note for note in config.notes if "oauth" in note or "sasl" in note]
+    assert SECRET not in repr(config)
+
+
 def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: what a Java controller is started with does here. Method: KAFKA_OPTS instead of the key."""
     properties = {key: value for key, value in OAUTHBEARER.items() if key != ALLOWED}
@@ -283,8 +305,12 @@ def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch
             "allowed are org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         ),
         (
+            {"sasl.oauthbearer.jwt.retriever.class": "a.B"},
+            "sasl.oauthbearer.jwt.retriever.class=a.B: allowed are org.apache",
+        ),
+        (
             {"sasl.oauthbearer.jwt.retriever.class": f"{CLASSES}.JwtBearerJwtRetriever"},
-            "sasl.oauthbearer.jwt.retriever.class=",
+            "sasl.oauthbearer.assertion.private.key.file is missing",
         ),
     ],
 )
