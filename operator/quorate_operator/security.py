@@ -204,7 +204,7 @@ def client_security(security: ClientSecurity | None, values: Mapping[str, str]) 
 
 
 def _stores(tls: Tls, secrets: Mapping[str, Secret]) -> dict[str, str]:
-    values = secrets[tls.secret_name].values if tls.secret_name in secrets else {}
+    values = secrets[tls.secret].values if tls.secret in secrets else {}
     return _pem_stores(values, shows_certificate=tls.client_auth != "none")
 
 
@@ -222,7 +222,7 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
     prefix = _prefix(listener)
     found: dict[str, str] = {}
     if listener.tls is not None:
-        found |= _keystore(prefix, files.of(listener.tls.secret_name))
+        found |= _keystore(prefix, files.of(listener.tls.secret))
         found |= _authorities(prefix, listener.tls, files)
         found[f"{prefix}ssl.client.auth"] = listener.tls.client_auth
     if listener.sasl is not None:
@@ -245,7 +245,7 @@ def _client_of_controllers(controllers: Listener, own: Tls | None, files: Secret
     if controllers.tls is not None:
         found |= _authorities(prefix, controllers.tls, files)
         if own is not None and controllers.tls.client_auth != "none":
-            found |= _keystore(prefix, files.of(own.secret_name))
+            found |= _keystore(prefix, files.of(own.secret))
     if controllers.sasl is not None:
         mechanism = controllers.sasl.mechanisms[0]
         found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, _login(controllers.sasl, files))
@@ -253,8 +253,8 @@ def _client_of_controllers(controllers: Listener, own: Tls | None, files: Secret
 
 
 def _authorities(prefix: str, tls: Tls, files: SecretFiles) -> dict[str, str]:
-    has_authorities = files.has(tls.secret_name, TLS_AUTHORITIES)
-    return _truststore(prefix, files.of(tls.secret_name)) if has_authorities else {}
+    has_authorities = files.has(tls.secret, TLS_AUTHORITIES)
+    return _truststore(prefix, files.of(tls.secret)) if has_authorities else {}
 
 
 def _keystore(prefix: str, value: Callable[[str], str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from kit.requirements import missing
 from kit.waiting import eventually
 
 CRDS = Path(__file__).parents[2] / "crds"
+CERT_MANAGER = Path(__file__).parent / "local_kubernetes" / "manifests" / "cert-manager-certificates.yaml"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TIMEOUT_S = 60
@@ -101,7 +102,7 @@ def kubectl(api_server: ApiServer) -> Kubectl:
 @pytest.fixture(scope="session")
 def api(api_server: ApiServer, kubectl: Kubectl) -> Api:
     """The API server with the definitions, as kubectl applies them."""
-    files = [f"--filename={file}" for file in sorted(CRDS.glob("*.yaml"))]
+    files = [f"--filename={file}" for file in (*sorted(CRDS.glob("*.yaml")), CERT_MANAGER)]
     kubectl("apply", "--server-side", "--force-conflicts", *files)
     # `kubectl wait` fails on a definition that has no conditions yet.
     established = "--output=jsonpath={.items[*].status.conditions[?(@.type=='Established')].status}"

@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -64,21 +64,24 @@ def namespace(api_client: kubernetes.client.ApiClient) -> str:
 def definitions(api_server: ApiServer) -> None:
     """The CustomResourceDefinitions are installed, and their resources served."""
     with api_server.client() as client:
-        api = kubernetes.client.ApiextensionsV1Api(client)
-        bodies = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-        for body in bodies:
-            try:
-                api.create_custom_resource_definition(body)
-            except ApiException as error:
-                if error.status != HTTPStatus.CONFLICT:  # another test brought it
-                    raise
-            name = body["metadata"]["name"]
-            eventually(
-                lambda name=name: _is_established(api, name), CRDS_TIMEOUT_S, f"{name} to be established"
-            )
-        for body in bodies:
-            what = f"{body['metadata']['name']} to be served"
-            eventually(lambda spec=body["spec"]: _is_served(client, spec), CRDS_TIMEOUT_S, what)
+        install_definitions(client, sorted(CRDS.glob("*.yaml")))
+
+
+def install_definitions(client: kubernetes.client.ApiClient, paths: Iterable[Path]) -> None:
+    """Install CustomResourceDefinitions, unless they are there, and wait until their resources are served."""
+    api = kubernetes.client.ApiextensionsV1Api(client)
+    bodies = [yaml.safe_load(path.read_text()) for path in paths]
+    for body in bodies:
+        try:
+            api.create_custom_resource_definition(body)
+        except ApiException as error:
+            if error.status != HTTPStatus.CONFLICT:  # another test brought it
+                raise
+        name = body["metadata"]["name"]
+        eventually(lambda name=name: _is_established(api, name), CRDS_TIMEOUT_S, f"{name} to be established")
+    for body in bodies:
+        what = f"{body['metadata']['name']} to be served"
+        eventually(lambda spec=body["spec"]: _is_served(client, spec), CRDS_TIMEOUT_S, what)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.object_names import certificate_name
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
@@ -83,13 +84,18 @@ def load_manifests(text: str, source: str) -> Manifests:
 def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
     """A quorum and its pools as one cluster; pools without `nodeIds` get some, in their order.
 
+    Listeners whose certificates are issued get the names of their Secrets.
+
     Raises ManifestError when they contradict each other.
     """
     _check_survivor(quorum, source)
     pools = _with_node_ids(quorum, pools)
     _check_together(quorum, pools, source)
     _check_authorization(quorum, pools, source)
-    return Manifests(controllers=quorum, brokers=tuple(pools))
+    _check_certificates([quorum, *pools], source)
+    return Manifests(
+        controllers=_with_secret_names(quorum), brokers=tuple(_with_secret_names(pool) for pool in pools)
+    )
 
 
 def load_object(body: Mapping[str, Any], source: str) -> Resource:
@@ -126,6 +132,40 @@ def _with_node_ids(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> lis
         completed.append(pool.model_copy(update={"spec": spec}))
         taken |= set(spec.claimed_node_ids())
     return completed
+
+
+_Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
+
+
+def _with_secret_names(pool: _Pool) -> _Pool:
+    """Returns the pool with the name of the Secret that cert-manager writes for each of its Certificates."""
+    if all(one.tls is None or one.tls.issuer_ref is None for one in pool.spec.listeners):
+        return pool
+    listeners = []
+    for listener in pool.spec.listeners:
+        if listener.tls is not None and listener.tls.issuer_ref is not None:
+            name = certificate_name(pool.metadata.name, listener.name)
+            tls = listener.tls.model_copy(update={"secret_name": name})
+            listener = listener.model_copy(update={"tls": tls})  # noqa: PLW2901 - as it is used
+        listeners.append(listener)
+    return pool.model_copy(update={"spec": pool.spec.model_copy(update={"listeners": tuple(listeners)})})
+
+
+def _check_certificates(pools: Sequence[KafkaController | KafkaBroker], source: str) -> None:
+    """Two listeners whose names differ for Kafka may have one Certificate: `A_B` and `A-B`, say."""
+    owners: dict[str, str] = {}
+    for pool in pools:
+        for place, listener in enumerate(pool.spec.listeners):
+            if listener.tls is None or listener.tls.issuer_ref is None:
+                continue
+            where = f"{pool.kind} {pool.metadata.name}: spec.listeners[{place}]"
+            name = certificate_name(pool.metadata.name, listener.name)
+            owner = owners.setdefault(name, where)
+            if owner != where:
+                raise ManifestError(
+                    f"{source}: {where}.tls.issuerRef: its Certificate {name} would be that of {owner}, too; "
+                    "rename the listener"
+                )
 
 
 def _check_survivor(quorum: KafkaController, source: str) -> None:

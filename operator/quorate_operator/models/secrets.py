@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -97,6 +97,10 @@ class SecretUse:
     """Whether it is read only until the cluster is formed."""
     has_passwords: bool = False
     """Whether its values are passwords: those of `needs`, or of all keys without."""
+    pool: str | None = None
+    """The quorum or pool whose listener it is; None if it is of the whole cluster."""
+    is_issued: bool = False
+    """Whether cert-manager writes it, for a Certificate of the same name."""
 
     def fault(self, secrets: Mapping[str, Secret], place: str) -> str | None:
         """Returns what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
@@ -120,7 +124,8 @@ def secret_uses(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> Iterat
     for resource in resources:
         for place, listener in enumerate(resource.spec.listeners):
             where = f"{resource.kind} {resource.metadata.name}: spec.listeners[{place}]"
-            yield from _of_listener(where, listener, is_controllers=resource is quorum)
+            for use in _of_listener(where, listener, is_controllers=resource is quorum):
+                yield replace(use, pool=resource.metadata.name)
     users = quorum.spec.scram_users
     if users is not None:
         where = f"KafkaController {quorum.metadata.name}: spec.scramUsers.secretName"
@@ -129,8 +134,13 @@ def secret_uses(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> Iterat
 
 def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Iterator[SecretUse]:
     if listener.tls is not None:
-        needs = tls_keys(listener.tls, is_controllers=is_controllers)
-        yield SecretUse(where=f"{where}.tls.secretName", name=listener.tls.secret_name, needs=needs)
+        is_issued = listener.tls.issuer_ref is not None
+        yield SecretUse(
+            where=f"{where}.tls.{'issuerRef' if is_issued else 'secretName'}",
+            name=listener.tls.secret,
+            needs=tls_keys(listener.tls, is_controllers=is_controllers),
+            is_issued=is_issued,
+        )
     if listener.sasl is not None:
         yield SecretUse(
             where=f"{where}.sasl.secretName",

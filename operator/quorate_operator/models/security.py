@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from quorate_operator.models.base import Model, ResourceName, rules
+from quorate_operator.models.base import Duration, Model, ResourceName, duration_ms, rules
 
 SUPER_USERS_MAX = 100
 MECHANISMS_MAX = 3
@@ -25,6 +25,12 @@ UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._
 """A user whose password is in a Secret: it is the key, too."""
 Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^;\s][^;]*$", max_length=500)]
 
+IssuerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)]
+
+_ONE_SOURCE = "secretName: this or issuerRef is needed, and only one of them"
+_ISSUED_ONLY = "is allowed with issuerRef only"
+# What cert-manager takes and assumes.
+_DURATION_MIN, _RENEWAL_MIN, _DURATION_DEFAULT = "1h", "5m", "90d"
 _PLAIN_FIRST = (
     "the first must be PLAIN: controllers log in at each other with it, because the credentials of SCRAM are in the "
     "log that they have yet to read"
@@ -33,20 +39,86 @@ _ONCE = "each mechanism may appear once"
 _EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "message": _ONCE}
 
 
+class IssuerRef(Model):
+    """Who signs the certificate: an issuer of cert-manager, in the same namespace unless it is a ClusterIssuer."""
+
+    name: IssuerName = Field(description="The issuer's name.")
+    kind: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)] = Field(
+        default="Issuer", description="Issuer, ClusterIssuer, or the kind of an external issuer."
+    )
+    group: IssuerName = Field(default="cert-manager.io", description="The API group of that kind.")
+
+
 class Tls(Model):
     """The certificate of a listener, and whether clients show one."""
 
-    secret_name: ResourceName = Field(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {"rule": "has(self.secretName) != has(self.issuerRef)", "message": _ONE_SOURCE},
+            *(
+                {"rule": f"!has(self.{field}) || has(self.issuerRef)", "message": f"{field} {_ISSUED_ONLY}"}
+                for field in ("duration", "renewBefore")
+            ),
+        )
+    )
+
+    secret_name: ResourceName | None = Field(
+        default=None,
         description=(
             "A Secret with tls.crt and tls.key, and ca.crt: the authorities that nodes and the operator trust, and "
             "whose certificates clients may show. Controllers of Quorate follow a change, other nodes restart "
             "one by one."
-        )
+        ),
+    )
+    issuer_ref: IssuerRef | None = Field(
+        default=None,
+        description=(
+            "In place of secretName, on Kubernetes: the issuer from which cert-manager gets the certificate. The "
+            "operator keeps a Certificate with the names of the listener; it and its Secret are called "
+            "POOL-LISTENER-tls."
+        ),
+    )
+    duration: Duration | None = Field(
+        default=None,
+        description="With issuerRef: how long a certificate is valid, 1h or more. Default: cert-manager's, 90 days.",
+    )
+    renew_before: Duration | None = Field(
+        default=None,
+        description=(
+            "With issuerRef: how long before its end a certificate is renewed, 5m or more. Default: cert-manager's, "
+            "a third of the duration."
+        ),
     )
     client_auth: ClientAuth = Field(
         default="none",
         description="ssl.client.auth: whether clients show a certificate. requested and required need ca.crt.",
     )
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret. That of an issued certificate is chosen by `manifests.joined`."""
+        assert self.secret_name is not None, "the names of Secrets are chosen before they are used"
+        return self.secret_name
+
+    @model_validator(mode="after")
+    def _certificate_comes_from_one_place(self) -> Self:
+        if (self.secret_name is None) == (self.issuer_ref is None):
+            raise ValueError(_ONE_SOURCE)
+        for field, text, least in (
+            ("duration", self.duration, _DURATION_MIN),
+            ("renewBefore", self.renew_before, _RENEWAL_MIN),
+        ):
+            if text is not None and self.issuer_ref is None:
+                raise ValueError(f"{field}: {_ISSUED_ONLY}")
+            if text is not None and duration_ms(text) < duration_ms(least):
+                raise ValueError(f"{field}: {text!r}: must be {least} or more")
+        valid_ms = duration_ms(self.duration or _DURATION_DEFAULT)
+        if self.renew_before is not None and duration_ms(self.renew_before) >= valid_ms:
+            raise ValueError(
+                f"renewBefore: {self.renew_before!r}: must be less than duration, which is "
+                f"{self.duration or _DURATION_DEFAULT}"
+            )
+        return self
 
 
 def _mechanisms(*further_rules: Mapping[str, str]) -> Any:

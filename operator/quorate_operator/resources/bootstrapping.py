@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.object_names import dns_label
 from quorate_operator.models.security import TLS_AUTHORITIES
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
 from quorate_operator.models.v1alpha1 import KafkaBroker
@@ -11,7 +12,6 @@ from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     bootstrap_name,
     descriptive_labels,
-    dns_label,
     metadata,
     pool_labels,
     pool_names,
@@ -92,6 +92,6 @@ def _bootstrap_servers(
 
 
 def _authorities(context: Context, listener: BrokerListener) -> str | None:
-    secret = context.facts.secrets.get(listener.tls.secret_name) if listener.tls is not None else None
+    secret = context.facts.secrets.get(listener.tls.secret) if listener.tls is not None else None
     found = secret.values.get(TLS_AUTHORITIES) if secret is not None else None
     return found if found is not None and len(found) <= AUTHORITIES_LENGTH_MAX else None

@@ -1,9 +1,9 @@
 """Names, labels and annotations of what a cluster is made of, and who owns it."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 
+from quorate_operator.models.object_names import dns_label, short_name
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
@@ -35,7 +35,6 @@ CONDITION_IN_SYNC = "quorate.dev/in-sync"
 """On pods of brokers, as a readiness gate: whether the broker is in service and its replicas are in sync."""
 
 FINALIZER = "quorate.dev/cluster"
-NAME_LENGTH_MAX = 63
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -64,11 +63,6 @@ def pool_names(context: Context) -> frozenset[str]:
     return frozenset(
         (manifests.controllers.metadata.name, *(pool.metadata.name for pool in manifests.brokers))
     )
-
-
-def dns_label(listener: str) -> str:
-    """Returns a listener's name in lower case, as Kubernetes requires."""
-    return listener.lower().replace("_", "-").strip("-")
 
 
 def is_service_name(text: str) -> bool:
@@ -150,11 +144,3 @@ def parse_address(text: str) -> Address:
     if not (colon and host and port.isdecimal()):
         raise ValueError(f"{text!r} must be host:port")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
-
-
-def short_name(name: str) -> str:
-    """Returns the name; one that is too long for Kubernetes is cut and ends with a hash."""
-    if len(name) <= NAME_LENGTH_MAX:
-        return name
-    suffix = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: NAME_LENGTH_MAX - 9].rstrip('-')}-{suffix}"

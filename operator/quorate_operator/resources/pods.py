@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.base import quantity_bytes
+from quorate_operator.models.object_names import short_name
 from quorate_operator.models.pod_templates import Resources
 from quorate_operator.models.security import ScramUsers
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
@@ -42,7 +43,6 @@ from quorate_operator.resources.names import (
     labels_of,
     metadata,
     pod_name,
-    short_name,
     volume_claim_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port

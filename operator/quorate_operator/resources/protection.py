@@ -2,6 +2,7 @@
 
 from quorate_admin.diagnosis import majority
 
+from quorate_operator.models.object_names import short_name
 from quorate_operator.planning.cluster import DesiredCluster, Role
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
@@ -12,7 +13,6 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
-    short_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 

@@ -1,4 +1,4 @@
-"""Secrets of listeners that are missing or incomplete: refusals by field, and waits. Pure."""
+"""Secrets of listeners that are missing, incomplete or not issued: refusals by field, and waits. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,12 +6,14 @@ from typing import Any
 
 from quorate_operator.models.secrets import Secret, SecretUse, secret_of, secret_uses
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle, Role
-from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode, wait_for
+from quorate_operator.planning.steps import Plan, Refusal, StartNode, Step, StopNode, wait_for
+from quorate_operator.resources.certificates import NOT_THERE
 from quorate_operator.resources.configs import secured_properties
 from quorate_operator.resources.facts import Context
 from quorate_operator.security import keys_in_use
 
 CODE = "SecretMissing"
+NOT_ISSUED = "CertificateNotIssued"
 
 
 def described_secret(secret: Mapping[str, Any]) -> Secret:
@@ -36,21 +38,37 @@ def are_usable(context: Context, names: frozenset[str]) -> bool:
 def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     """Returns the plan without starts and restarts of nodes whose Secrets can't be used, and with refusals for these.
 
-    A running node continues without its Secret, which it has read.
+    A running node continues without its Secret, which it has read. While a Certificate is not as it should be, for
+    instance without a name that the node is about to advertise, the node starts with the former one, and is not
+    stopped.
     """
-    faults = _faults(context)
-    if not faults:
+    faults, unissued = _faults(context), _unissued(context)
+    if not faults and not unissued:
         return plan
-    refusals = (Refusal(CODE, message) for messages in faults.values() for message in messages)
-    plan = replace(plan, refusals=(*plan.refusals, *refusals))
+    refusals = [
+        Refusal(CODE, message)
+        for name, messages in faults.items()
+        for message in messages
+        if name not in unissued
+    ]
+    plan = replace(plan, refusals=(*plan.refusals, *refusals, *unissued.values()))
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
-    held = {node.node_id: node.label for node in desired.nodes if secret_names(context, node) & faults.keys()}
-    kept = tuple(
-        step for step in plan.steps if not (isinstance(step, StartNode | StopNode) and step.node_id in held)
-    )
+    needed = {node.node_id: secret_names(context, node) for node in desired.nodes}
+    held = {
+        node.node_id: node.label
+        for node in desired.nodes
+        if needed[node.node_id] & (faults.keys() | unissued.keys())
+    }
+
+    def waits_for_secret(step: Step) -> bool:
+        if isinstance(step, StartNode):
+            return bool(needed.get(step.node_id, frozenset()) & faults.keys())
+        return isinstance(step, StopNode) and step.node_id in held
+
+    kept = tuple(step for step in plan.steps if not waits_for_secret(step))
     waits = tuple(
-        wait_for(f"the Secrets of {label}, to start it", node_id)
+        wait_for(f"the Secrets of {label}", node_id)
         for node_id, label in held.items()
         if len(kept) < len(plan.steps)
     )
@@ -80,3 +98,15 @@ def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
         if fault is not None:
             found[use.name] = (*found.get(use.name, ()), fault)
     return found
+
+
+def _unissued(context: Context) -> Mapping[str, Refusal]:
+    """Returns what is to be told of each Certificate that is not issued, by the name of its Secret."""
+    certificates = context.facts.certificates
+    return {
+        use.name: Refusal(
+            NOT_ISSUED, f"{use.where}: the Certificate {use.name} is not issued: {reason}", pool=use.pool
+        )
+        for use in uses_of(context)
+        if use.is_issued and (reason := certificates.get(use.name, NOT_THERE)) is not None
+    }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.object_names import dns_label
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
@@ -13,7 +14,6 @@ from quorate_operator.resources.names import (
     LABEL_NODE_ID,
     LABEL_PURPOSE,
     descriptive_labels,
-    dns_label,
     exposure_name,
     labels_of,
     metadata,

@@ -1,6 +1,7 @@
 """A quorum's history: a side car that ships the log, a volume, and a CronJob that ingests into a lake."""
 
 from quorate_operator.models.history import SHIPPED_DIRECTORY, History
+from quorate_operator.models.object_names import short_name
 from quorate_operator.planning.cluster import Lifecycle, Role
 from quorate_operator.resources.configs import DATA_DIRECTORY, VOLUME_DIRECTORY
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
@@ -11,7 +12,6 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
-    short_name,
 )
 
 MOUNT = "/history"

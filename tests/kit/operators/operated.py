@@ -1,5 +1,6 @@
 """A cluster in the hands of a real operator process, under a real API server: what tests do to it and ask of it."""
 
+import base64
 import json
 import os
 import random
@@ -203,6 +204,17 @@ class Operated:
         """The listener by which brokers with ids from 0 to 9 know each other."""
         return {"name": "PLAINTEXT", "port": BROKER_PORT, "advertisedHost": f"{self.network}.11{{nodeId}}"}
 
+    def put_secret(self, name: str, texts: Mapping[str, str]) -> None:
+        """Create or replace a Secret."""
+        data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        body = {"metadata": {"name": name}, "data": data}
+        try:
+            self.core.create_namespaced_secret(self.namespace, body)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            self.core.replace_namespaced_secret(name, self.namespace, body)
+
     def delete_brokers(self, name: str = BROKERS) -> None:
         """Ask for the deletion of a KafkaBroker."""
         self.custom.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "kafkabrokers", name)
@@ -263,6 +275,10 @@ class Operated:
     def pods(self) -> list[str]:
         """The names of the pods that are there."""
         return sorted(pod.metadata.name for pod in self.core.list_namespaced_pod(self.namespace).items)
+
+    def pod_uids(self) -> set[str]:
+        """The uids of the pods that are there."""
+        return {str(pod.metadata.uid) for pod in self.core.list_namespaced_pod(self.namespace).items}
 
     def claims(self) -> list[str]:
         """The names of the claims that are there."""

@@ -51,6 +51,10 @@ ALLOWED = [
         for verb in ("list", "watch", "create", "patch", "delete")
     ),
     *((verb, "batch", "cronjobs", "") for verb in ("list", "watch", "create", "patch", "delete")),
+    *(
+        (verb, "cert-manager.io", "certificates", "")
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
     *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
     ("get", "", "secrets", ""),
     ("create", "", "secrets", ""),

@@ -71,6 +71,18 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         'spec.listeners[0].protocol: Unsupported value: "GSSAPI"',
         '"PLAINTEXT", "SSL", "SASL_SSL"',
     ),
+    *(
+        ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", told)
+        for tls, told in (
+            ({}, "secretName: this or issuerRef is needed, and only one of them"),
+            (
+                {"secretName": "s", "issuerRef": {"name": "ca"}},
+                "secretName: this or issuerRef is needed, and only one of them",
+            ),
+            ({"secretName": "s", "duration": "90d"}, "duration is allowed with issuerRef only"),
+            ({"secretName": "s", "renewBefore": "1d"}, "renewBefore is allowed with issuerRef only"),
+        )
+    ),
     (
         {"authorization": {"superUsers": ["admin"]}},
         'spec.authorization.superUsers[0]: Invalid value: "admin"',

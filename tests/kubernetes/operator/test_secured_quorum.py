@@ -1,6 +1,5 @@
 """A quorum with TLS, SASL and ACLs under a real operator: it forms, the operator gets in, and nobody is shut out."""
 
-import base64
 import json
 import urllib.request
 from pathlib import Path
@@ -29,11 +28,11 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
     made = Certificates.create(tmp_path / "certificates", names)
     key, _, certificate = made.server.read_text().partition("-----BEGIN CERTIFICATE-----")
     certificate = f"-----BEGIN CERTIFICATE-----{certificate}"
-    put_secret(
-        operated, "cert", {"tls.crt": certificate, "tls.key": key, "ca.crt": made.authority.read_text()}
+    operated.put_secret(
+        "cert", {"tls.crt": certificate, "tls.key": key, "ca.crt": made.authority.read_text()}
     )
-    put_secret(operated, "login", {"node": PASSWORD})
-    put_secret(operated, "users", {"alice": USERS_PASSWORD})
+    operated.put_secret("login", {"node": PASSWORD})
+    operated.put_secret("users", {"alice": USERS_PASSWORD})
     sasl = {"username": "node", "secretName": "login"}
     tls = {"secretName": "cert", "clientAuth": "requested"}
     listener = {"name": "CONTROLLER", "port": operated.port, "protocol": "SASL_SSL", "tls": tls, "sasl": sasl}
@@ -51,19 +50,19 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
         )
         operated.wait_settled(FIRST, SECOND, THIRD)
 
-    pods = uids(operated)
-    put_secret(operated, "login", {"node": OTHER_PASSWORD})
+    pods = operated.pod_uids()
+    operated.put_secret("login", {"node": OTHER_PASSWORD})
     told = "sasl.secretName: the password of 'node' can't be changed or removed while nodes log in as it"
     operated.wait(lambda: operated.events("UnsafeLogin"), "the refusal", SEEN_TIMEOUT_S)
     assert told in operated.events("UnsafeLogin")[-1]
     page = f"http://127.0.0.1:{web}/clusters/{operated.namespace}/{QUORUM}"
     operated.wait(lambda: "while nodes log in as it" in page_of(page), "the refusal on the page")
     served = page_of(page)
-    assert uids(operated) == pods
+    assert operated.pod_uids() == pods
 
-    put_secret(operated, "login", {"node": PASSWORD, "next": OTHER_PASSWORD})
+    operated.put_secret("login", {"node": PASSWORD, "next": OTHER_PASSWORD})
     operated.wait(
-        lambda: not pods & uids(operated) and operated.settled(FIRST, SECOND, THIRD),
+        lambda: not pods & operated.pod_uids() and operated.settled(FIRST, SECOND, THIRD),
         "controllers that let the other user in",
         SEEN_TIMEOUT_S,
     )
@@ -90,18 +89,3 @@ def page_of(url: str) -> str:
     """What the operator serves there."""
     with urllib.request.urlopen(url, timeout=SERVED_TIMEOUT_S) as answer:
         return str(answer.read().decode())
-
-
-def put_secret(operated: Operated, name: str, texts: dict[str, str]) -> None:
-    """Create or replace a Secret."""
-    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-    body = {"metadata": {"name": name}, "data": data}
-    if name in {one.metadata.name for one in operated.core.list_namespaced_secret(operated.namespace).items}:
-        operated.core.replace_namespaced_secret(name, operated.namespace, body)
-    else:
-        operated.core.create_namespaced_secret(operated.namespace, body)
-
-
-def uids(operated: Operated) -> set[str]:
-    pods = operated.core.list_namespaced_pod(operated.namespace).items
-    return {str(pod.metadata.uid) for pod in pods}

@@ -1,6 +1,5 @@
 """A KafkaUser under a real operator, on our controllers and a stock broker: from apply to use and back."""
 
-import base64
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,12 +182,12 @@ def acls_and_passwords_follow(bench: Bench) -> None:
 
 def a_given_secret_is_followed(bench: Bench) -> None:
     """The password of a Secret that the operator did not make is Carol's, the next one too."""
-    put_secret(bench.operated, "carols", {"password": GIVEN})
+    bench.operated.put_secret("carols", {"password": GIVEN})
     bench.users.create(
         "carol", authentication={"type": "scram-sha-256", "secretName": "carols"}, acls=[WRITE]
     )
     bench.users.wait_ready("carol")
-    put_secret(bench.operated, "carols", {"password": NEXT})
+    bench.operated.put_secret("carols", {"password": NEXT})
     bench.clients.await_outcome(KafkaError.NO_ERROR, "carol", NEXT, bits="256")
 
 
@@ -196,7 +195,7 @@ def the_operator_is_a_user(bench: Bench) -> None:
     """A topic by bootstrap servers with TLS and SCRAM: the operator is Carol and may do what her ACLs allow."""
     operated, users = bench.operated, bench.users
     authority = bench.clients.authority.read_text()
-    put_secret(operated, "carols-login", {"username": "carol", "password": NEXT, "ca.crt": authority})
+    operated.put_secret("carols-login", {"username": "carol", "password": NEXT, "ca.crt": authority})
     topics = InClusters(operated, "KafkaTopic")
     security = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256", "secretName": "carols-login"}
     servers = {"cluster": None, "bootstrapServers": [bench.clients.servers], "security": security}
@@ -226,10 +225,10 @@ def secured(operated: Operated, tmp_path: Path) -> Path:
     """A cluster with an authorizer, whose broker has a listener for clients with TLS and SCRAM; the authority."""
     made = Certificates.create(tmp_path / "certificates", f"IP:{operated.network}.110")
     key, mark, chain = made.server.read_text().partition("-----BEGIN CERTIFICATE-----")
-    put_secret(
-        operated, "cert", {"tls.crt": mark + chain, "tls.key": key, "ca.crt": made.authority.read_text()}
+    operated.put_secret(
+        "cert", {"tls.crt": mark + chain, "tls.key": key, "ca.crt": made.authority.read_text()}
     )
-    put_secret(operated, "login", {"node": "kept-secret-1"})
+    operated.put_secret("login", {"node": "kept-secret-1"})
     operated.create(replicas=1, authorization={"superUsers": ["User:ANONYMOUS"]})
     clients = {
         **operated.internal_listener(),
@@ -252,16 +251,6 @@ def acl_of(user: str) -> AclBinding:
         pattern=ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC),
         entry=AccessControlEntry(principal=f"User:{user}", operation=AclOperation.READ),
     )
-
-
-def put_secret(operated: Operated, name: str, texts: dict[str, str]) -> None:
-    """Create or replace a Secret."""
-    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-    body = {"metadata": {"name": name}, "data": data}
-    if name in {one.metadata.name for one in operated.core.list_namespaced_secret(operated.namespace).items}:
-        operated.core.replace_namespaced_secret(name, operated.namespace, body)
-    else:
-        operated.core.create_namespaced_secret(operated.namespace, body)
 
 
 def read_secret(operated: Operated, name: str) -> dict[str, str]:

@@ -87,6 +87,7 @@ EVENT = Kind("events.k8s.io/v1", "Event", "events")
 MACHINE = Kind("v1", "Node", "nodes")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates")
 CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CONTROLLERS = Kind("quorate.dev/v1alpha1", "KafkaController", "kafkacontrollers")
@@ -96,9 +97,14 @@ REBALANCES = Kind("quorate.dev/v1alpha1", "KafkaRebalance", "kafkarebalances")
 USERS = Kind("quorate.dev/v1alpha1", "KafkaUser", "kafkausers")
 OWNED_KINDS = {
     kind.name: kind
-    for kind in (POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB)
+    for kind in (
+        *(POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB),
+        CERTIFICATE,
+    )
 }
 """The kinds of objects that Quorate creates for clusters, by name."""
+OPTIONAL_KINDS: Mapping[str, str] = {CERTIFICATE.name: "cert-manager"}
+"""Those that Kubernetes knows only where something is installed: what that is, by the name of the kind."""
 
 
 async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import Secret, secret_uses
 from quorate_operator.planning.cluster import Formation
+from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.facts import Facts, Images, ListenerOf
 from quorate_operator.resources.names import ANNOTATION_MACHINE, exposure_name
 from quorate_operator.resources.secrets import described_secret
-from quorate_operator.runtime.kubernetes.api import SECRET, SERVICE, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import CERTIFICATE, SECRET, SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, configured_of, revision_of
 
@@ -68,6 +69,9 @@ class Assigned:
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
             },
             secrets=self.secrets(),
+            certificates={
+                one["metadata"]["name"]: why_not_issued(one) for one in self._objects.of_kind(CERTIFICATE)
+            },
             formation=formation,
         )
 

@@ -10,11 +10,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from quorate_operator.resources.names import LABEL_CLUSTER
-from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, Kind, KubernetesApi, Object
+from quorate_operator.runtime.kubernetes.api import (
+    OPTIONAL_KINDS,
+    OWNED_KINDS,
+    ApiError,
+    Kind,
+    KubernetesApi,
+    Object,
+)
 
 SELECTOR = f"app.kubernetes.io/managed-by=quorate,{LABEL_CLUSTER}"
 PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
+OPTIONAL_KIND_LOOK_S = 30.0
+"""How long after it was not there a kind is looked for again that something else brings."""
+_UNKNOWN_KIND = (403, 404)
+"""Without the definition of a kind; who has no right to it is not told whether there is one."""
 GONE_MAX = 4096
 """How many deleted objects are remembered, by uid, so that a late event does not bring them back."""
 
@@ -124,6 +135,11 @@ class Watcher:
                         elif happened != "BOOKMARK":
                             self._cache.put(item)
             except ApiError as error:
+                if kind.name in OPTIONAL_KINDS and error.status in _UNKNOWN_KIND:
+                    self._cache.replace_all(kind, namespace, ())
+                    listed.set()
+                    await asyncio.sleep(OPTIONAL_KIND_LOOK_S)
+                    continue
                 if error.status != 410:
                     log.warning("a new watch of %s begins: %s", kind.plural, error)
                 await asyncio.sleep(pause_s)

@@ -1,4 +1,7 @@
-"""Keeps what surrounds the nodes of a cluster as it should be: Services, budgets, the NetworkPolicy, the history."""
+"""Keeps what surrounds the nodes of a cluster as it should be.
+
+These are Services, budgets, the NetworkPolicy, Certificates and the history.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +12,22 @@ from quorate_operator.planning.in_sync import may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.bootstrapping import bootstrap_service
+from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context, Object
-from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE
+from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE, pool_names
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 from quorate_operator.runtime.kubernetes.api import (
+    CERTIFICATE,
     CRON_JOB,
     DISRUPTION_BUDGET,
+    OPTIONAL_KINDS,
     OWNED_KINDS,
     SERVICE,
     VOLUME_CLAIM,
     ApiError,
+    Kind,
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import growth_refusal_in_words
@@ -84,15 +91,14 @@ async def keep_surroundings(
     for item in wanted:
         await _keep(objects, item, refused)
     for pool in pools:
-        if service := bootstrap_service(context, desired, pool):
-            try:
-                await _keep(objects, service, refused)
-            except StepError as error:  # somebody has made one before: brokers do not need ours
-                refused.append(RefusedObject(item=service, reason=str(error)))
-    budgets = {item["metadata"]["name"] for item in wanted if item["kind"] == DISRUPTION_BUDGET.name}
-    for budget in objects.of_kind(DISRUPTION_BUDGET):
-        if budget["metadata"]["name"] not in budgets:  # a pod that has two budgets can't be evicted at all
-            await objects.delete(DISRUPTION_BUDGET, budget)
+        if service := bootstrap_service(context, desired, pool):  # brokers do not need ours
+            await _keep_unless_foreign(objects, service, refused)
+    issued = certificates(context, desired)
+    for certificate in issued:
+        await _keep_unless_foreign(objects, certificate, refused)
+    await _delete_others(objects, context, CERTIFICATE, issued)
+    # A pod that has two budgets can't be evicted at all.
+    await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
     await _keep_history(objects, context, desired.lifecycle, refused)
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):
@@ -105,10 +111,33 @@ async def keep_surroundings(
     return tuple(refused)
 
 
+async def _keep_unless_foreign(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
+    """As `_keep`; an object of this name that somebody else has made is left alone, and told."""
+    try:
+        await _keep(objects, item, refused)
+    except StepError as error:
+        refused.append(RefusedObject(item=item, reason=str(error)))
+
+
+async def _delete_others(
+    objects: ClusterObjects, context: Context, kind: Kind, wanted: Sequence[Object]
+) -> None:
+    """Deletes the objects of a kind that are not wanted any more, without those of pools that can't be used."""
+    names = {item["metadata"]["name"] for item in wanted if item["kind"] == kind.name}
+    pools = {None, *pool_names(context)}
+    for item in objects.of_kind(kind):
+        metadata = item["metadata"]
+        if metadata["name"] not in names and metadata["labels"].get(LABEL_POOL) in pools:
+            await objects.delete(kind, item)
+
+
 async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
     try:
         await objects.keep(item)
     except ApiError as error:
+        if error.is_missing and item["kind"] in OPTIONAL_KINDS:
+            refused.append(RefusedObject(item=item, reason=_unknown_kind(item)))
+            return
         if error.status not in _REFUSING:
             raise
         known = objects.find(OWNED_KINDS[item["kind"]], item["metadata"]["name"])
@@ -118,6 +147,13 @@ async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObje
             else None
         )
         refused.append(RefusedObject(item=item, reason=reason or str(error)))
+
+
+def _unknown_kind(item: Object) -> str:
+    return (
+        f"this Kubernetes has no {item['apiVersion']} {item['kind']}: install {OPTIONAL_KINDS[item['kind']]}, "
+        "or name a Secret in tls.secretName in place of tls.issuerRef"
+    )
 
 
 def history_status(objects: ClusterObjects) -> HistoryStatus | None:

@@ -301,7 +301,13 @@ def node_id_of(layout: Layout, name: str) -> int:
 def _load(manifest: str, source: str) -> Manifests:
     """Returns manifests with each Secret that they name. Raises ManifestError."""
     manifests = load_manifests(manifest, source)
-    uses = secret_uses(manifests.controllers, manifests.brokers)
+    uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
+    issued = [use.where for use in uses if use.is_issued]
+    if issued:
+        raise ManifestError(
+            f"{source}: {issued[0]}: needs cert-manager on Kubernetes; to play the cluster, name a Secret in "
+            "tls.secretName instead"
+        )
     faults = [fault for use in uses if (fault := use.fault(manifests.secrets, source)) is not None]
     if faults:
         raise ManifestError("\n".join(f"{source}: {fault}" for fault in faults))

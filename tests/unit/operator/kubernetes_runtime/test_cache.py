@@ -1,9 +1,14 @@
 """The cache of what Kubernetes has."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
-from quorate_operator.runtime.kubernetes.api import POD
-from quorate_operator.runtime.kubernetes.cache import ObjectCache
+import pytest
+from quorate_operator.runtime.kubernetes.api import CERTIFICATE, POD, ApiError, Kind
+from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
+
+Object = dict[str, Any]
 
 
 def _pod(name: str, version: int, *, uid: str = "u", cluster: str = "quorum") -> dict[str, Any]:
@@ -55,3 +60,45 @@ def test_a_new_list_is_the_whole_truth() -> None:
     cache.replace_all(POD, "kafka", [_pod("b", 2, uid="v"), _pod("c", 3, uid="w", cluster="other")])
     assert _names(cache) == ["b"]
     assert woken == [("kafka", "quorum")]
+
+
+class _ApiWithoutCertificates:
+    """Knows all kinds but one, until that one is installed; watches end with the test."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.is_installed = False
+        self.listed: list[str] = []
+        self.has_listed_certificates = asyncio.Event()
+
+    async def list(self, kind: Kind, _namespace: str | None, _selector: str) -> tuple[list[Object], str]:
+        if kind == CERTIFICATE and not self.is_installed:
+            raise ApiError(self.status, "", "404 page not found")
+        self.listed.append(kind.name)
+        if kind == CERTIFICATE:
+            self.has_listed_certificates.set()
+        return [], "1"
+
+    async def watch(self, *_: object) -> AsyncIterator[tuple[str, Object]]:
+        await asyncio.Event().wait()
+        yield "BOOKMARK", {}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_kind_that_something_else_brings_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Goal: an operator works without cert-manager, and finds it once it is there. Method: installed later."""
+    monkeypatch.setattr("quorate_operator.runtime.kubernetes.cache.OPTIONAL_KIND_LOOK_S", 0.01)
+    api = _ApiWithoutCertificates(status)
+    watcher = Watcher(cast("Any", api), ObjectCache(), None)
+    running = asyncio.create_task(watcher.run())
+    try:
+        async with asyncio.timeout(5):
+            await watcher.wait_filled()
+            assert "Certificate" not in api.listed
+            api.is_installed = True
+            await api.has_listed_certificates.wait()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

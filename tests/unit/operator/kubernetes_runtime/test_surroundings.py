@@ -20,9 +20,13 @@ class _Api:
         self.kind = kind
         self.error = error
         self.taken: list[str] = []
+        self.deleted: list[str] = []
 
     async def get(self, _kind: Kind, _namespace: str, _name: str) -> None:
         return None
+
+    async def delete(self, kind: Kind, _namespace: str, name: str, **_: object) -> None:
+        self.deleted.append(f"{kind.name} {name}")
 
     async def apply(self, kind: Kind, _namespace: str, body: Object) -> Object:
         if kind.name == self.kind:
@@ -32,9 +36,11 @@ class _Api:
         return {**body, "metadata": metadata}
 
 
-async def _keep(api: _Api, make: Make, controllers: str = "") -> tuple[RefusedObject, ...]:
+async def _keep(
+    api: _Api, make: Make, controllers: str = "", cache: ObjectCache | None = None
+) -> tuple[RefusedObject, ...]:
     cluster = make(controllers, "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]")
-    objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
+    objects = ClusterObjects(cast("Any", api), cache or ObjectCache(), namespace="kafka", cluster="quorum")
     return await keep_surroundings(
         objects,
         cluster.context,
@@ -86,6 +92,39 @@ async def test_a_service_that_somebody_has_made_is_left_alone(make: Make) -> Non
     (refused,) = await _keep(api, make)
     assert "brokers-bootstrap is there already, and is not Quorate's" in refused.as_refusal().message
     assert "Service brokers-2-out" in api.taken
+
+
+_ISSUED = "listeners: [{name: CONTROLLER, protocol: SSL, tls: {issuerRef: {name: ca}}}]"
+
+
+async def test_where_there_is_no_cert_manager_the_way_on_is_told(make: Make) -> None:
+    """Goal: who has no cert-manager learns what to do. Method: an API server without its definitions."""
+    api = _Api("Certificate", ApiError(404, "", "404 page not found"))
+    (refused,) = await _keep(api, make, _ISSUED)
+    assert refused.as_refusal().message.endswith(
+        "Certificate quorum-controller-tls can't be kept as it should be, the rest goes on: this Kubernetes has no "
+        "cert-manager.io/v1 Certificate: install cert-manager, or name a Secret in tls.secretName in place of "
+        "tls.issuerRef"
+    )
+    assert "Service brokers-bootstrap" in api.taken
+
+
+async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
+    """Goal: what is not wanted is not renewed. Method: Certificates of a listener that is gone, of one that is there,
+    and of a pool that can't be used at the moment.
+    """
+    api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
+    for number, (name, pool) in enumerate(
+        (("quorum-controller-tls", "quorum"), ("quorum-gone-tls", "quorum"), ("others-a-tls", "others"))
+    ):
+        labels = {"quorate.dev/cluster": "quorum", "quorate.dev/pool": pool}
+        metadata = {"name": name, "namespace": "kafka", "uid": name, "resourceVersion": f"{number}"}
+        annotations = {"quorate.dev/applied": "before"}
+        cache.put(
+            {"kind": "Certificate", "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+        )
+    await _keep(api, make, _ISSUED, cache)
+    assert api.deleted == ["Certificate quorum-gone-tls"]
 
 
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])

@@ -54,6 +54,41 @@ def load(*parts: str) -> Manifests:
             (SASL.replace("secretName: c", "secretName: c, clientAuth: yes please"),),
             "spec.listeners[0].tls.clientAuth: 'yes please': must be 'none', 'requested' or 'required'",
         ),
+        *(
+            ((f"protocol: SSL, tls: {{{tls}}}",), f"spec.listeners[0].tls.{told}")
+            for tls, told in (
+                ("clientAuth: none", "secretName: this or issuerRef is needed, and only one of them"),
+                (
+                    "secretName: c, issuerRef: {name: ca}",
+                    "secretName: this or issuerRef is needed, and only one",
+                ),
+                ("secretName: c, duration: 90d", "duration: is allowed with issuerRef only"),
+                ("secretName: c, renewBefore: 1d", "renewBefore: is allowed with issuerRef only"),
+                ("issuerRef: {name: ca}, duration: 59m", "duration: '59m': must be 1h or more"),
+                ("issuerRef: {name: ca}, renewBefore: 4m", "renewBefore: '4m': must be 5m or more"),
+                (
+                    "issuerRef: {name: ca}, duration: 2h, renewBefore: 2h",
+                    "renewBefore: '2h': must be less than duration, which is 2h",
+                ),
+                (
+                    "issuerRef: {name: ca}, renewBefore: 90d",
+                    "renewBefore: '90d': must be less than duration, which is 90d",
+                ),
+            )
+        ),
+        (
+            (
+                SASL,
+                "",
+                "listeners: [{name: A_B, LIKE}, {name: A__B, LIKE}, {name: A_B_, LIKE}]".replace(
+                    "LIKE", "protocol: SSL, tls: {issuerRef: {name: ca}}"
+                ),
+            ),
+            (
+                "KafkaBroker brokers: spec.listeners[2].tls.issuerRef: its Certificate brokers-a-b-tls would be "
+                "that of KafkaBroker brokers: spec.listeners[0], too; rename the listener"
+            ),
+        ),
         (
             (SASL, "authorization: {superUsers: [admin]}"),
             "spec.authorization.superUsers[0]: 'admin': must match pattern",

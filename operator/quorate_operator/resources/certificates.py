@@ -1,0 +1,125 @@
+"""Certificates of cert-manager for listeners that name an issuer. Pure."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from quorate_operator.models.base import duration_ms
+from quorate_operator.models.listeners import Listener
+from quorate_operator.models.security import Tls
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
+from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.names import (
+    bootstrap_name,
+    descriptive_labels,
+    metadata,
+    pool_labels,
+    pool_names,
+)
+
+API_VERSION = "cert-manager.io/v1"
+KIND = "Certificate"
+NOT_THERE = "cert-manager does not know it yet"
+_NOT_LOOKED_AT = "cert-manager has not looked at it yet: is it running?"
+_ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
+
+
+def certificates(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
+    """Returns the Certificate of each listener that names an issuer."""
+    return tuple(
+        _certificate(context, pool, listener.tls, _hosts(context, desired, pool, listener))
+        for pool in context.manifests.resources
+        for listener in pool.spec.listeners
+        if listener.tls is not None and listener.tls.issuer_ref is not None
+    )
+
+
+def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
+    """Returns why a Certificate, as the API server describes it, has no Secret that it could have; None if it has.
+
+    A Certificate that is renewed in time stays ready meanwhile.
+    """
+    conditions = {one["type"]: one for one in certificate.get("status", {}).get("conditions") or ()}
+    ready, issuing = conditions.get("Ready"), conditions.get("Issuing")
+    if ready is None:
+        return _NOT_LOOKED_AT
+    if ready["status"] == "True":
+        return None
+    # While Ready says that there is no certificate, Issuing says what became of the attempts to get one.
+    told = issuing if issuing is not None and issuing.get("reason") == "Failed" else ready
+    return str(told.get("message") or told.get("reason") or "it is not ready")
+
+
+def _certificate(
+    context: Context, pool: KafkaController | KafkaBroker, tls: Tls, hosts: tuple[list[str], list[str]]
+) -> Object:
+    assert tls.issuer_ref is not None
+    names, addresses = hosts
+    spec: Object = {
+        "secretName": tls.secret,
+        "issuerRef": tls.issuer_ref.model_dump(by_alias=True),
+        # The principal of nodes that show it. A pool's name has at most 63 characters, a common name 64.
+        "commonName": pool.metadata.name,
+        "dnsNames": names,
+        # Nodes show it to each other.
+        "usages": ["digital signature", "key encipherment", "server auth", "client auth"],
+        # Kafka reads unencrypted keys in PKCS#8 only (DefaultSslEngineFactory.PemStore).
+        "privateKey": {"encoding": "PKCS8", "rotationPolicy": "Always"},
+    }
+    if addresses:
+        spec["ipAddresses"] = addresses
+    if tls.duration is not None:
+        spec["duration"] = _go_duration(tls.duration)
+    if tls.renew_before is not None:
+        spec["renewBefore"] = _go_duration(tls.renew_before)
+    labels = descriptive_labels(context) | pool_labels(context, pool.metadata.name, _ROLES[pool.kind])
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata(context, tls.secret, labels, owner=pool),
+        "spec": spec,
+    }
+
+
+def _hosts(
+    context: Context, desired: DesiredCluster, pool: KafkaController | KafkaBroker, listener: Listener
+) -> tuple[list[str], list[str]]:
+    """Returns the names and the IP addresses that clients of the listener connect to, in order.
+
+    Names of pods are one wildcard. What nodes still advertise is among them until the last has another name.
+    """
+    name = pool.metadata.name
+    inside = f".{name}.{context.namespace}.svc"
+    names, addresses = {f"*{inside}"}, set()
+    if isinstance(pool, KafkaBroker) and bootstrap_name(name) not in pool_names(context):
+        names.add(f"{bootstrap_name(name)}.{context.namespace}.svc")
+    for node in desired.nodes:
+        for host in _told(context, node, listener) if node.pool == name else ():
+            if _is_address(host):
+                addresses.add(host)
+            elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
+                names.add(host)
+    return sorted(names), sorted(addresses)
+
+
+def _told(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
+    """Yields the hosts by which clients know a node: those of now, and those that it is to have."""
+    configured = context.facts.configured.get(node.node_id, {})
+    for told in (node.advertised, node.interim, configured):
+        if listener.name in told:
+            yield told[listener.name].host.removesuffix(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _go_duration(text: str) -> str:
+    """Returns a duration as cert-manager writes it: `90d` as `2160h0m0s`."""
+    minutes, seconds = divmod(duration_ms(text) // 1000, 60)
+    return f"{minutes // 60}h{minutes % 60}m{seconds}s"

@@ -1,0 +1,134 @@
+"""Certificates of cert-manager under a real operator: the test plays cert-manager and its issuer."""
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+import pytest
+from kit.api_requests import CERT_MANAGER
+from kit.java.tls import Certificates, signed
+from kit.kubernetes_parts import install_definitions
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kubernetes.client import ApiException
+
+ISSUERS = ("cert-manager.io", "v1")
+NAME = f"{QUORUM}-controller-tls"
+# The operator looks for cert-manager every half a minute.
+FOUND_TIMEOUT_S = 120
+FAULT = "the CertificateRequest was denied: no such issuer"
+
+
+class Issuer:
+    """What cert-manager does with the one Certificate of a namespace."""
+
+    def __init__(self, operated: Operated, directory: Path) -> None:
+        self._operated = operated
+        self._api = kubernetes.client.CustomObjectsApi(operated.core.api_client)
+        self._directory = directory
+        self._authority = Certificates.create(directory).authority
+
+    def certificate(self) -> dict[str, Any] | None:
+        """The Certificate, or None."""
+        try:
+            return dict(
+                self._api.get_namespaced_custom_object(
+                    *ISSUERS, self._operated.namespace, "certificates", NAME
+                )
+            )
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def tell(self, *conditions: tuple[str, str, str, str]) -> None:
+        """Write conditions: type, status, reason and message of each."""
+        told = [
+            {"type": kind, "status": status, "reason": reason, "message": message}
+            for kind, status, reason, message in conditions
+        ]
+        self._api.patch_namespaced_custom_object_status(
+            *ISSUERS, self._operated.namespace, "certificates", NAME, {"status": {"conditions": told}}
+        )
+
+    def issue(self, spec: dict[str, Any]) -> None:
+        """Sign a certificate with the names that are asked for and no others, and write its Secret."""
+        names = [f"DNS:{name}" for name in spec["dnsNames"]]
+        names += [f"IP:{address}" for address in spec.get("ipAddresses", ())]
+        signed(self._directory, "issued", ",".join(names), common_name=spec["commonName"])
+        texts = {
+            "tls.crt": (self._directory / "issued.crt").read_text(),
+            "tls.key": (self._directory / "issued.key").read_text(),
+            "ca.crt": self._authority.read_text(),
+        }
+        self._operated.put_secret(spec["secretName"], texts)
+        self.tell(("Ready", "True", "Ready", "Certificate is up to date and has not expired"))
+
+
+def not_issued(operated: Operated) -> str:
+    """What the status tells of Certificates that are not issued."""
+    refusals = operated.status().get("refusals") or ()
+    return "".join(one["message"] for one in refusals if one["code"] == "CertificateNotIssued")
+
+
+@pytest.fixture
+def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
+    """An API server that knows no Certificates."""
+    api = kubernetes.client.ApiextensionsV1Api(api_client)
+    try:
+        api.delete_custom_resource_definition("certificates.cert-manager.io")
+    except ApiException as error:
+        if error.status != 404:
+            raise
+
+
+@pytest.mark.usefixtures("without_cert_manager")
+def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_path: Path) -> None:
+    """Goal: a quorum that names an issuer forms with the certificate that it asks for, and says what it waits for.
+
+    Method: no definition of cert-manager, which comes later; a failed attempt; a certificate of just these names;
+    then another duration while the issuer is away, and a listener with a Secret of its own.
+    """
+    tls: dict[str, Any] = {"issuerRef": {"name": "ca"}, "duration": "48h"}
+    listener = {"name": "CONTROLLER", "port": operated.port, "protocol": "SSL"}
+    operated.create(replicas=1, listeners=[{**listener, "tls": tls}])
+    operator = operated.start_operator()
+    operated.wait(
+        lambda: "install cert-manager" in operated.condition("Degraded").get("message", ""),
+        "the way on without cert-manager",
+    )
+    assert not operated.pods()
+
+    install_definitions(operated.core.api_client, [CERT_MANAGER])
+    issuer = Issuer(operated, tmp_path / "issuer")
+    operated.wait(issuer.certificate, "the Certificate", FOUND_TIMEOUT_S)
+    operated.wait(lambda: "has not looked at it yet" in not_issued(operated), "it to be waited for")
+    assert operated.condition("Ready")["status"] == "False"
+    issuer.tell(("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT))
+    operated.wait(lambda: FAULT in operated.condition("Stalled").get("message", ""), "the issuer's reason")
+    operated.wait(lambda: FAULT in "".join(operated.events("CertificateNotIssued")), "the Event")
+    assert not operated.pods()
+
+    certificate = issuer.certificate() or {}
+    (owner,) = certificate["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("KafkaController", QUORUM, True)
+    assert certificate["spec"]["privateKey"] == {"encoding": "PKCS8", "rotationPolicy": "Always"}
+    assert certificate["spec"]["duration"] == "48h0m0s"
+    issuer.issue(certificate["spec"])
+    operated.wait_settled(CONTROLLERS_FIRST)
+    assert not operated.status().get("refusals")
+
+    before = operated.pod_uids()
+    operated.patch(listeners=[{**listener, "tls": {**tls, "duration": "24h"}}])
+    operated.wait(lambda: (issuer.certificate() or {})["spec"]["duration"] == "24h0m0s", "the other duration")
+    operated.wait_settled(CONTROLLERS_FIRST)
+    issuer.tell(("Ready", "False", "Expired", "Certificate expired"))
+    operated.wait(lambda: "Certificate expired" in not_issued(operated), "it to be told")
+    assert operated.pod_uids() == before
+    issuer.issue((issuer.certificate() or {})["spec"])
+    operated.wait_settled(CONTROLLERS_FIRST)
+    assert operated.pod_uids() == before
+
+    operated.patch(listeners=[{**listener, "tls": {"secretName": NAME}}])
+    operated.wait(lambda: issuer.certificate() is None, "the Certificate to go with its listener's issuer")
+    operated.wait_settled(CONTROLLERS_FIRST)
+    assert not operator.errors()

@@ -1,0 +1,134 @@
+"""Certificates of cert-manager: what is asked of it, and what is told while it has issued none."""
+
+from typing import Any
+
+import pytest
+from kit.desired_cluster import Make
+from quorate_operator.models.secrets import Secret
+from quorate_operator.planning.cluster import Address
+from quorate_operator.planning.steps import Plan, StartNode, StopNode, WaitFor
+from quorate_operator.resources.certificates import certificates, why_not_issued
+from quorate_operator.resources.facts import ListenerOf
+from quorate_operator.resources.secrets import with_secrets
+
+ISSUED = "protocol: SSL, tls: {issuerRef: {name: ca}}"
+NAME = "brokers-out-tls"
+SECRET = {NAME: Secret(values={"tls.crt": "c", "tls.key": "k"})}
+STOP = StopNode(node_id=0, grace_ms=1, reason="config")
+START = StartNode(node_id=0, reason="it was stopped for a restart")
+
+
+def listeners(more: str = "", tls: str = ISSUED) -> str:
+    """A pool of one broker whose second listener has an issued certificate."""
+    return f"replicas: 1, listeners: [{{name: IN}}, {{name: OUT, {tls}{more}}}]"
+
+
+def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def test_a_certificate_is_asked_for_in_the_form_that_kafka_reads(make: Make) -> None:
+    """Goal: what cert-manager writes can be used as it is. Method: the whole object of a quorum's listener."""
+    tls = "{issuerRef: {name: ca, kind: ClusterIssuer}, duration: 90d, renewBefore: 150m}"
+    cluster = make(f"listeners: [{{name: CONTROLLER, protocol: SSL, tls: {tls}}}]")
+    (certificate,) = certificates(cluster.context, cluster.desired)
+    assert (certificate["apiVersion"], certificate["kind"]) == ("cert-manager.io/v1", "Certificate")
+    assert certificate["metadata"]["name"] == "quorum-controller-tls"
+    assert certificate["metadata"]["labels"]["quorate.dev/pool"] == "quorum"
+    assert certificate["spec"] == {
+        "secretName": "quorum-controller-tls",
+        "issuerRef": {"name": "ca", "kind": "ClusterIssuer", "group": "cert-manager.io"},
+        "commonName": "quorum",
+        "dnsNames": ["*.quorum.kafka.svc"],
+        "usages": ["digital signature", "key encipherment", "server auth", "client auth"],
+        "privateKey": {"encoding": "PKCS8", "rotationPolicy": "Always"},
+        "duration": "2160h0m0s",
+        "renewBefore": "2h30m0s",
+    }
+
+
+def test_certificates_have_the_names_by_which_clients_connect(make: Make) -> None:
+    """Goal: no client is told a name that no certificate has. Method: a host that is advertised, an interim one, that
+    with which a node was started, and a load balancer's address.
+    """
+    pool = listeners(", advertisedHost: 'b{nodeId}.example.com', interimHost: 'i{nodeId}.example.com'")
+    running = {0: {"OUT": Address("old.example.com", 9094), "IN": Address("10.0.0.1", 9092)}}
+    cluster = make(brokers=pool, configured=running)
+    (certificate,) = certificates(cluster.context, cluster.desired)
+    assert certificate["spec"]["dnsNames"] == [
+        "*.brokers.kafka.svc",
+        "b0.example.com",
+        "brokers-bootstrap.kafka.svc",
+        "i0.example.com",
+        "old.example.com",
+    ]
+    assert "ipAddresses" not in certificate["spec"]
+    balanced = make(
+        brokers=listeners(", exposure: {type: LoadBalancer}"),
+        load_balancers={ListenerOf(0, "OUT"): "203.0.113.9"},
+    )
+    (certificate,) = certificates(balanced.context, balanced.desired)
+    assert certificate["spec"]["ipAddresses"] == ["203.0.113.9"]
+
+
+def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
+    """Goal: nobody else's Secret is asked for. Method: tls.secretName."""
+    cluster = make(brokers=listeners(tls="protocol: SSL, tls: {secretName: own}"))
+    assert certificates(cluster.context, cluster.desired) == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "told"),
+    [
+        ([], "cert-manager has not looked at it yet: is it running?"),
+        ([condition("Ready", "False", "DoesNotExist", "Issuing certificate")], "Issuing certificate"),
+        ([condition("Ready", "False", "DoesNotExist")], "DoesNotExist"),
+        (
+            [
+                condition("Ready", "False", "DoesNotExist", "Issuing certificate"),
+                condition("Issuing", "False", "Failed", "the CertificateRequest was denied"),
+            ],
+            "the CertificateRequest was denied",
+        ),
+        ([condition("Ready", "True", "Ready"), condition("Issuing", "True", "Renewing", "soon")], None),
+    ],
+)
+def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told: str | None) -> None:
+    """Goal: the reason is cert-manager's. Method: its conditions, those of a renewal among them."""
+    assert why_not_issued({"status": {"conditions": conditions}}) == told
+    assert why_not_issued({}) == "cert-manager has not looked at it yet: is it running?"
+
+
+@pytest.mark.parametrize(
+    ("secrets", "state", "kept", "told"),
+    [
+        ({}, {}, [WaitFor], "cert-manager does not know it yet"),
+        ({}, {NAME: "the issuer ca does not exist"}, [WaitFor], "the issuer ca does not exist"),
+        (SECRET, {NAME: "it expired"}, [StartNode, WaitFor], "it expired"),
+    ],
+)
+def test_a_node_waits_for_its_certificate(
+    make: Make, secrets: dict[str, Secret], state: dict[str, str | None], kept: list[type], told: str
+) -> None:
+    """Goal: no start without a certificate; with a former one a node that died comes back, and none is stopped.
+
+    Method: without a Secret, and with one that cert-manager is about to replace.
+    """
+    cluster = make(brokers=listeners(), secrets=secrets, certificates=state)
+    plan = with_secrets(Plan(steps=(STOP, START)), cluster.context, cluster.desired)
+    assert [type(step) for step in plan.steps] == kept
+    (refusal,) = plan.refusals
+    assert (refusal.code, refusal.pool) == ("CertificateNotIssued", "brokers")
+    where = "KafkaBroker brokers: spec.listeners[1].tls.issuerRef: the Certificate brokers-out-tls is not issued: "
+    assert refusal.message == f"{where}{told}"
+
+
+def test_an_issued_certificate_holds_nobody(make: Make) -> None:
+    """Goal: nothing is told of what is right. Method: a ready Certificate; its Secret, whole and without a key."""
+    whole = make(brokers=listeners(), secrets=SECRET, certificates={NAME: None})
+    plan = Plan(steps=(STOP, START))
+    assert with_secrets(plan, whole.context, whole.desired) == plan
+    lacks = {NAME: Secret(values={"tls.crt": "c"})}
+    broken = make(brokers=listeners(), secrets=lacks, certificates={NAME: None})
+    (refusal,) = with_secrets(plan, broken.context, broken.desired).refusals
+    assert (refusal.code, "the Secret has no tls.key" in refusal.message) == ("SecretMissing", True)
