@@ -6,18 +6,39 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
-from quorate_operator.models.hosts import HostTemplate
+from quorate_operator.models.hosts import Host, HostTemplate
 from quorate_operator.models.security import ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
 SOURCE_RANGES_MAX = 64
 
-ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "External"]
+ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"]
+BY_HOST: tuple[ExposureType, ...] = ("Ingress", "Route")
+"""The types where one address leads to all nodes: which one is meant is in the TLS handshake (SNI)."""
+NAMED: tuple[ExposureType, ...] = (*BY_HOST, "External")
+"""The types whose names somebody has to choose."""
+PASSTHROUGH_PORT = 443
+"""Where ingress controllers and routers listen for TLS."""
 
 _TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
 _SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
-_EXTERNAL_RULE = "is required with exposure.type External: the name under which clients reach the node"
-_BALANCER_RULE = "is allowed with type LoadBalancer only"
+_NAMED_RULE = (
+    "is required with exposure.type Ingress, Route and External: the name under which clients reach the node"
+)
+_BY_HOST_RULE = (
+    "must be SSL or SASL_SSL with exposure.type Ingress and Route: the TLS handshake names the node"
+)
+_OF_TYPE: dict[str, tuple[ExposureType, ...]] = {
+    "loadBalancerClass": ("LoadBalancer",),
+    "sourceRanges": ("LoadBalancer",),
+    "ingressClassName": ("Ingress",),
+    "bootstrapHost": BY_HOST,
+}
+"""The types that a field is for."""
+
+
+def _of_type_rule(field: str) -> str:
+    return f"is allowed with type {' and '.join(_OF_TYPE[field])} only"
 
 
 def _check_network(text: str) -> str:
@@ -47,10 +68,10 @@ class Exposure(Model):
         json_schema_extra=rules(
             *(
                 {
-                    "rule": f"!has(self.{field}) || self.type == 'LoadBalancer'",
-                    "message": f"{field} {_BALANCER_RULE}",
+                    "rule": f"!has(self.{field}) || self.type in {list(types)}",
+                    "message": f"{field} {_of_type_rule(field)}",
                 }
-                for field in ("loadBalancerClass", "sourceRanges")
+                for field, types in _OF_TYPE.items()
             )
         )
     )
@@ -59,11 +80,14 @@ class Exposure(Model):
         default="Internal",
         description=(
             "Internal: inside Kubernetes only. LoadBalancer, NodePort: one Service of this type for each node. "
+            "Ingress: one Ingress for each node, through which TLS passes; Route: the same on OpenShift. "
             "External: names that are managed elsewhere; the operator waits until each reaches its node."
         ),
     )
     annotations: Annotations = Field(
-        default_factory=dict, description="Annotations of the Services, for the load balancer's provider."
+        default_factory=dict,
+        description="Annotations of the Services, Ingresses or Routes, for what provides them. Ingresses have those "
+        "of ingress-nginx for ssl-passthrough, unless they are given here.",
     )
     load_balancer_class: Annotated[str, Field(min_length=1, max_length=316)] | None = Field(
         default=None,
@@ -75,12 +99,27 @@ class Exposure(Model):
         default=None, description="The networks from which load balancers let clients in. Default: all."
     )
 
+    ingress_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
+        default=None,
+        description="ingressClassName of the Ingresses. Default: the default class of Kubernetes.",
+    )
+    bootstrap_host: Host | None = Field(
+        default=None,
+        description="With Ingress and Route: a host that leads to any broker, for clients to begin with. Default: "
+        "clients begin with those of the brokers.",
+    )
+
     @model_validator(mode="after")
-    def _balancers_have_what_is_theirs(self) -> Self:
-        named = {"loadBalancerClass": self.load_balancer_class, "sourceRanges": self.source_ranges}
+    def _each_type_has_what_is_its(self) -> Self:
+        named = {
+            "loadBalancerClass": self.load_balancer_class,
+            "sourceRanges": self.source_ranges,
+            "ingressClassName": self.ingress_class_name,
+            "bootstrapHost": self.bootstrap_host,
+        }
         for field, value in named.items():
-            if value is not None and self.type != "LoadBalancer":
-                raise ValueError(f"{field}: {_BALANCER_RULE}; type is {self.type}")
+            if value is not None and self.type not in _OF_TYPE[field]:
+                raise ValueError(f"{field}: {_of_type_rule(field)}; type is {self.type}")
         return self
 
 
@@ -135,8 +174,12 @@ class BrokerListener(Listener):
         json_schema_extra=rules(
             *_SECURED,
             {
-                "rule": "self.exposure.type != 'External' || has(self.advertisedHost)",
-                "message": f"advertisedHost {_EXTERNAL_RULE}",
+                "rule": f"!(self.exposure.type in {list(NAMED)}) || has(self.advertisedHost)",
+                "message": f"advertisedHost {_NAMED_RULE}",
+            },
+            {
+                "rule": f"!(self.exposure.type in {list(BY_HOST)}) || self.protocol != 'PLAINTEXT'",
+                "message": f"protocol {_BY_HOST_RULE}",
             },
         )
     )
@@ -150,7 +193,9 @@ class BrokerListener(Listener):
         ),
     )
     advertised_port: Port | None = Field(
-        default=None, description="The advertised port, if it differs from the listener's."
+        default=None,
+        description="The advertised port, if it differs from the listener's. Default with exposure.type Ingress and "
+        f"Route: {PASSTHROUGH_PORT}.",
     )
     interim_host: HostTemplate | None = Field(
         default=None,
@@ -164,8 +209,10 @@ class BrokerListener(Listener):
 
     @model_validator(mode="after")
     def _what_belongs_together_is_there(self) -> Self:
-        if self.exposure.type == "External" and self.advertised_host is None:
-            raise ValueError(f"advertisedHost: {_EXTERNAL_RULE}")
+        if self.exposure.type in NAMED and self.advertised_host is None:
+            raise ValueError(f"advertisedHost: {_NAMED_RULE}")
+        if self.exposure.type in BY_HOST and self.protocol == "PLAINTEXT":
+            raise ValueError(f"protocol: {_BY_HOST_RULE}; it is {self.protocol}")
         return self
 
 

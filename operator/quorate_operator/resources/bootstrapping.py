@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.listeners import PASSTHROUGH_PORT, BrokerListener
 from quorate_operator.models.object_names import dns_label
 from quorate_operator.models.security import TLS_AUTHORITIES
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
@@ -84,10 +84,12 @@ def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
 def _bootstrap_servers(
     context: Context, node: DesiredNode, listener: BrokerListener, addresses: Sequence[str]
 ) -> str | None:
-    """Returns the Service for clients in Kubernetes; those outside of it reach the brokers themselves."""
+    """Returns the Service for clients in Kubernetes; others have a host, or begin with the brokers themselves."""
     name = bootstrap_name(node.pool)
     if listener.exposure.type == "Internal" and name not in pool_names(context):
         return f"{name}.{context.namespace}.svc:{listener_port(node, listener)}"
+    if listener.exposure.bootstrap_host is not None and name not in pool_names(context):
+        return f"{listener.exposure.bootstrap_host}:{listener.advertised_port or PASSTHROUGH_PORT}"
     return ",".join(addresses) or None
 
 

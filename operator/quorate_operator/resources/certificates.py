@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from quorate_operator.models.base import duration_ms
-from quorate_operator.models.listeners import Listener
+from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.security import Tls
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
@@ -94,6 +94,8 @@ def _hosts(
     names, addresses = {f"*{inside}"}, set()
     if isinstance(pool, KafkaBroker) and bootstrap_name(name) not in pool_names(context):
         names.add(f"{bootstrap_name(name)}.{context.namespace}.svc")
+    if isinstance(listener, BrokerListener) and listener.exposure.bootstrap_host is not None:
+        names.add(listener.exposure.bootstrap_host)
     for node in desired.nodes:
         for host in _told(context, node, listener) if node.pool == name else ():
             if _is_address(host):

@@ -7,7 +7,13 @@ leads to the pod as long as it exists. Other names are managed elsewhere.
 from collections.abc import Mapping
 
 from quorate_operator.models.hosts import fill_host, template_values
-from quorate_operator.models.listeners import BrokerListener, Listener
+from quorate_operator.models.listeners import (
+    BY_HOST,
+    PASSTHROUGH_PORT,
+    BrokerListener,
+    ExposureType,
+    Listener,
+)
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
 from quorate_operator.resources.facts import Context, ListenerOf
@@ -24,6 +30,8 @@ CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
 """Where Python controllers serve metrics and health."""
+WITH_SERVICES: tuple[ExposureType, ...] = ("LoadBalancer", "NodePort", *BY_HOST)
+"""The types of exposure for which each node has a Service."""
 CLUSTER_DOMAIN = "cluster.local"
 
 
@@ -108,7 +116,7 @@ def _own_services(context: Context) -> frozenset[str]:
             exposure_name(pool.metadata.name, node_id, listener.name)
             for node_id in pool.spec.claimed_node_ids()
             for listener in pool.spec.listeners
-            if listener.exposure.type in ("LoadBalancer", "NodePort")
+            if listener.exposure.type in WITH_SERVICES
         }
     return frozenset(names)
 
@@ -131,6 +139,8 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
             host = host or facts.machines.get(node.node_id)
             node_port = listener.advertised_port or facts.node_ports.get(key)
             found = Address(host, node_port) if host and node_port else None
+        case "Ingress" | "Route":
+            found = Address(host or own.host, listener.advertised_port or PASSTHROUGH_PORT)
         case _:
             found = Address(host or own.host, port)
     # What Kubernetes has not assigned yet, or does not tell for a moment, is no reason to restart anything.

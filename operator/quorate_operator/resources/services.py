@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from quorate_operator.models.listeners import BrokerListener
+from quorate_operator.models.listeners import BY_HOST, BrokerListener
 from quorate_operator.models.object_names import dns_label
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
 from quorate_operator.resources.facts import Context, Object
@@ -20,7 +20,12 @@ from quorate_operator.resources.names import (
     node_labels,
     pool_labels,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port, published_name
+from quorate_operator.resources.pod_addresses import (
+    HTTP_PORT,
+    WITH_SERVICES,
+    listener_port,
+    published_name,
+)
 
 PURPOSE_PUBLISHED_NAME = "published-name"
 PURPOSE_EXPOSURE = "exposure"
@@ -58,18 +63,22 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
 
 
 def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
-    """Returns the node's Services of type LoadBalancer and NodePort, one for each listener that has one."""
+    """Returns the node's Services for clients outside of Kubernetes, one for each listener that is exposed by one.
+
+    Those of Ingresses and Routes are of type ClusterIP.
+    """
     services = []
     for listener in node.listeners:
         if not isinstance(listener, BrokerListener):
             continue
         kind = listener.exposure.type
-        if kind not in ("LoadBalancer", "NodePort"):
+        if kind not in WITH_SERVICES:
             continue
+        is_by_host = kind in BY_HOST
         target = listener_port(node, listener)
         outside = (listener.advertised_port or target) if kind == "LoadBalancer" else target
         spec: Object = {
-            "type": kind,
+            "type": "ClusterIP" if is_by_host else kind,
             "selector": node_labels(context, node.pool, node.role, node.node_id),
             # A client on its way to one node must not be turned away while it starts, nor sent elsewhere.
             "publishNotReadyAddresses": True,
@@ -83,7 +92,8 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
             spec["externalTrafficPolicy"] = "Local"  # clients are told the pod's own machine
         name = exposure_name(node.pool, node.node_id, listener.name)
         labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
-        annotations = dict(listener.exposure.annotations) | {"quorate.dev/listener": listener.name}
+        annotations = {} if is_by_host else dict(listener.exposure.annotations)
+        annotations |= {"quorate.dev/listener": listener.name}
         services.append(_service(context, name, node.pool, labels, spec, annotations=annotations))
     return tuple(services)
 

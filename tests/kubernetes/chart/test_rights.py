@@ -47,7 +47,12 @@ ALLOWED = [
         for verb in ("list", "watch", "create", "patch", "delete")
     ),
     *(
-        (verb, "networking.k8s.io", "networkpolicies", "")
+        (verb, group, kind, "")
+        for group, kind in (
+            ("networking.k8s.io", "networkpolicies"),
+            ("networking.k8s.io", "ingresses"),
+            ("route.openshift.io", "routes"),
+        )
         for verb in ("list", "watch", "create", "patch", "delete")
     ),
     *((verb, "batch", "cronjobs", "") for verb in ("list", "watch", "create", "patch", "delete")),
@@ -56,6 +61,7 @@ ALLOWED = [
         for verb in ("get", "list", "watch", "create", "patch", "delete")
     ),
     *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
+    ("create", "route.openshift.io", "routes", "custom-host"),
     ("get", "", "secrets", ""),
     ("create", "", "secrets", ""),
     ("create", "events.k8s.io", "events", ""),

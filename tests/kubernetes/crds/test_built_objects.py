@@ -12,6 +12,7 @@ from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod, volume_claim
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import exposures, headless_service, published_service
@@ -25,6 +26,7 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Certificate": "/apis/cert-manager.io/v1/namespaces/{}/certificates",
     "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
+    "Ingress": "/apis/networking.k8s.io/v1/namespaces/{}/ingresses",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
 }
 FORMATION = Formation(
@@ -46,8 +48,17 @@ ISSUED = (
     "listeners: [{name: CONTROLLER, protocol: SSL, "
     "tls: {issuerRef: {name: ca}, duration: 48h, renewBefore: 90m}}]"
 )
+OF_SMALL = {"Certificate", "Ingress"}
+"""The kinds that only the first of these cases has."""
 MANIFESTS = {
-    "small": (f"history: {{storage: {{size: 1Gi}}}}, {ISSUED}", ""),
+    "small": (
+        f"history: {{storage: {{size: 1Gi}}}}, {ISSUED}",
+        (
+            "listeners: [{name: IN}, {name: OUT, protocol: SSL, tls: {secretName: cert}, "
+            "advertisedHost: 'b{nodeId}.example.com', exposure: {type: Ingress, annotations: {a: b}, "
+            "ingressClassName: nginx, bootstrapHost: k.example.com}}]"
+        ),
+    ),
     "static": (
         "quorum: static, nodes: [{nodeId: 3001, implementation: java}], history: {claimName: archive}",
         "replicas: 0",
@@ -94,6 +105,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
     ]
     bootstrap = bootstrap_service(context, desired, pool.metadata.name)
     found += [*([bootstrap] if bootstrap else []), *certificates(context, desired)]
+    found += ingresses(context, desired)
     history = history_of(context)
     assert history is not None
     claim = history_claim(context, history)
@@ -130,7 +142,7 @@ def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: st
     """Goal: no plan stops at a refusal. Method: dry runs of all objects, with strict fields; the longest name."""
     name = "q" * 52 if case == "longest" else "quorum"
     items = objects_of(namespace, *MANIFESTS[case], name, "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
-    assert {item["kind"] for item in items} == set(PATHS) - (set() if case == "small" else {"Certificate"})
+    assert {item["kind"] for item in items} == set(PATHS) - (set() if case == "small" else OF_SMALL)
     for item in items:
         answer = apply(api, namespace, item, dry_run=True)
         assert answer.status in (200, 201), f"{item['kind']} {item['metadata']['name']}: {answer.message}"

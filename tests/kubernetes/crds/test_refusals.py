@@ -222,9 +222,9 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "allowed with no other",
     ),
     (
-        {"listeners": [{"name": "A", "exposure": {"type": "Ingress"}}]},
-        'spec.listeners[0].exposure.type: Unsupported value: "Ingress"',
-        '"Internal", "LoadBalancer", "NodePort", "External"',
+        {"listeners": [{"name": "A", "exposure": {"type": "Gateway"}}]},
+        'spec.listeners[0].exposure.type: Unsupported value: "Gateway"',
+        '"Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"',
     ),
     (
         {"listeners": [{"name": "A", "exposure": {"type": "NodePort", "loadBalancerClass": "a/b"}}]},
@@ -232,9 +232,19 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "loadBalancerClass is allowed with type LoadBalancer only",
     ),
     (
+        {"listeners": [{"name": "A", "exposure": {"type": "NodePort", "bootstrapHost": "a"}}]},
+        "spec.listeners[0].exposure",
+        "bootstrapHost is allowed with type Ingress and Route only",
+    ),
+    (
+        {"listeners": [{"name": "A", "advertisedHost": "b{nodeId}.a", "exposure": {"type": "Ingress"}}]},
+        "spec.listeners[0]",
+        "protocol must be SSL or SASL_SSL with exposure.type Ingress and Route",
+    ),
+    (
         {"listeners": [{"name": "A", "exposure": {"type": "External"}}]},
         "spec.listeners[0]",
-        "advertisedHost is required with exposure.type External",
+        "advertisedHost is required with exposure.type Ingress, Route and External",
     ),
     (
         {"listeners": [{"name": "A", "advertisedHost": "same"}]},

@@ -87,6 +87,8 @@ EVENT = Kind("events.k8s.io/v1", "Event", "events")
 MACHINE = Kind("v1", "Node", "nodes")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
+ROUTE = Kind("route.openshift.io/v1", "Route", "routes")
 CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates")
 CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
@@ -99,12 +101,15 @@ OWNED_KINDS = {
     kind.name: kind
     for kind in (
         *(POD, VOLUME_CLAIM, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY, CRON_JOB),
-        CERTIFICATE,
+        *(INGRESS, CERTIFICATE, ROUTE),
     )
 }
 """The kinds of objects that Quorate creates for clusters, by name."""
-OPTIONAL_KINDS: Mapping[str, str] = {CERTIFICATE.name: "cert-manager"}
-"""Those that Kubernetes knows only where something is installed: what that is, by the name of the kind."""
+OPTIONAL_KINDS: Mapping[str, str] = {
+    CERTIFICATE.name: "install cert-manager, or name a Secret in tls.secretName in place of tls.issuerRef",
+    ROUTE.name: "it is not OpenShift; use exposure.type Ingress in place of Route",
+}
+"""Those that Kubernetes knows only where something brings them: what to do elsewhere, by the name of the kind."""
 
 
 async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:

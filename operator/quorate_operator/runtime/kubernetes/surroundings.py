@@ -1,6 +1,6 @@
 """Keeps what surrounds the nodes of a cluster as it should be.
 
-These are Services, budgets, the NetworkPolicy, Certificates and the history.
+These are Services, Ingresses, budgets, the NetworkPolicy, Certificates and the history.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.bootstrapping import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE, pool_names
 from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
@@ -22,8 +23,10 @@ from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
     CRON_JOB,
     DISRUPTION_BUDGET,
+    INGRESS,
     OPTIONAL_KINDS,
     OWNED_KINDS,
+    ROUTE,
     SERVICE,
     VOLUME_CLAIM,
     ApiError,
@@ -93,10 +96,11 @@ async def keep_surroundings(
     for pool in pools:
         if service := bootstrap_service(context, desired, pool):  # brokers do not need ours
             await _keep_unless_foreign(objects, service, refused)
-    issued = certificates(context, desired)
-    for certificate in issued:
-        await _keep_unless_foreign(objects, certificate, refused)
-    await _delete_others(objects, context, CERTIFICATE, issued)
+    asked = (*certificates(context, desired), *ingresses(context, desired))
+    for item in asked:
+        await _keep_unless_foreign(objects, item, refused)
+    for kind in (CERTIFICATE, INGRESS, ROUTE):
+        await _delete_others(objects, context, kind, asked)
     # A pod that has two budgets can't be evicted at all.
     await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
     await _keep_history(objects, context, desired.lifecycle, refused)
@@ -150,10 +154,7 @@ async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObje
 
 
 def _unknown_kind(item: Object) -> str:
-    return (
-        f"this Kubernetes has no {item['apiVersion']} {item['kind']}: install {OPTIONAL_KINDS[item['kind']]}, "
-        "or name a Secret in tls.secretName in place of tls.issuerRef"
-    )
+    return f"this Kubernetes has no {item['apiVersion']} {item['kind']}: {OPTIONAL_KINDS[item['kind']]}"
 
 
 def history_status(objects: ClusterObjects) -> HistoryStatus | None:

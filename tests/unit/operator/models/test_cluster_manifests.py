@@ -134,8 +134,8 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         ),
         (
             "",
-            "listeners: [{name: A, exposure: {type: Ingress}}]",
-            "type: 'Ingress': must be 'Internal', 'LoadBal",
+            "listeners: [{name: A, exposure: {type: Gateway}}]",
+            "type: 'Gateway': must be 'Internal', 'LoadBal",
         ),
         (
             "",
@@ -146,6 +146,21 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
             "",
             "listeners: [{name: A, exposure: {type: NodePort, sourceRanges: [10.0.0.0/8]}}]",
             "sourceRanges: is allowed with type LoadBalancer only; type is NodePort",
+        ),
+        (
+            "",
+            "listeners: [{name: A, exposure: {type: Route, ingressClassName: a}}]",
+            "ingressClassName: is allowed with type Ingress only; type is Route",
+        ),
+        (
+            "",
+            "listeners: [{name: A, exposure: {type: External, bootstrapHost: a}}]",
+            "bootstrapHost: is allowed with type Ingress and Route only; type is External",
+        ),
+        (
+            "",
+            "listeners: [{name: A, advertisedHost: 'b{nodeId}', exposure: {type: Ingress}}]",
+            "protocol: must be SSL or SASL_SSL with exposure.type Ingress and Route",
         ),
         (
             "",

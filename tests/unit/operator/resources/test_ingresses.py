@@ -1,0 +1,109 @@
+"""Ingresses and Routes: which hosts lead to which broker, and what clients are told."""
+
+import pytest
+from kit.desired_cluster import Make
+from quorate_operator.planning.cluster import Address
+from quorate_operator.resources.bootstrapping import listener_statuses
+from quorate_operator.resources.certificates import certificates
+from quorate_operator.resources.ingresses import ingresses
+from quorate_operator.resources.names import node_labels
+from quorate_operator.resources.services import exposures
+
+
+def pool(exposure: str, more: str = "", tls: str = "secretName: cert") -> str:
+    """Two brokers whose second listener is exposed."""
+    return (
+        f"replicas: 2, listeners: [{{name: IN}}, {{name: OUT, protocol: SSL, tls: {{{tls}}}, "
+        f"advertisedHost: 'b{{nodeId}}.example.com', {more} exposure: {{{exposure}}}}}]"
+    )
+
+
+def test_each_broker_has_an_ingress_that_lets_tls_pass(make: Make) -> None:
+    """Goal: a client reaches the node whose host it names. Method: all Ingresses of a pool, and a node's Service."""
+    cluster = make(
+        brokers=pool(
+            "type: Ingress, ingressClassName: nginx, bootstrapHost: Kafka.example.com, annotations: {a: b}"
+        )
+    )
+    first, second, bootstrap = ingresses(cluster.context, cluster.desired)
+    assert [one["metadata"]["name"] for one in (first, second, bootstrap)] == [
+        "brokers-0-out",
+        "brokers-1-out",
+        "brokers-bootstrap-out",
+    ]
+    assert second["metadata"]["annotations"] == {
+        "a": "b",
+        "nginx.ingress.kubernetes.io/ssl-passthrough": "true",
+        "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS",
+    }
+    backend = {"service": {"name": "brokers-1-out", "port": {"name": "out"}}}
+    assert second["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [
+            {
+                "host": "b1.example.com",
+                "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
+            }
+        ],
+        "tls": [{"hosts": ["b1.example.com"]}],
+    }
+    assert bootstrap["spec"]["tls"] == [{"hosts": ["kafka.example.com"]}]
+    (path,) = bootstrap["spec"]["rules"][0]["http"]["paths"]
+    assert path["backend"]["service"] == {"name": "brokers-bootstrap", "port": {"name": "out"}}
+
+    node = cluster.node(1)
+    (service,) = exposures(cluster.context, node)
+    assert (service["metadata"]["name"], service["spec"]["type"]) == ("brokers-1-out", "ClusterIP")
+    assert service["spec"]["selector"] == node_labels(cluster.context, "brokers", node.role, 1)
+    assert service["spec"]["ports"] == [{"name": "out", "port": 9094, "targetPort": 9094}]
+    assert "a" not in service["metadata"]["annotations"]
+
+
+def test_each_host_has_a_route(make: Make) -> None:
+    """Goal: the same on OpenShift. Method: the Routes of a pool; their names depend on the hosts."""
+    cluster = make(brokers=pool("type: Route, annotations: {a: b}"))
+    first, second = ingresses(cluster.context, cluster.desired)
+    assert (first["apiVersion"], first["kind"]) == ("route.openshift.io/v1", "Route")
+    assert first["metadata"]["annotations"] == {"a": "b"}
+    assert second["metadata"]["name"].startswith("brokers-1-out-")
+    assert second["spec"] == {
+        "host": "b1.example.com",
+        "to": {"kind": "Service", "name": "brokers-1-out"},
+        "port": {"targetPort": "out"},
+        "tls": {"termination": "passthrough"},
+    }
+
+
+@pytest.mark.parametrize("kind", ["Ingress", "Route"])
+def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: str) -> None:
+    """Goal: a rename turns no client away. Method: a node that advertises another host, and an interim."""
+    running = {0: {"OUT": Address("old.example.com", 443), "IN": Address("10.0.0.1", 9092)}}
+    cluster = make(brokers=pool(f"type: {kind}", "interimHost: 'i{nodeId}.example.com',"), configured=running)
+    found = [
+        one for one in ingresses(cluster.context, cluster.desired) if "brokers-0" in str(one["metadata"])
+    ]
+    hosts = {rule["host"] for one in found for rule in one["spec"].get("rules", ())}
+    hosts |= {one["spec"]["host"] for one in found if kind == "Route"}
+    assert hosts == {"b0.example.com", "i0.example.com", "old.example.com"}
+
+
+@pytest.mark.parametrize(("more", "port"), [("", 443), ("advertisedPort: 8443,", 8443)])
+def test_clients_are_told_the_port_of_tls(make: Make, more: str, port: int) -> None:
+    """Goal: what is advertised is what the ingress controller listens on. Method: addresses, status, certificate."""
+    exposure = "type: Ingress, bootstrapHost: kafka.example.com"
+    cluster = make(brokers=pool(exposure, more, tls="issuerRef: {name: ca}"))
+    assert cluster.node(1).advertised["OUT"] == Address("b1.example.com", port)
+    _, status = listener_statuses(cluster.context, cluster.desired, "brokers", {})
+    assert (status.type, status.bootstrap_servers) == ("Ingress", f"kafka.example.com:{port}")
+    (certificate,) = certificates(cluster.context, cluster.desired)
+    assert {"kafka.example.com", "b0.example.com", "b1.example.com"} < set(certificate["spec"]["dnsNames"])
+
+
+def test_other_listeners_have_none(make: Make) -> None:
+    """Goal: nothing is opened that nobody asked for. Method: a pool with other exposures; one without brokers."""
+    cluster = make(brokers="listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]")
+    assert ingresses(cluster.context, cluster.desired) == ()
+    empty = make(
+        brokers=pool("type: Ingress, bootstrapHost: k.example.com").replace("replicas: 2", "replicas: 0")
+    )
+    assert ingresses(empty.context, empty.desired) == ()
