@@ -226,6 +226,12 @@ class Model(BaseModel):
     )
 
 
+# Kubernetes' own types, which only Kubernetes checks: their schemas would be most of ours.
+AnyObject = Annotated[
+    dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+]
+
+
 class Metadata(Model):
     """The part of Kubernetes' ObjectMeta that a manifest writes, and what of the rest Quorate reads."""
 

@@ -5,12 +5,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
+from quorate_operator.models.base import Annotations, AnyObject, ListenerName, Model, Port, rules
 from quorate_operator.models.hosts import Host, HostTemplate
 from quorate_operator.models.security import ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
 SOURCE_RANGES_MAX = 64
+PEERS_MAX = 64
 
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"]
 BY_HOST: tuple[ExposureType, ...] = ("Ingress", "Route")
@@ -57,6 +58,17 @@ SourceRanges = Annotated[
         min_length=1,
         max_length=SOURCE_RANGES_MAX,
         json_schema_extra={"x-kubernetes-list-type": "set"},
+    ),
+]
+
+
+NetworkPolicyPeers = Annotated[
+    tuple[AnyObject, ...],
+    Field(
+        strict=False,
+        min_length=1,
+        max_length=PEERS_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     ),
 ]
 
@@ -205,6 +217,11 @@ class BrokerListener(Listener):
     )
     exposure: Exposure = Field(
         default_factory=Exposure, description="How clients outside Kubernetes reach the listener."
+    )
+    network_policy_peers: NetworkPolicyPeers | None = Field(
+        default=None,
+        description="With spec.networkPolicy.enabled: who may connect besides brokers and the operator, as `from` of "
+        "a NetworkPolicy. Default: everybody.",
     )
 
     @model_validator(mode="after")

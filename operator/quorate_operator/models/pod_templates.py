@@ -1,12 +1,13 @@
 """What a pool says of its pods, volumes and restarts."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
 from quorate_operator.models.base import (
     Amount,
     Annotations,
+    AnyObject,
     Duration,
     LabelKey,
     Labels,
@@ -22,10 +23,6 @@ from quorate_operator.models.base import (
 KUBERNETES_OBJECTS_MAX = 64
 
 VolumeFate = Literal["Retain", "Delete"]
-# Kubernetes' own types, which only Kubernetes checks: their schemas would be most of ours.
-AnyObject = Annotated[
-    dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-]
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
 
 
@@ -174,6 +171,18 @@ class ControllerRollout(Rollout):
 
     max_unavailable: Annotated[int, Field(ge=1, le=1)] = Field(
         default=1, description="Controllers are restarted one at a time."
+    )
+
+
+class NetworkPolicy(Model):
+    """Who may connect to the brokers of a pool."""
+
+    enabled: bool = Field(
+        default=False,
+        description=(
+            "Whether the operator keeps a NetworkPolicy: brokers of the cluster and the operator reach each "
+            "listener, clients those that admit them by networkPolicyPeers, and everybody the metrics."
+        ),
     )
 
 

@@ -5,9 +5,9 @@ Fields are camelCase in YAML and snake_case here. Unknown fields are refused, va
 `crds/` is generated from these models; the CEL rules beside them are what the API server checks by itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count, islice
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
@@ -24,11 +24,10 @@ from quorate_operator.models.base import (
     NodeId,
     Properties,
     ResourceName,
-    Text,
     rules,
 )
 from quorate_operator.models.history import History
-from quorate_operator.models.hosts import Host, HostTemplate, differs_by_node
+from quorate_operator.models.hosts import HostTemplate, differs_by_node
 from quorate_operator.models.listeners import (
     BrokerListener,
     BrokerListeners,
@@ -37,9 +36,11 @@ from quorate_operator.models.listeners import (
     Listener,
 )
 from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.nodes import BrokerNode, ControllerNode, Node, NodeIds, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     Metrics,
+    NetworkPolicy,
     PodTemplate,
     Rack,
     Rollout,
@@ -55,52 +56,6 @@ CONTROLLER_IDS = 100
 """A quorum's node ids go from nodeIds.first up to nodeIds.first + 99, the decommissioned ones included."""
 BROKER_IDS = 10_000
 """As CONTROLLER_IDS, for a pool of brokers."""
-
-AdvertisedHosts = Annotated[dict[Text, Host], Field(max_length=8)]
-
-_FIRST_IS_FIXED = {
-    "rule": "self == oldSelf",
-    "message": "can't be changed: nodes keep their ids; decommission nodes instead",
-}
-
-
-class NodeIds(Model):
-    """The range that a pool takes its node ids from: `first`, `first + 1`, ..."""
-
-    first: NodeId = Field(
-        description="The first node id. It can't be changed.", json_schema_extra=rules(_FIRST_IS_FIXED)
-    )
-
-
-class ControllerNode(Model):
-    """Settings of one controller; `implementation` is for mixed quorums and migrations."""
-
-    node_id: NodeId = Field(description="The node id of the controller.")
-    implementation: Literal["python", "java"] = Field(
-        default="python", description="The implementation: Quorate's controller, or stock Apache Kafka."
-    )
-    advertised_hosts: AdvertisedHosts = Field(
-        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
-    )
-
-
-class BrokerNode(Model):
-    """Settings of one broker."""
-
-    node_id: NodeId = Field(description="The node id of the broker.")
-    rack: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
-        default=None, description="Its broker.rack. Replicas of a partition are spread over racks."
-    )
-    advertised_hosts: AdvertisedHosts = Field(
-        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
-    )
-
-
-class _Node(Protocol):
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def advertised_hosts(self) -> dict[str, str]: ...
 
 
 def _window_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
@@ -192,7 +147,7 @@ class _PoolSpec(Model):
         """`all_node_ids`, and those that are to leave: no other pool may have any of these."""
         return tuple(sorted({*self.all_node_ids(), *self.decommission}))
 
-    def _check_ids(self, nodes: Sequence[_Node], span: int) -> None:
+    def _check_ids(self, nodes: Sequence[Node], span: int) -> None:
         named = [*self.decommission, *(node.node_id for node in nodes)]
         first = first_node_id(named, ()) if self.node_ids is None else self.node_ids.first
         last = first + span - 1
@@ -213,7 +168,7 @@ class _PoolSpec(Model):
                 if listed.count(node_id) > 1:
                     raise ValueError(f"{field}: {node_id} is listed more than once")
 
-    def _check_hosts(self, nodes: Sequence[_Node], listeners: Sequence[Listener]) -> None:
+    def _check_hosts(self, nodes: Sequence[Node], listeners: Sequence[Listener]) -> None:
         names = [listener.name for listener in listeners]
         owners: dict[tuple[str, str], int] = {}
         for node in nodes:
@@ -396,7 +351,7 @@ class KafkaControllerSpec(_PoolSpec):
 
     def host_template(self, node_id: int, listener: str) -> str | None:
         """The host, or the template of it, that the manifest gives a controller; None when it gives none."""
-        return _own_host(self.nodes, node_id, listener) or self.advertised_host
+        return own_host(self.nodes, node_id, listener) or self.advertised_host
 
 
 _KEYS_OF_RACK = ("broker.rack", "config.providers")
@@ -453,6 +408,10 @@ class KafkaBrokerSpec(_PoolSpec):
         description="The brokers' listeners; brokers use the first one among themselves.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    network_policy: NetworkPolicy = Field(
+        default_factory=NetworkPolicy,
+        description="Who may connect to the brokers, where the network enforces it.",
+    )
     rack: Rack | None = Field(
         default=None,
         description="Where broker.rack comes from on Kubernetes. Default: nodes[].rack. `quorate play` ignores it.",
@@ -500,18 +459,11 @@ class KafkaBrokerSpec(_PoolSpec):
     def host_template(self, node_id: int, listener: str) -> str | None:
         """The host, or the template of it, that the manifest gives a broker; None when it gives none."""
         templates = {own.name: own.advertised_host for own in self.listeners}
-        return _own_host(self.nodes, node_id, listener) or templates.get(listener)
+        return own_host(self.nodes, node_id, listener) or templates.get(listener)
 
     def interim_template(self, listener: str) -> str | None:
         """The template of the hosts that belong to one node for ever."""
         return next((own.interim_host for own in self.listeners if own.name == listener), None)
-
-
-def _own_host(nodes: Sequence[_Node], node_id: int, listener: str) -> str | None:
-    hosts: Iterator[str | None] = (
-        node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
-    )
-    return next(hosts, None)
 
 
 class KafkaController(Model):

@@ -1,8 +1,11 @@
-"""Disruption budgets against drains, and a network policy against foreign clients."""
+"""Disruption budgets against drains, and network policies against foreign clients."""
+
+from collections.abc import Mapping, Sequence
 
 from quorate_admin.diagnosis import majority
 
 from quorate_operator.models.object_names import short_name
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, Role
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
@@ -13,6 +16,7 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
+    pool_labels,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 
@@ -68,23 +72,52 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
 
     Everything else is refused. Outgoing connections are not restricted.
     """
+    ports = {
+        listener_port(node, listener)
+        for node in desired.of_role(Role.CONTROLLER)
+        for listener in node.listeners
+    }
+    rules = [_rule(sorted(ports), _inside(context, Role.CONTROLLER, Role.BROKER)), _rule([HTTP_PORT])]
     selected = cluster_labels(context, Role.CONTROLLER)
-    ports = sorted(
-        {
-            listener_port(node, listener)
-            for node in desired.of_role(Role.CONTROLLER)
-            for listener in node.listeners
-        }
-    )
-    members = {
+    name = f"{context.cluster}-controllers"
+    return _policy(context, context.manifests.controllers, name, selected, rules)
+
+
+def brokers_policies(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
+    """Returns the policy of each pool of brokers that wants one.
+
+    Brokers of the cluster and the operator reach each listener: the operator also asks which node is behind a name.
+    Clients reach a listener if they are among its peers, or if it names none.
+    """
+    found = []
+    for pool in context.manifests.brokers:
+        name = pool.metadata.name
+        node = next((one for one in desired.nodes if one.pool == name), None)
+        if not pool.spec.network_policy.enabled or node is None:
+            continue
+        ports = {one.name: listener_port(node, one) for one in pool.spec.listeners}
+        rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
+        rules += [_rule([ports[one.name]], one.network_policy_peers) for one in pool.spec.listeners]
+        if pool.spec.metrics.enabled:
+            rules.append(_rule([HTTP_PORT]))
+        selected = pool_labels(context, name, Role.BROKER)
+        found.append(_policy(context, pool, short_name(f"{name}-brokers"), selected, rules))
+    return tuple(found)
+
+
+def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:
+    """Returns what lets peers in at some ports; without peers, everybody."""
+    rule: Object = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
+    return rule if peers is None else {"from": list(peers), **rule}
+
+
+def _inside(context: Context, *roles: Role) -> list[Object]:
+    """Returns the cluster's own nodes of these roles, and the operator."""
+    nodes = {
         "podSelector": {
             "matchLabels": {LABEL_CLUSTER: context.cluster},
             "matchExpressions": [
-                {
-                    "key": LABEL_COMPONENT,
-                    "operator": "In",
-                    "values": [Role.CONTROLLER.value, Role.BROKER.value],
-                }
+                {"key": LABEL_COMPONENT, "operator": "In", "values": [role.value for role in roles]}
             ],
         }
     }
@@ -93,21 +126,23 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where}} if where else {},
         "podSelector": {"matchLabels": {LABEL_NAME: "quorate", LABEL_COMPONENT: OPERATOR_COMPONENT}},
     }
+    return [nodes, operator]
+
+
+def _policy(
+    context: Context,
+    owner: KafkaController | KafkaBroker,
+    name: str,
+    selected: Mapping[str, str],
+    rules: Sequence[Object],
+) -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": metadata(
-            context,
-            f"{context.cluster}-controllers",
-            descriptive_labels(context) | selected,
-            owner=context.manifests.controllers,
-        ),
+        "metadata": metadata(context, name, {**descriptive_labels(context), **selected}, owner=owner),
         "spec": {
-            "podSelector": {"matchLabels": selected},
+            "podSelector": {"matchLabels": dict(selected)},
             "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [members, operator], "ports": [{"protocol": "TCP", "port": port} for port in ports]},
-                {"ports": [{"protocol": "TCP", "port": HTTP_PORT}]},
-            ],
+            "ingress": list(rules),
         },
     }

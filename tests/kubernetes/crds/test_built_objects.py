@@ -14,7 +14,12 @@ from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Facts, Images
 from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod, volume_claim
-from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
+from quorate_operator.resources.protection import (
+    brokers_budget,
+    brokers_policies,
+    controllers_budget,
+    controllers_policy,
+)
 from quorate_operator.resources.services import exposures, headless_service, published_service
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 
@@ -66,7 +71,10 @@ MANIFESTS = {
     "large": (
         f"replicas: 5, metadataVersion: '4.3', storage: {{className: fast}}, {FULL_TEMPLATE}, {FULL_HISTORY}",
         (
-            f"{FULL_TEMPLATE}, nodes: [{{nodeId: 0, rack: east}}], listeners: [{{name: IN}}, "
+            f"{FULL_TEMPLATE}, nodes: [{{nodeId: 0, rack: east}}], networkPolicy: {{enabled: true}}, "
+            "listeners: [{name: IN, networkPolicyPeers: "
+            "[{podSelector: {matchLabels: {a: b}}, namespaceSelector: {}}, "
+            "{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}]}, "
             "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
             "exposure: {type: LoadBalancer, annotations: {a: b}, loadBalancerClass: a/b, "
             "sourceRanges: [10.0.0.0/8]}}, "
@@ -102,6 +110,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         controllers_budget(context, voters=3, pods=3),
         brokers_budget(context, pods=3, spare=1, may_unready_go=True),
         controllers_policy(context, desired),
+        *brokers_policies(context, desired),
     ]
     bootstrap = bootstrap_service(context, desired, pool.metadata.name)
     found += [*([bootstrap] if bootstrap else []), *certificates(context, desired)]

@@ -1,6 +1,6 @@
 """Keeps what surrounds the nodes of a cluster as it should be.
 
-These are Services, Ingresses, budgets, the NetworkPolicy, Certificates and the history.
+These are Services, Ingresses, budgets, NetworkPolicies, Certificates and the history.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,12 @@ from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE, pool_names
-from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
+from quorate_operator.resources.protection import (
+    brokers_budget,
+    brokers_policies,
+    controllers_budget,
+    controllers_policy,
+)
 from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 from quorate_operator.runtime.kubernetes.api import (
@@ -24,6 +29,7 @@ from quorate_operator.runtime.kubernetes.api import (
     CRON_JOB,
     DISRUPTION_BUDGET,
     INGRESS,
+    NETWORK_POLICY,
     OPTIONAL_KINDS,
     OWNED_KINDS,
     ROUTE,
@@ -87,6 +93,7 @@ async def keep_surroundings(
             may_unready_go=brokers <= 1 or may_unready_go(observed),
         ),
         controllers_policy(context, desired),
+        *brokers_policies(context, desired),
     ]
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
     for node in desired.nodes:
@@ -101,6 +108,7 @@ async def keep_surroundings(
         await _keep_unless_foreign(objects, item, refused)
     for kind in (CERTIFICATE, INGRESS, ROUTE):
         await _delete_others(objects, context, kind, asked)
+    await _delete_others(objects, context, NETWORK_POLICY, wanted)
     # A pod that has two budgets can't be evicted at all.
     await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
     await _keep_history(objects, context, desired.lifecycle, refused)

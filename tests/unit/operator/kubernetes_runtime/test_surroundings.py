@@ -127,6 +127,17 @@ async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
     assert api.deleted == ["Certificate quorum-gone-tls"]
 
 
+async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:
+    """Goal: clients get in again. Method: a policy of brokers that want none any more, beside the controllers'."""
+    api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
+    labels = {"quorate.dev/cluster": "quorum", "quorate.dev/pool": "brokers"}
+    metadata = {"name": "brokers-brokers", "namespace": "kafka", "uid": "1", "resourceVersion": "1"}
+    cache.put({"kind": "NetworkPolicy", "metadata": {**metadata, "labels": labels}})
+    await _keep(api, make, cache=cache)
+    assert api.deleted == ["NetworkPolicy brokers-brokers"]
+    assert "NetworkPolicy quorum-controllers" in api.taken
+
+
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])
 async def test_trouble_of_the_api_server_is_no_refusal(make: Make, status: int) -> None:
     """Goal: what may work in a moment is tried again. Method: answers that are not about the object."""

@@ -8,7 +8,12 @@ from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.resources.names import node_labels, owner_references
-from quorate_operator.resources.protection import brokers_budget, controllers_budget, controllers_policy
+from quorate_operator.resources.protection import (
+    brokers_budget,
+    brokers_policies,
+    controllers_budget,
+    controllers_policy,
+)
 from quorate_operator.resources.services import (
     exposures,
     headless_service,
@@ -135,6 +140,41 @@ def test_clients_are_kept_off_the_controllers(make: Make) -> None:
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "quorate-system"}
     assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
     assert ("from" in pages, pages["ports"][0]["port"]) == (False, 9404)
+
+
+def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
+    """Goal: exactly what is needed gets in. Method: a listener with peers and one without; metrics, on and off."""
+    peers = "networkPolicyPeers: [{podSelector: {matchLabels: {app: orders}}}, {ipBlock: {cidr: 10.0.0.0/8}}]"
+    pool = f"networkPolicy: {{enabled: true}}, listeners: [{{name: IN, {peers}}}, {{name: OUT, port: 9999}}]"
+    cluster = make(brokers=pool, operator_namespace="quorate-system")
+    (policy,) = brokers_policies(cluster.context, cluster.desired)
+    assert policy["metadata"]["name"] == "brokers-brokers"
+    assert policy["spec"]["podSelector"]["matchLabels"] == {
+        "quorate.dev/cluster": "quorum",
+        "app.kubernetes.io/component": "broker",
+        "quorate.dev/pool": "brokers",
+    }
+    inside, named, everybody = policy["spec"]["ingress"]
+    assert [one["port"] for one in inside["ports"]] == [9092, 9999]
+    members, operator = inside["from"]
+    assert members["podSelector"]["matchLabels"] == {"quorate.dev/cluster": "quorum"}
+    assert members["podSelector"]["matchExpressions"][0]["values"] == ["broker"]
+    assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "quorate-system"}
+    assert named == {
+        "from": [{"podSelector": {"matchLabels": {"app": "orders"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "ports": [{"protocol": "TCP", "port": 9092}],
+    }
+    assert everybody == {"ports": [{"protocol": "TCP", "port": 9999}]}
+    measured = make(brokers=f"{pool}, metrics: {{enabled: true}}")
+    (policy,) = brokers_policies(measured.context, measured.desired)
+    assert policy["spec"]["ingress"][-1] == {"ports": [{"protocol": "TCP", "port": 9404}]}
+
+
+def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
+    """Goal: nobody is shut out by surprise. Method: a pool that asks for none, and one without brokers."""
+    for pool in ("", "replicas: 0, networkPolicy: {enabled: true}"):
+        cluster = make(brokers=pool)
+        assert brokers_policies(cluster.context, cluster.desired) == ()
 
 
 def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:

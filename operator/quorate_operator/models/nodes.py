@@ -1,0 +1,65 @@
+"""What a pool says of its nodes one by one: ids, implementations, racks, hosts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field
+
+from quorate_operator.models.base import Model, NodeId, Text, rules
+from quorate_operator.models.hosts import Host
+
+AdvertisedHosts = Annotated[dict[Text, Host], Field(max_length=8)]
+
+_FIRST_IS_FIXED = {
+    "rule": "self == oldSelf",
+    "message": "can't be changed: nodes keep their ids; decommission nodes instead",
+}
+
+
+class NodeIds(Model):
+    """The range that a pool takes its node ids from: `first`, `first + 1`, ..."""
+
+    first: NodeId = Field(
+        description="The first node id. It can't be changed.", json_schema_extra=rules(_FIRST_IS_FIXED)
+    )
+
+
+class ControllerNode(Model):
+    """Settings of one controller; `implementation` is for mixed quorums and migrations."""
+
+    node_id: NodeId = Field(description="The node id of the controller.")
+    implementation: Literal["python", "java"] = Field(
+        default="python", description="The implementation: Quorate's controller, or stock Apache Kafka."
+    )
+    advertised_hosts: AdvertisedHosts = Field(
+        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
+    )
+
+
+class BrokerNode(Model):
+    """Settings of one broker."""
+
+    node_id: NodeId = Field(description="The node id of the broker.")
+    rack: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
+        default=None, description="Its broker.rack. Replicas of a partition are spread over racks."
+    )
+    advertised_hosts: AdvertisedHosts = Field(
+        default_factory=dict, description="Advertised hosts by listener name, instead of the template's."
+    )
+
+
+class Node(Protocol):
+    """What these have in common."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def advertised_hosts(self) -> dict[str, str]: ...
+
+
+def own_host(nodes: Sequence[Node], node_id: int, listener: str) -> str | None:
+    """The host that the manifest gives a listener of one node by itself."""
+    hosts: Iterator[str | None] = (
+        node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
+    )
+    return next(hosts, None)
