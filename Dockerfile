@@ -1,6 +1,6 @@
 # The image of the operator and of Python controllers; `quorate --help` lists its other commands.
 #
-#   docker build -t quorate:0.1.0 .
+#   docker build -t ghcr.io/quorate/quorate:0.1.0 .
 #
 # --build-arg BASE=... chooses another base, for instance one with Debian's Python; it needs Python 3.11 or newer with
 # venv. Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels. Without

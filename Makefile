@@ -15,12 +15,16 @@ PYTEST := $(BIN)/pytest
 PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 MINUTES ?= 5
+# Where images and the chart are published, and where the files of a release will be.
+REGISTRY ?= $(shell sed -n 's/^PUBLISHED = "\(.*\)"$$/\1/p' operator/quorate_operator/resources/facts.py)
+DOWNLOADS ?=
+HELM ?= $(or $(shell command -v helm),$(lastword $(wildcard $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quorate/kubernetes-*/bin/helm)),helm)
 HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down clean
+.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,7 +85,7 @@ fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'
 	PYTHONPATH=tests $(BIN)/python -m kit.fuzz --inputs $(INPUTS) $(if $(TARGET),--target $(TARGET))
 
-control-plane: $(VENV)/.all ## build etcd, kube-apiserver, kubectl and helm for the tests of the operator, once
+control-plane: $(VENV)/.all ## build etcd, kube-apiserver, kubectl, helm and actionlint for the tests, once
 	@PYTHONPATH=tests $(BIN)/python -m kit.local_kubernetes control-plane
 
 node-image: $(VENV)/.all ## make the node image of kind without a registry, once
@@ -92,6 +96,26 @@ kind: $(VENV)/.all ## kind up with images, chart and examples/production.yaml; Q
 
 kind-down: $(VENV)/.all ## remove what `make kind` made
 	@PYTHONPATH=tests $(BIN)/python -m kit.operators.trial down
+
+dist: $(VENV)/.all ## wheel, sdist, chart, definitions, kubectl's plugin in dist/release; REGISTRY=... of the chart's images; needs Helm
+	@$(BIN)/python tools/dist.py --helm '$(HELM)' --registry '$(REGISTRY)' $(if $(DOWNLOADS),--downloads '$(DOWNLOADS)')
+
+images: $(VENV)/.all ## build all images with docker; ONLY=quorate: one of them; REGISTRY=... for other names
+	@$(BIN)/python tools/publish.py build --registry '$(REGISTRY)' $(if $(ONLY),--only '$(ONLY)')
+
+# What a release does, by .github/workflows/release.yaml: docs/releasing.md.
+registry-login: $(VENV)/.all
+	@$(BIN)/python tools/publish.py login --registry '$(REGISTRY)' --user '$(REGISTRY_USER)'
+
+publish-images: $(VENV)/.all
+	@$(BIN)/python tools/publish.py images --registry '$(REGISTRY)' $(if $(ONLY),--only '$(ONLY)')
+
+publish-chart: $(VENV)/.all
+	@$(BIN)/python tools/publish.py chart --registry '$(REGISTRY)'
+
+publish-files: $(VENV)/.all
+	@$(BIN)/python tools/changelog.py "$$($(BIN)/quorate version)" >dist/notes.md
+	@$(BIN)/python tools/publish.py files --notes dist/notes.md
 
 clean: ## remove what the targets made, but no played cluster
 	rm -rf $(VENV) test-reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

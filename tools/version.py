@@ -13,16 +13,16 @@ from generated import add_check, settle
 
 ROOT = Path(__file__).parents[1]
 PLACES = {
-    "Dockerfile": (r"-t quorate:(\S+)", r"ARG VERSION=(\S+)"),
+    "Dockerfile": (r"-t \S+/quorate:(\S+)", r"ARG VERSION=(\S+)"),
     "charts/quorate/Chart.yaml": (r"^version: (\S+)", r'^appVersion: "(\S+)"'),
-    "docker/lake/Dockerfile": (r"-t quorate-lake:(\S+)", r"ARG VERSION=(\S+)"),
+    "docker/lake/Dockerfile": (r"-t \S+/quorate-lake:(\S+)", r"ARG VERSION=(\S+)"),
     "docs/lake.md": (r"quorate-lake:([\w.]+)",),
     "docs/operations.md": (r"quorate-lake:([\w.]+)",),
     "examples/gitops/operator/kustomization.yaml": (r"newTag: (\S+)",),
     "protocol/quorate_protocol/wire/versions.py": (r'SOFTWARE_VERSION: Final = "([^"]+)"',),
     "kustomize/base/operator.yaml": (
         r"app.kubernetes.io/version: (\S+)",
-        r"(?:image|value): quorate(?:-lake)?:(\S+)",
+        r"(?:image|value): \S+/quorate(?:-lake)?:(\S+)",
     ),
 }
 """By file, patterns whose group is the version."""
@@ -49,12 +49,19 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_check(parser)
+    parser.add_argument("--tag", help="fail unless this is `v` and the version")
+    arguments = parser.parse_args()
     wanted = version()
+    if arguments.tag not in (None, f"v{wanted}"):
+        print(
+            f"error: the tag {arguments.tag!r} is not v{wanted}, which pyproject.toml says", file=sys.stderr
+        )
+        return 1
     files = {
         ROOT / name: rewritten((ROOT / name).read_text(), patterns, wanted)
         for name, patterns in PLACES.items()
     }
-    return settle(files, is_check=parser.parse_args().check)
+    return settle(files, is_check=arguments.check)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -100,8 +100,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    from quorate.console import print_version  # the start of each command does without
+
+    print_version(wanted)
+
+
 @app.callback()
-def quorate() -> None:
+def quorate(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
     """Run and operate Apache Kafka's KRaft clusters.
 
     Exit code: 0 success, 1 failure, 2 wrong command line.
@@ -111,9 +123,7 @@ def quorate() -> None:
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as version_of
-
-    sys.stdout.write(f"{version_of('quorate')}\n")
+    _print_version(True)
 
 
 def check_arguments() -> None:

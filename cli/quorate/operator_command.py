@@ -62,7 +62,11 @@ DriftIntervalOption = Annotated[
 # The images of what is made
 ImageOption = Annotated[
     str | None,
-    option(None, "The image of controllers, by default quorate:<version>.", envvar="QUORATE_IMAGE"),
+    option(
+        None,
+        "The image of controllers, by default ghcr.io/quorate/quorate:<version>.",
+        envvar="QUORATE_IMAGE",
+    ),
 ]
 KafkaImageOption = Annotated[
     str,
@@ -77,7 +81,7 @@ LakeImageOption = Annotated[
     str | None,
     option(
         None,
-        "The image of the jobs that write histories, by default quorate-lake:<version>.",
+        "The image of the jobs that write histories, by default ghcr.io/quorate/quorate-lake:<version>.",
         envvar="QUORATE_LAKE_IMAGE",
     ),
 ]
@@ -150,16 +154,16 @@ def run_command(
     try:
         # Needs packages that only operators install.
         from quorate_operator.handlers import logs, process
-        from quorate_operator.resources.facts import Images
+        from quorate_operator.resources.facts import PUBLISHED, Images
     except ModuleNotFoundError as error:
         typer.echo(f"error: {error.name} is missing: pip install 'quorate[operator]'", err=True)
         raise typer.Exit(1) from None
     options = process.OperatorOptions(
         identity=identity or f"{socket.gethostname()}-{os.getpid()}",
         images=Images(
-            quorate=image or f"quorate:{version_of('quorate')}",
+            quorate=image or f"{PUBLISHED}/quorate:{version_of('quorate')}",
             kafka=_image_of_releases("--kafka-image", kafka_image),
-            lake=lake_image or f"quorate-lake:{version_of('quorate')}",
+            lake=lake_image or f"{PUBLISHED}/quorate-lake:{version_of('quorate')}",
         ),
         namespaces=tuple(namespace) if namespace else None,
         lease_namespace=lease_namespace,

@@ -74,6 +74,8 @@ NIGHTLY = {
     "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
     "tests/integration/parity/test_same_scripts.py": "ten nodes, seven of them JVMs; two to four minutes",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
+    "tests/integration/test_release.py"
+    "::test_the_plugin_needs_nothing_but_its_archive": "installs forty packages from an index",
     "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
     "tests/integration/test_rotation_of_mixed_clusters.py": "23 restarts of five nodes, three of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",

@@ -21,6 +21,7 @@ from quorate.console import (
     flag,
     option,
     parse_ids,
+    print_version,
     remembered,
     remembered_option,
     show_as,
@@ -45,6 +46,16 @@ NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="
 OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
 
 
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version.", callback=print_version, is_eager=True)
+]
+
+
+@app.callback()
+def clusters(*, version: VersionOption = False) -> None:
+    """Look at Kafka clusters that Quorate runs on Kubernetes, and change them."""
+
+
 class ClustersCommand(LocalToolCommand):
     """A command with the options that say which Kubernetes and which namespace."""
 
@@ -61,7 +72,7 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
         from quorate.clusters.api import ClustersApi, default_namespace
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"{error.name} is not installed; `pip install quorate[operator]` brings it"
+            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` brings it"
         ) from error
     given = remembered(ctx)
     kubeconfig, context = given.get("kubeconfig"), given.get("context")

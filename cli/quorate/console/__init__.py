@@ -45,6 +45,7 @@ from quorate.console.output import (
     UsageError as UsageError,
     print_failure as print_failure,
     print_json as print_json,
+    print_version as print_version,
     report_failures as report_failures,
     table_text as table_text,
     warn as warn,

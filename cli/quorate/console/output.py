@@ -67,6 +67,15 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, if an option asks for it."""
+    if wanted:
+        from importlib.metadata import version
+
+        write(f"{version('quorate')}\n")
+        raise typer.Exit
+
+
 def print_json(content: object) -> None:
     """Write JSON to stdout."""
     import json  # most runs print text

@@ -20,6 +20,10 @@ class ListenerOf(NamedTuple):
     listener: str
 
 
+PUBLISHED = "ghcr.io/quorate"
+"""Where releases have their images; the chart, the base of kustomize and the Dockerfiles name it, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
     """The images of nodes and lakes for manifests that name none.
@@ -30,7 +34,7 @@ class Images:
     quorate: str
     kafka: str = "apache/kafka:{version}"
     """Of brokers and Java controllers."""
-    lake: str = "quorate-lake"
+    lake: str = f"{PUBLISHED}/quorate-lake"
     pull_policy: str | None = None
 
 

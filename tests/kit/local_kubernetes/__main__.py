@@ -1,6 +1,7 @@
 """Builds into the cache what tests of Kubernetes need, unless it is there, and prints the path.
 
-`control-plane`: etcd, kube-apiserver, kubectl and helm; tests look there, or where KUBEBUILDER_ASSETS says.
+`control-plane`: etcd, kube-apiserver, kubectl, helm and actionlint; tests look there, or where KUBEBUILDER_ASSETS
+says.
 `node-image`: the node image of kind, made without a registry.
 Exits with 1, and says what is missing, when that can't be built.
 """
@@ -13,7 +14,7 @@ from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.golang import programs
 from kit.local_kubernetes.node_image import node_image
 
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm")
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "actionlint")
 
 
 def main() -> int:

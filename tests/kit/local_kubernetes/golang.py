@@ -14,7 +14,15 @@ from pathlib import Path
 
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.processes import run
-from kit.local_kubernetes.versions import COREDNS, GO_MIN, HELM, KIND, KUBERNETES, LOCAL_PATH_PROVISIONER
+from kit.local_kubernetes.versions import (
+    ACTIONLINT,
+    COREDNS,
+    GO_MIN,
+    HELM,
+    KIND,
+    KUBERNETES,
+    LOCAL_PATH_PROVISIONER,
+)
 from quorate_operator.runtime.local.stock_kafka import cache_directory
 
 MODULES = Path(__file__).with_name("modules")
@@ -137,6 +145,7 @@ _KUBERNETES = frozenset(
 )
 _MODULES = {"etcd": "go.etcd.io/etcd/server/v3", "pause": "quorate.dev/tools/pause"}
 _INSTALLED = {
+    "actionlint": ("github.com/rhysd/actionlint/cmd/actionlint", ACTIONLINT),
     "coredns": ("github.com/coredns/coredns", COREDNS),
     "helm": ("helm.sh/helm/v3/cmd/helm", HELM),
     "kind": ("sigs.k8s.io/kind", KIND),

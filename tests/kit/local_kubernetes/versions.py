@@ -5,4 +5,5 @@ HELM = "3.22.0"
 KIND = "0.33.0"
 COREDNS = "1.12.1"  # the one that kubeadm 1.34 asks for
 LOCAL_PATH_PROVISIONER = "0.0.30"
+ACTIONLINT = "1.7.7"  # checks .github/workflows
 GO_MIN = (1, 24)

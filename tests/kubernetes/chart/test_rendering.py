@@ -227,8 +227,8 @@ def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Call
         return told["QUORATE_KAFKA_IMAGE"], told["QUORATE_LAKE_IMAGE"]
 
     default = Images(quorate="").kafka
-    assert images({}) == (default, "quorate-lake:0.1.0")
-    assert images({"lake": {"image": {"tag": "9"}}}) == (default, "quorate-lake:9")
+    assert images({}) == (default, "ghcr.io/quorate/quorate-lake:0.1.0")
+    assert images({"lake": {"image": {"tag": "9"}}}) == (default, "ghcr.io/quorate/quorate-lake:9")
     assert images(EVERYTHING) == (
         "registry.example.com/kafka:{version}-jre21",
         f"registry.example.com/quorate-lake@sha256:{'b' * 64}",
