@@ -13,6 +13,7 @@ from typing import Final
 
 from kit.java.tls import Certificates, signed
 from kit.ledger import Worker
+from kit.waiting import HANG_S
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
@@ -24,9 +25,6 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 REQUEST_TIMEOUT_S: Final = 60
 HANDSHAKE_TIMEOUT_S: Final = 10
-KNOWN_WITHIN_S: Final = 20
-"""A broker applies what it has fetched in a thread of its own, which also reads its stores, and a stock controller
-answers before the broker has fetched it: a topic that was acknowledged may be unknown for a while."""
 _ATTEMPTS: Final = logging.getLogger("quorate_admin.network.transport")
 CHANGED: Final = ConfigResource(ConfigResourceType.CLIENT_METRICS, "changed")
 """Its configs cost a broker nothing. For many of its own, it restarts threads before it goes on with the log."""
@@ -214,12 +212,16 @@ class BrokerRequests(AdminRequests):
         return 1 + await self._await_known(admin, name)
 
     async def _await_known(self, admin: AdminClient, name: str) -> int:
-        """Ask for a topic until it is known; how many requests it took."""
+        """Ask for a topic until it is known; how many requests it took.
+
+        A broker applies what it has fetched in a thread of its own, which also reads its stores, and a stock
+        controller answers before the broker has fetched it.
+        """
         acknowledged_at, requests = time.monotonic(), 1
         while errors := (await admin.describe_topics([name])).errors:
             (error,) = errors.values()
             waited_s = time.monotonic() - acknowledged_at
-            if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > KNOWN_WITHIN_S:
+            if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > HANG_S:
                 raise error
             requests += 1
         if requests > 1:

@@ -11,7 +11,7 @@ import pytest
 from kit.differential.comparison import Compared
 from kit.differential.nodes import started
 from kit.differential.question import Caller
-from kit.differential.requests import ROUND, put_rounds
+from kit.differential.requests import ASKED_IN_A_ROUND, put_rounds
 from kit.releases import RELEASE
 from quorate_protocol.kafka.apis import APIS, ApiKey
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
@@ -32,7 +32,7 @@ def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) 
     """
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
-        put_rounds(compared.ask, math.ceil(requests / len(ROUND)))
+        put_rounds(compared.ask, math.ceil(requests / ASKED_IN_A_ROUND))
         compared.compare_images()
     assert compared.asked >= requests
     assert not compared.differences, "\n".join(compared.differences)
