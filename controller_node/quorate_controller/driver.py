@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.node import ControllerNode, Effects, OwnRequest
-    from quorate_controller.node.events import Caller, NodeEvent, RaftAnswer
+    from quorate_controller.node.events import Caller, NodeEvent, RaftAnswer, RaftReply
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
@@ -188,10 +188,14 @@ class Driver:
             log.log(level, note.event, extra={"facts": note.facts}, exc_info=note.exception)
         for send in effects.sends:
             self._peers.send(send)
-        for reply in effects.raft_replies:
-            _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
+        observers = [reply for reply in effects.raft_replies if reply.is_for_observer]
+        if len(observers) < len(effects.raft_replies):
+            self._reply([reply for reply in effects.raft_replies if not reply.is_for_observer])
         for answer in effects.control_answers:
             _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
+        if observers:
+            # Behind the callbacks of the others, so that these are written before hundreds of observers are served.
+            self._loop.call_soon(self._reply, observers)
         for own in effects.own_requests:
             self._ask(own)
         if effects.has_loaded:
@@ -199,6 +203,10 @@ class Driver:
         if self._node.raft.is_shut_down:
             self._shut_down.set()
         self._schedule()
+
+    def _reply(self, replies: list[RaftReply]) -> None:
+        for reply in replies:
+            _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
 
     def _schedule(self) -> None:
         if self._turn_handle is not None or self._stopped:

@@ -127,6 +127,8 @@ class RaftReply:
 
     token: int
     answer: RaftAnswer
+    is_for_observer: bool = False
+    """See `raft.messages.Reply`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

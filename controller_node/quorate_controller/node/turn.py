@@ -23,6 +23,7 @@ from quorate_controller.node.events import (
     Effects,
     OwnRequestAnswered,
     OwnRequestFailed,
+    RaftAnswer,
     RaftReply,
 )
 from quorate_controller.node.latency import LatencyHistogram
@@ -198,11 +199,20 @@ class ControllerNode:
         self._settle()
         self._write_snapshot()
         self._release(self.broker_waits.take_due(self.raft.high_watermark_of, self.now_ms), None)
-        for reply in self._replies:
-            answer = answer_from_disk(reply.response, self.storage)
-            self._effects.raft_replies.append(RaftReply(token=reply.token, answer=answer))
+        self._read_answers()
         effects, self._effects, self._replies = self._effects, Effects(), []
         return effects
+
+    def _read_answers(self) -> None:
+        """Reads what raft's responses carry, once for all who get the same response."""
+        answers: dict[int, RaftAnswer] = {}
+        for reply in self._replies:
+            answer = answers.get(id(reply.response))
+            if answer is None:
+                answer = answers[id(reply.response)] = answer_from_disk(reply.response, self.storage)
+            self._effects.raft_replies.append(
+                RaftReply(token=reply.token, answer=answer, is_for_observer=reply.is_for_observer)
+            )
 
     def _settle(self) -> None:
         """Flushes the records of this turn and follows the high watermark until nothing is left to do.

@@ -61,8 +61,8 @@ class Effects:
             Send(request_id=request_id, destination=destination, request=request, timeout_ms=timeout_ms)
         )
 
-    def reply(self, token: int, response: RaftResponse) -> None:
-        self._replies.append(Reply(token=token, response=response))
+    def reply(self, token: int, response: RaftResponse, *, is_for_observer: bool = False) -> None:
+        self._replies.append(Reply(token=token, response=response, is_for_observer=is_for_observer))
 
     def note(self, event: str, **facts: object) -> None:
         self._notes.append(Note(event=event, facts=facts))

@@ -75,6 +75,12 @@ class HeldFetch:
     listener: str
     deadline_ms: int
 
+    @property
+    def question(self) -> tuple[int, int, int, str]:
+        """What its answer depends on: those with the same question get the same answer."""
+        request = self.request
+        return request.fetch_offset, request.last_fetched_epoch, request.max_bytes, self.listener
+
 
 class HeldFetches:
     """The Fetch requests that wait for records or a new high watermark, in order of arrival.

@@ -461,6 +461,8 @@ class Reply:
 
     token: int
     response: RaftResponse
+    is_for_observer: bool = False
+    """Whether it goes to a replica that no commit waits for. Others, and clients, are answered first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

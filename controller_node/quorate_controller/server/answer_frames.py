@@ -13,13 +13,22 @@ from quorate_protocol.wire.headers import encode_response_header
 from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.writing import around_elements, write_entity
 
+from quorate_controller.server.raft_wire import response_to_wire
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from quorate_protocol.kafka.apis import Api
+    from quorate_protocol.wire.server import Request
+
+    from quorate_controller.node.events import RaftAnswer
 
 LENGTH: Final = struct.Struct(">i")
 """What a frame begins with."""
+_CORRELATION: Final = struct.Struct(">i")
+"""What follows the length in the header of each version."""
+SHARED_BYTES_MAX: Final = 64 * 1024
+"""The largest frame that is kept for the next one who gets the same answer."""
 INNER_ELEMENTS_AT_ONCE_MAX: Final = 128
 """Elements of an array inside an element that are written at once."""
 
@@ -32,6 +41,31 @@ def encode_answer(api: Api, version: int, correlation_id: int, response: object)
     write_entity(frame, convert(response, response_class))
     LENGTH.pack_into(frame, 0, len(frame) - LENGTH.size)
     return frame
+
+
+class SharedFrames:
+    """Frames of raft's answers. After a commit hundreds of observers get the same one, which is encoded once.
+
+    It keeps the last answer and its frame; frames differ in the correlation id alone.
+    """
+
+    def __init__(self) -> None:
+        self._reply: RaftAnswer | None = None
+        self._version = -1
+        self._frame = bytearray()
+
+    def frame(self, reply: RaftAnswer, request: Request) -> bytearray:
+        """Return what `encode_answer` makes of the answer to a request of raft."""
+        version, correlation_id = request.version, request.correlation_id
+        if reply is self._reply and version == self._version:
+            frame = bytearray(self._frame)
+            _CORRELATION.pack_into(frame, LENGTH.size, correlation_id)
+            return frame
+        response = response_to_wire(reply.response, reply.data, version=version)
+        frame = encode_answer(request.api, version, correlation_id, response)
+        if len(frame) <= SHARED_BYTES_MAX:
+            self._reply, self._version, self._frame = reply, version, frame
+        return frame
 
 
 def writing_answer(

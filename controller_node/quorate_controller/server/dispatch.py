@@ -24,7 +24,7 @@ from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
-from quorate_controller.server.answer_frames import LENGTH, encode_answer, writing_answer
+from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
 from quorate_controller.server.api_versions import answer_api_versions
 from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.counters import Limit
@@ -37,7 +37,6 @@ from quorate_controller.server.raft_wire import (
     RefusedMessage,
     describe_quorum_to_wire,
     request_from_wire,
-    response_to_wire,
 )
 
 if TYPE_CHECKING:
@@ -237,14 +236,19 @@ class Call:
 
     # ------------------------------------------------------------------------------- answers that take time
 
-    def wait_for_raft(self, future: Future[RaftAnswer], judge: Callable[[RaftResponse], None] | None) -> None:
-        """Answer with raft's reply, which `judge` gets, too.
+    def wait_for_raft(
+        self,
+        future: Future[RaftAnswer],
+        judge: Callable[[RaftResponse], None] | None,
+        frames: SharedFrames,
+    ) -> None:
+        """Answer with raft's reply, encoded by `frames`; `judge` gets it, too.
 
         Raft keeps the time itself: a Fetch may wait, a vote does not.
         """
         self._future, self._judge = future, judge
         self.exchange.on_abandoned(future.cancel)
-        future.add_done_callback(self._raft_answered)
+        future.add_done_callback(partial(self._raft_answered, frames))
 
     def wait_for_control(self, future: Future[Payload]) -> None:
         """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT."""
@@ -255,7 +259,7 @@ class Call:
         self.exchange.on_abandoned(self._abandon)
         future.add_done_callback(self._control_answered)
 
-    def _raft_answered(self, future: Future[RaftAnswer]) -> None:
+    def _raft_answered(self, frames: SharedFrames, future: Future[RaftAnswer]) -> None:
         if future.cancelled():
             self.exchange.drop()
             return
@@ -264,21 +268,25 @@ class Call:
             self._refuse_because(error)
             return
         reply = future.result()
-        self._answer_of_raft(reply)
+        self._answer_of_raft(reply, frames)
         if self._judge is not None:
             self._judge(reply.response)
 
-    def _answer_of_raft(self, reply: RaftAnswer) -> None:
+    def _answer_of_raft(self, reply: RaftAnswer, frames: SharedFrames) -> None:
         if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
+        if self._is_over():
+            return
         try:
-            response = response_to_wire(reply.response, reply.data, version=self.request.version)
+            frame = frames.frame(reply, self.request)
+        except UnsupportedVersion as error:
+            self.exchange.refuse(error.message)
         except Exception as error:
             self.fail(error)
         else:
-            self.answer(response)
+            self._send_frame(frame, None)
 
     def _control_answered(self, future: Future[Payload]) -> None:
         assert self._timer is not None
@@ -324,6 +332,7 @@ class Dispatcher:
         self._counters = counters
         self._long_answers = LongAnswers()
         self._large_requests = LargeRequests()
+        self._frames = SharedFrames()
         authorizer = node.authorizer
         self._authorization = None if authorizer is None else Authorization(authorizer, counters)
         self._offered = apis
@@ -445,7 +454,7 @@ class Dispatcher:
                 call.refuse(refusal.error_code, refusal.message)
             return
         judge = None if call.caller.forwarded else partial(self._judge, call, request)
-        call.wait_for_raft(self._node.raft(request, call.caller.listener), judge)
+        call.wait_for_raft(self._node.raft(request, call.caller.listener), judge, self._frames)
 
     def _judge(self, call: Call, request: RaftRequest, response: RaftResponse) -> None:
         """Find out whether the sender of a Raft request meant this node, see `misrouting`."""

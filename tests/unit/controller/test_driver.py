@@ -185,6 +185,44 @@ async def test_each_answer_reaches_who_asked() -> None:
     driver.stop()
 
 
+async def test_observers_are_answered_behind_voters_and_clients() -> None:
+    """Goal: a client does not wait until hundreds of observers are served. Method: an observer, a client and a voter
+    are answered in one turn; each callback writes a pass of the loop later, as a connection does.
+    """
+    node, failures = FakeNode(), list[Exception]()
+    driver = new_driver(node, SetClock(), failures)
+    loop, written, done = asyncio.get_running_loop(), list[str](), asyncio.Event()
+    futures = {
+        "observer": driver.raft("a fetch", "CONTROLLER"),  # type: ignore[arg-type]
+        "client": driver.control(heartbeat(), CALLER),
+        "voter": driver.raft("a fetch", "CONTROLLER"),  # type: ignore[arg-type]
+    }
+    observer, client, voter = (event.token for event in driver._events._first)  # type: ignore[union-attr]
+    for name, future in futures.items():
+        future.add_done_callback(lambda _, name=name: loop.call_soon(written.append, f"{name} written"))
+        future.add_done_callback(lambda _, name=name: written.append(f"{name} encoded"))
+    futures["observer"].add_done_callback(lambda _: loop.call_soon(done.set))
+    reply = RaftAnswer(response=VoteResponse())
+    node.effects = Effects(
+        raft_replies=[
+            RaftReply(token=observer, answer=reply, is_for_observer=True),
+            RaftReply(token=voter, answer=reply),
+        ],
+        control_answers=[ControlAnswer(token=client, outcome="done")],  # type: ignore[arg-type]
+    )
+    await done.wait()
+    assert written == [
+        "voter encoded",
+        "client encoded",
+        "voter written",
+        "client written",
+        "observer encoded",
+        "observer written",
+    ]
+    assert not failures
+    driver.stop()
+
+
 async def test_a_burst_leaves_room_for_timers() -> None:
     """Goal: what arrives in a burst does not starve elections and sessions. Method: more events than a turn takes."""
     node = FakeNode()

@@ -12,6 +12,7 @@ from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, r
 from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     FetchRequest,
+    FetchResponse,
     RemoveRaftVoterResponse,
     Role,
 )
@@ -78,8 +79,7 @@ class Leader(RoleState):
             replica.become_resigned(self.progress.successors())
             return replica.now_ms
         self._expire_change(replica)
-        for fetch in self.held.take_expired(replica.now_ms):
-            self._answer(replica, fetch)
+        self._answer_all(replica, self.held.take_expired(replica.now_ms))
         if replica.now_ms >= self.begin_epoch_due_ms:
             self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
             outgoing.send_begin_epoch(replica, self.silent_voters(replica))
@@ -187,13 +187,20 @@ class Leader(RoleState):
 
     def answer_held(self, replica: Replica) -> None:
         """Answer all held Fetch requests: there are new records, or a new high watermark."""
-        for fetch in self.held.take_all():
-            self._answer(replica, fetch)
+        self._answer_all(replica, self.held.take_all())
 
-    def _answer(self, replica: Replica, fetch: HeldFetch) -> None:
-        position = replica.log.validate(fetch.request.fetch_offset, fetch.request.last_fetched_epoch)
-        response = answer_fetch(replica, fetch.request, position, self.high_watermark, fetch.listener)
-        replica.effects.reply(fetch.token, response)
+    def _answer_all(self, replica: Replica, held: list[HeldFetch]) -> None:
+        """Those who ask the same share one answer, so that it is read and encoded once."""
+        answers: dict[tuple[int, int, int, str], FetchResponse] = {}
+        for fetch in held:
+            request = fetch.request
+            response = answers.get(fetch.question)
+            if response is None:
+                position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
+                response = answer_fetch(replica, request, position, self.high_watermark, fetch.listener)
+                answers[fetch.question] = response
+            is_for_observer = self.progress.voter(request.replica) is None
+            replica.effects.reply(fetch.token, response, is_for_observer=is_for_observer)
 
     # ------------------------------------------------------------------------------------ voter changes
 

@@ -169,6 +169,23 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     assert bench.done().index("flush") < bench.done().index("read log")
 
 
+def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
+    """Goal: hundreds of observers cost one read of the log. Method: two get one response, one an equal one."""
+    read = ReadRange(start_offset=0, end_offset=2, size_bytes_max=10)
+    shared = FetchResponse(read=read)
+    replies = (
+        Reply(token=0, response=shared),
+        Reply(token=1, response=shared, is_for_observer=True),
+        Reply(token=2, response=FetchResponse(read=read)),
+    )
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=replies))
+    first, second, third = bench.node.turn([LOST], NOW_MS).raft_replies
+    assert first.answer is second.answer
+    assert third.answer is not first.answer
+    assert [one.is_for_observer for one in (first, second, third)] == [False, True, False]
+    assert bench.done().count("read log") == 2
+
+
 def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     """Goal: Kafka's errors for what is not there. Method: a chunk, positions outside of the file, an unknown id."""
     bench.disk.snapshots.ids = (SNAPSHOT_ID,)

@@ -119,6 +119,25 @@ def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
     assert [reply.response.high_watermark for reply in outcome.replies] == [11, 11]
 
 
+def test_who_asks_the_same_shares_an_answer(lab) -> None:
+    """Goal: one answer is read and encoded for all observers, and none of them delays a voter.
+
+    Method: a voter and three observers hold a Fetch, one of them with less room.
+    """
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    node.ask(fetch(lab, 3, 11))
+    for node_id in (3, 4, 5):
+        assert node.ask(fetch(lab, node_id, 11, high_watermark=11))[0] is None
+    assert node.ask(fetch(lab, 6, 11, high_watermark=11, max_bytes=10))[0] is None
+    (ready, *_) = node.step(Propose(batches=lab.batch(11, 2))).readies
+    voter, first, second, other = ready.replies
+    assert first.response is second.response is voter.response
+    assert other.response is not first.response
+    assert other.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=10)
+    assert [reply.is_for_observer for reply in ready.replies] == [False, True, True, True]
+
+
 def test_a_known_high_watermark_is_waited_past(lab) -> None:
     """Goal: Fetch v18 says what the replica knows; older ones do not and wait. Method: three requests."""
     node = leading(lab)
