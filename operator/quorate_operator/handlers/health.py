@@ -21,7 +21,8 @@ class Pulse:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._beat = clock()
-        self._looks: dict[object, float] = {}
+        self._looks: dict[object, tuple[object, float]] = {}
+        """By look: a cluster that comes again may be looked at before the last look at it has ended."""
         self._faults: dict[object, str] = {}
         self.is_ready = False
 
@@ -33,11 +34,12 @@ class Pulse:
     @contextmanager
     def look(self, key: object) -> Iterator[None]:
         """Marks a look at a cluster as under way while the context is open."""
-        self._looks[key] = self._clock()
+        one = object()
+        self._looks[one] = (key, self._clock())
         try:
             yield
         finally:
-            del self._looks[key]
+            del self._looks[one]
 
     def faulted(self, key: object, error: str) -> None:
         """Records that a fault ended the loop of a cluster, which begins again, or the look at a resource."""
@@ -57,8 +59,8 @@ class Pulse:
         if now - self._beat > BEAT_AGE_S_MAX:
             return f"the event loop has not run for {now - self._beat:.0f} s"
         stuck = [
-            f"{look}: {now - since:.0f} s"
-            for look, since in self._looks.items()
+            f"{key}: {now - since:.0f} s"
+            for key, since in self._looks.values()
             if now - since > LOOK_AGE_S_MAX
         ]
         return f"looks do not end: {', '.join(stuck)}" if stuck else None
