@@ -198,7 +198,7 @@ class Rotated:
             bootstrap_controllers=self.cluster.bootstrap_controllers.split(","), security=self.as_node()
         )
 
-    def _at_brokerss(self) -> AdminClient:
+    def _at_brokers(self) -> AdminClient:
         return AdminClient(
             bootstrap_servers=self.cluster.bootstrap_servers.split(","), security=self.as_node()
         )
@@ -210,7 +210,7 @@ class Rotated:
             credential = UserScramCredentialUpsertion(
                 user=CLIENT, mechanism=ScramMechanism.SCRAM_SHA_512, password=password.encode()
             )
-            async with self._at_brokerss() as admin:
+            async with self._at_brokers() as admin:
                 (await admin.alter_user_scram_credentials([credential])).raise_any()
 
         asyncio.run(alter())
@@ -235,10 +235,19 @@ class Rotated:
 
         return asyncio.run(look())
 
+    def topics(self) -> set[str]:
+        """The topics that brokers know."""
+
+        async def list_them() -> set[str]:
+            async with self._at_brokers() as admin:
+                return set(await admin.list_topics())
+
+        return asyncio.run(list_them())
+
     def create_topic(self) -> None:
         async def create() -> None:
             topic = NewTopic(name=TOPIC, partitions=1, replication_factor=len(self.cluster.brokers))
-            async with self._at_brokerss() as admin:
+            async with self._at_brokers() as admin:
                 (await admin.create_topics([topic])).raise_any()
 
         asyncio.run(create())
@@ -309,6 +318,7 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
     )
     assert at_controllers.tally.failed == at_brokers.tally.failed == producer.failures == []
     assert set(producer.acknowledged) <= set(rotated.consumed())
+    assert set(at_brokers.acknowledged) <= rotated.topics()
 
 
 def test_certificates_are_renewed(rotated: Rotated) -> None:

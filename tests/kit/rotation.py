@@ -13,7 +13,7 @@ from typing import Final
 
 from kit.java.tls import Certificates, signed
 from kit.ledger import Worker
-from kit.waiting import HANG_S
+from kit.waiting import HANG_S, LOOK_EVERY_S
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
@@ -209,21 +209,22 @@ class BrokerRequests(AdminRequests):
             if error.error_code is not ErrorCode.topic_already_exists:  # else an answer had been lost
                 raise
         self.acknowledged.append(name)
-        return 1 + await self._await_known(admin, name)
+        await self._await_known(admin, name)
+        return 2
 
-    async def _await_known(self, admin: AdminClient, name: str) -> int:
-        """Ask for a topic until it is known; how many requests it took.
+    async def _await_known(self, admin: AdminClient, name: str) -> None:
+        """Ask for a topic until it is known.
 
         A broker applies what it has fetched in a thread of its own, which also reads its stores, and a stock
         controller answers before the broker has fetched it.
         """
-        acknowledged_at, requests = time.monotonic(), 1
+        acknowledged_at, is_late = time.monotonic(), False
         while errors := (await admin.describe_topics([name])).errors:
             (error,) = errors.values()
             waited_s = time.monotonic() - acknowledged_at
             if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > HANG_S:
                 raise error
-            requests += 1
-        if requests > 1:
+            is_late = True
+            await asyncio.sleep(LOOK_EVERY_S)
+        if is_late:
             self.unknown_s.append(time.monotonic() - acknowledged_at)
-        return requests
