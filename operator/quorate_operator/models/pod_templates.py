@@ -1,8 +1,8 @@
 """What a pool says of its pods, volumes and restarts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from quorate_operator.models.base import (
     Amount,
@@ -21,6 +21,9 @@ from quorate_operator.models.base import (
 )
 
 KUBERNETES_OBJECTS_MAX = 64
+SIDECARS_MAX = 8
+OWN_CONTAINERS = ("await-rack", "format", "metrics-agent", "node", "ship")
+"""The names of containers in pods of nodes."""
 
 VolumeFate = Literal["Retain", "Delete"]
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
@@ -46,6 +49,53 @@ _Objects = Annotated[
     Field(
         strict=False,
         max_length=KUBERNETES_OBJECTS_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    ),
+]
+
+
+_Count = Annotated[int, Field(ge=1, le=3600)]
+
+
+class Probe(Model):
+    """Times of a probe; what is not given stays as it is. What is asked can't be changed."""
+
+    initial_delay_seconds: Annotated[int, Field(ge=0, le=3600)] | None = Field(
+        default=None, description="As in a container."
+    )
+    period_seconds: _Count | None = Field(default=None, description="As in a container.")
+    timeout_seconds: _Count | None = Field(default=None, description="As in a container.")
+    failure_threshold: _Count | None = Field(default=None, description="As in a container.")
+
+
+class Probes(Model):
+    """Times of the probes of a node."""
+
+    startup: Probe = Field(
+        default_factory=Probe,
+        description="How long a node may take to start, until it is killed: its period times its failures, by "
+        "default 5 minutes for Python controllers and 1 hour for other nodes.",
+    )
+    liveness: Probe = Field(default_factory=Probe, description="When a node that does not answer is killed.")
+    readiness: Probe = Field(default_factory=Probe, description="How soon a change of readiness is seen.")
+
+
+def _check_sidecar(container: dict[str, Any]) -> dict[str, Any]:
+    name = container.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError("name: missing; it must be given")
+    if name in OWN_CONTAINERS:
+        raise ValueError(
+            f"name: {name!r}: is that of a container of Quorate, as are {', '.join(OWN_CONTAINERS)}"
+        )
+    return container
+
+
+_Sidecars = Annotated[
+    tuple[Annotated[AnyObject, AfterValidator(_check_sidecar)], ...],
+    Field(
+        strict=False,
+        max_length=SIDECARS_MAX,
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     ),
 ]
@@ -85,6 +135,12 @@ class PodTemplate(Model):
     volume_mounts: _Objects = Field(
         default=(), description="Where the node's container has these volumes, as in a container."
     )
+    sidecars: _Sidecars = Field(
+        default=(),
+        description="Containers beside the node's, as in a pod. They mount what `volumes` names, and the pod is "
+        "ready when they are, too.",
+    )
+    probes: Probes = Field(default_factory=Probes, description="Times of the probes of the node's container.")
     service_account_name: ResourceName | None = Field(
         default=None, description="As in a pod. Its token is not mounted."
     )

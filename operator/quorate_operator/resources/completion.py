@@ -11,6 +11,7 @@ from quorate_operator.resources.facts import Context, Facts, digest
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
+from quorate_operator.resources.shipping import SHIP_CONTAINER
 from quorate_operator.security import secret_revision
 
 
@@ -43,7 +44,12 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
     rest = {key: value for key, value in spec.items() if key != "containers"}
     if sidecars:  # a new release of Quorate is no reason to restart a node of Java: the next start has it
         rest["sidecars"] = [
-            {key: value for key, value in sidecar.items() if key != "image"} for sidecar in sidecars
+            {
+                key: value
+                for key, value in sidecar.items()
+                if key != "image" or sidecar["name"] != SHIP_CONTAINER
+            }
+            for sidecar in sidecars
         ]
     rest["container"] = {key: value for key, value in container.items() if key not in ("image", "resources")}
     revision = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.object_names import short_name
-from quorate_operator.models.pod_templates import Resources
+from quorate_operator.models.pod_templates import Probes, Resources
 from quorate_operator.models.security import ScramUsers
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
@@ -234,6 +234,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     if history is not None and is_controller:
         spec["containers"].append(ship_container(context))
         spec["volumes"].append(history_volume(context, history))
+    spec["containers"] += [dict(sidecar) for sidecar in template.sidecars]
     return spec
 
 
@@ -334,14 +335,14 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         made["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
         made["env"] = _with_given([HOME], template.env)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
-        return made | _python_probes()
+        return made | _timed(_python_probes(), template.probes)
     made["command"] = [KAFKA_START, config]
     if has_agent(context, node):
         made["command"] = start_command(made["command"], CONFIG_DIRECTORY)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         made["volumeMounts"].append({**agent_mount(), "readOnly": True})
     made["env"] = _with_given(_kafka_environment(resources.limits.get("memory")), template.env)
-    return made | _kafka_probes(listener_port(node, node.listeners[0]))
+    return made | _timed(_kafka_probes(listener_port(node, node.listeners[0])), template.probes)
 
 
 def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:
@@ -381,6 +382,19 @@ def _kafka_probes(port: int) -> Object:
 
 def _probe(check: Object, *, period_s: int, failures: int) -> Object:
     return {**check, "periodSeconds": period_s, "failureThreshold": failures, "timeoutSeconds": 5}
+
+
+def _timed(probes: Object, given: Probes) -> Object:
+    """Returns the probes with the times of the template."""
+    times = {
+        "startupProbe": given.startup,
+        "livenessProbe": given.liveness,
+        "readinessProbe": given.readiness,
+    }
+    return {
+        name: probe | times[name].model_dump(by_alias=True, exclude_none=True)
+        for name, probe in probes.items()
+    }
 
 
 def _kafka_environment(memory_limit: str | None) -> list[Object]:

@@ -43,6 +43,9 @@ FULL_TEMPLATE = (
     "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}], "
     "env: [{name: KAFKA_HEAP_OPTS, value: -Xmx1g}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}], "
     "volumes: [{name: agent, configMap: {name: jmx}}], volumeMounts: [{name: agent, mountPath: /agent}], "
+    "sidecars: [{name: agent, image: 'a:1', volumeMounts: [{name: agent, mountPath: /agent}], securityContext: "
+    "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}], "
+    "probes: {startup: {failureThreshold: 9}, liveness: {periodSeconds: 5}, readiness: {initialDelaySeconds: 1}}, "
     "serviceAccountName: default, securityContext: {runAsUser: 1234, fsGroup: 1234}}"
 )
 FULL_HISTORY = (

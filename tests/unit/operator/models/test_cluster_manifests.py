@@ -192,6 +192,21 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
             "rack: {topologyKey: zone}, config: {config.providers: env}",
             "spec.config: config.providers: follows from spec.rack; remove one of them",
         ),
+        (
+            "",
+            "template: {sidecars: [{name: a}, {image: b}]}",
+            "spec.template.sidecars[1].name: missing; it must be given",
+        ),
+        (
+            "template: {sidecars: [{name: node, image: b}]}",
+            None,
+            "spec.template.sidecars[0].name: 'node': is that of a container of Quorate",
+        ),
+        (
+            "",
+            "template: {probes: {liveness: {periodSeconds: 0}}}",
+            "spec.template.probes.liveness.periodSeconds: 0: must be greater than or equal to 1",
+        ),
         ("", "rack: {topologyKey: ''}", "spec.rack.topologyKey: '': must have at least 1 character"),
         ("", "nodes: [{nodeId: 0, rack: ''}]", "spec.nodes[0].rack: '': must have at least 1 character"),
         ("", "template: {resources: {limits: {memory: lots}}}", "limits.memory: 'lots': must match pattern"),

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_controller.config import load_config, load_format_target
+from quorate_operator.models.pod_templates import OWN_CONTAINERS
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
 from quorate_operator.resources.facts import Images
+from quorate_operator.resources.jmx_metrics import AGENT_CONTAINER
 from quorate_operator.resources.names import exposure_name, parse_address
 from quorate_operator.resources.pods import (
+    FORMAT_CONTAINER,
+    NODE_CONTAINER,
     format_arguments,
     node_pod,
     pod_spec,
@@ -23,7 +27,8 @@ from quorate_operator.resources.pods import (
     task_pod,
     volume_claim,
 )
-from quorate_operator.resources.racks import await_rack_command
+from quorate_operator.resources.racks import RACK_CONTAINER, await_rack_command
+from quorate_operator.resources.shipping import SHIP_CONTAINER
 from quorate_protocol.properties import parse_properties
 
 LONGEST = "q" * 52
@@ -446,3 +451,17 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     """Goal: a hand-edited annotation is told. Method: texts that are no host and port."""
     with pytest.raises(ValueError, match=f"^'{text}' must be host:port$"):
         parse_address(text)
+
+
+def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
+    """Goal: a sidecar takes no place of ours, and probes get other times. Method: a controller's pod."""
+    template = "sidecars: [{name: logs, image: 'l:1'}], probes: {startup: {failureThreshold: 900}}"
+    cluster = make(f"history: {{claimName: archive}}, template: {{{template}}}")
+    spec = pod_spec(cluster.context, cluster.node(3000))
+    assert [one["name"] for one in spec["containers"]] == ["node", "ship", "logs"]
+    assert spec["containers"][2] == {"name": "logs", "image": "l:1"}
+    startup = spec["containers"][0]["startupProbe"]
+    assert (startup["failureThreshold"], startup["periodSeconds"]) == (900, 1)
+    assert startup["httpGet"]["path"] == "/healthz"
+    ours = {FORMAT_CONTAINER, NODE_CONTAINER, RACK_CONTAINER, AGENT_CONTAINER, SHIP_CONTAINER}
+    assert ours == set(OWN_CONTAINERS)

@@ -31,6 +31,9 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
         ("template: {nodeSelector: {disk: fast}}", {"pod"}),
         ("template: {env: [{name: A, value: b}]}", {"pod"}),
         ("template: {volumes: [{name: a, emptyDir: {}}]}", {"pod"}),
+        ("template: {sidecars: [{name: a, image: 'a:1'}]}", {"pod"}),
+        ("template: {probes: {liveness: {failureThreshold: 9}}}", {"pod"}),
+        ("template: {probes: {startup: {failureThreshold: 1800}}}", set()),
         ("template: {serviceAccountName: kafka}", {"pod"}),
         ("template: {securityContext: {}}", {"pod"}),
         ("template: {terminationGracePeriodSeconds: 300}", {"pod"}),
@@ -158,3 +161,11 @@ def test_what_forming_and_the_operators_image_change(make: Make) -> None:
     for node_id, parts in ((3000, {"image"}), (0, set())):
         assert changed(before.node(node_id), formed.node(node_id)) == set()
         assert changed(before.node(node_id), newer.node(node_id)) == parts
+
+
+def test_the_image_of_a_sidecar_restarts_its_node(make: Make) -> None:
+    """Goal: a sidecar is as new as the manifest says. Method: two images of one."""
+    first, second = (
+        make(brokers=f"template: {{sidecars: [{{name: a, image: 'a:{tag}'}}]}}") for tag in (1, 2)
+    )
+    assert changed(first.node(0), second.node(0)) == {"pod"}
