@@ -58,6 +58,8 @@ class Facts:
     """What each node's pod was made with: kept where a Secret that it depends on is missing."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     """The Secrets of the namespace that listeners name."""
+    unreadable_secrets: frozenset[str] = frozenset()
+    """Those of the Secrets that the operator may not read."""
     certificates: Mapping[str, str | None] = field(default_factory=dict)
     """Why cert-manager has not issued each Certificate of the cluster that exists; None if it has."""
     formation: Formation | None = None

@@ -94,7 +94,12 @@ def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
     """Returns what is wrong, by the name of the Secret."""
     found: dict[str, tuple[str, ...]] = {}
     for use in uses_of(context):
-        fault = use.fault(context.facts.secrets, context.namespace)
+        fault = (
+            f"{use.where}: {use.name!r}: the operator may not read Secrets in {context.namespace}: its chart needs "
+            "this namespace in rbac.secretNamespaces"
+            if use.name in context.facts.unreadable_secrets
+            else use.fault(context.facts.secrets, context.namespace)
+        )
         if fault is not None:
             found[use.name] = (*found.get(use.name, ()), fault)
     return found

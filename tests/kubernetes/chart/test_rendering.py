@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kit.local_kubernetes.versions import KUBERNETES
 from quorate_operator.resources.facts import Images
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +72,11 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
         ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
         ({"watchNamespaces": ["Kafka"]}, "watchNamespaces/0"),
         ({"watchNamespaces": ["kafka", "kafka"]}, "watchNamespaces"),
+        ({"rbac": {"secretNamespaces": ["Kafka"]}}, "rbac/secretNamespaces/0"),
+        (
+            {"watchNamespaces": ["kafka"], "rbac": {"secretNamespaces": ["other"]}},
+            "rbac/secretNamespaces: other is none of watchNamespaces",
+        ),
         ({"web": {"tokenSecret": "page-token"}}, "web/tokenSecret"),
         ({"web": {"token": "secret"}}, "token"),
         ({"operator": {"logLevel": "verbose"}}, "operator/logLevel"),
@@ -90,7 +96,8 @@ def test_a_wrong_value_is_refused_with_its_field(
     helm: Callable[..., Any], values: dict[str, Any], field: str
 ) -> None:
     """Goal: the message names the field. Method: wrong values of each kind."""
-    ran = helm("template", "quorate", str(CHART), "--values", "-", stdin=yaml.safe_dump(values))
+    options = ("--kube-version", KUBERNETES, "--values", "-")
+    ran = helm("template", "quorate", str(CHART), *options, stdin=yaml.safe_dump(values))
     assert ran.returncode != 0
     assert field in ran.stderr.replace(".", "/")
 

@@ -231,6 +231,41 @@ def test_the_operator_may_do_what_it_does_and_no_more(
         assert granted([("get", "", "secrets", ""), ("create", "", "pods", "")], installed.own) == []
 
 
+@pytest.mark.parametrize("is_wide", [True, False], ids=["cluster-wide", "namespaced"])
+def test_secrets_can_be_limited_to_some_namespaces(
+    prepared: ApiServer,
+    api_client: kubernetes.client.ApiClient,
+    render: Callable[..., list[dict[str, Any]]],
+    namespace: str,
+    is_wide: bool,
+) -> None:
+    """Goal: an operator of all clusters reads Secrets of some. Method: ask the API server in three namespaces."""
+    secured, other = f"{namespace}-secured", f"{namespace}-other"
+    for name in (secured, other):
+        kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
+    values = {
+        "watchNamespaces": [] if is_wide else [secured, other],
+        "rbac": {"secretNamespaces": [secured]},
+    }
+    objects = [
+        one
+        for one in render(values, namespace=namespace)
+        if one["apiVersion"].startswith("rbac.") or one["kind"] == "ServiceAccount"
+    ]
+    applied(prepared, objects)
+    try:
+        installed = Installed(own=namespace, clusters=secured, is_wide=is_wide)
+        for right in (("get", "", "secrets", ""), ("create", "", "secrets", "")):
+            places = (secured, other, namespace, None)
+            assert [may(api_client, installed, right, one) for one in places] == [True, False, False, False]
+        assert may(api_client, installed, ("create", "", "pods", ""), other)
+    finally:
+        ran = kubectl(
+            prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects)
+        )
+        assert ran.returncode == 0, ran.stderr
+
+
 def test_those_who_may_edit_may_edit_clusters(
     prepared: ApiServer,
     api_client: kubernetes.client.ApiClient,

@@ -10,13 +10,21 @@ from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.facts import Facts, Images, ListenerOf
 from quorate_operator.resources.names import ANNOTATION_MACHINE, exposure_name
 from quorate_operator.resources.secrets import described_secret
-from quorate_operator.runtime.kubernetes.api import CERTIFICATE, SECRET, SERVICE, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import (
+    CERTIFICATE,
+    SECRET,
+    SERVICE,
+    ApiError,
+    KubernetesApi,
+    Object,
+)
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, configured_of, revision_of
 
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
 """Of a Secret that nodes wait for."""
+_FORBIDDEN = 403
 
 
 class Assigned:
@@ -27,6 +35,7 @@ class Assigned:
         self._objects = objects
         self._operator_namespace = operator_namespace
         self._secrets: dict[str, tuple[float, Secret | None]] = {}
+        self._unreadable: set[str] = set()
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
         objects = self._objects.nodes()
@@ -69,6 +78,7 @@ class Assigned:
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
             },
             secrets=self.secrets(),
+            unreadable_secrets=frozenset(self._unreadable),
             certificates={
                 one["metadata"]["name"]: why_not_issued(one) for one in self._objects.of_kind(CERTIFICATE)
             },
@@ -89,8 +99,19 @@ class Assigned:
             is_faulty = name in faulty
             if now - at < (FAULTY_SECRET_AGE_S_MAX if is_faulty else SECRET_AGE_S_MAX):
                 continue
-            secret = await self._api.get(SECRET, namespace, name)
+            secret = await self._read(name)
             self._secrets[name] = now, None if secret is None else described_secret(secret)
+
+    async def _read(self, name: str) -> Object | None:
+        """Returns a Secret, or None if there is none or the operator may not read it. Raises ApiError."""
+        self._unreadable.discard(name)
+        try:
+            return await self._api.get(SECRET, self._objects.namespace, name)
+        except ApiError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            self._unreadable.add(name)
+            return None
 
 
 async def remember_machines(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:

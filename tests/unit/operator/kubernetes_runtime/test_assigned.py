@@ -2,12 +2,13 @@
 
 from typing import Any, cast
 
+import pytest
 from kit.desired_cluster import FORMATION, Make
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Facts, Images
 from quorate_operator.resources.pods import node_pod
-from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.assigned import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
@@ -68,3 +69,34 @@ async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> Non
     assert facts.machines == {0: "10.0.0.8"}, "where it is wins over where it was"
     known = make(brokers=NODE_PORT, machines={0: "10.0.0.7"}, node_ports={(0, "OUT"): 30000}).node(0)
     assert known.advertised["OUT"] == Address("10.0.0.7", 30000)
+
+
+class _Secrets:
+    """An API server with one Secret, which may be forbidden."""
+
+    def __init__(self, status: int | None) -> None:
+        self.status = status
+
+    async def get(self, _kind: Kind, _namespace: str, name: str) -> Object:
+        if self.status is not None:
+            raise ApiError(self.status, "", "secrets is forbidden")
+        return {"metadata": {"name": name, "uid": "1"}, "data": {"tls.crt": "YQ=="}}
+
+
+async def test_a_secret_that_may_not_be_read_costs_only_its_nodes(make: Make) -> None:
+    """Goal: the look at a cluster goes on without a right. Method: forbidden, then allowed, then no API server."""
+    manifests = make(
+        brokers="listeners: [{name: IN}, {name: OUT, protocol: SSL, tls: {secretName: cert}}]"
+    ).context.manifests
+    api = _Secrets(403)
+    objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
+    for status, unreadable in ((403, {"cert"}), (None, set())):
+        api.status = status
+        assigned = Assigned(cast("Any", api), objects)
+        await assigned.look_at_secrets(manifests)
+        facts = assigned.facts(manifests, Images(quorate="q"), FORMATION)
+        assert facts.unreadable_secrets == unreadable
+        assert ("cert" in facts.secrets) == (status is None)
+    api.status = 503
+    with pytest.raises(ApiError):
+        await Assigned(cast("Any", api), objects).look_at_secrets(manifests)

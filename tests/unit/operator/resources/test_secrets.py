@@ -64,6 +64,17 @@ def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], tol
     assert told in plan.refusals[0].message
 
 
+def test_a_secret_that_may_not_be_read_is_told_as_that(make: Make) -> None:
+    """Goal: nobody looks for a Secret that is there. Method: one that the operator has no right to."""
+    cluster = make(brokers=TLS, unreadable_secrets=frozenset({"cert"}))
+    (refusal,) = with_secrets(Plan(steps=STEPS), cluster.context, cluster.desired).refusals
+    assert refusal.code == "SecretMissing"
+    assert (
+        "'cert': the operator may not read Secrets in kafka: its chart needs this namespace"
+        in refusal.message
+    )
+
+
 def test_who_has_its_secret_or_sleeps_is_not_held(make: Make) -> None:
     """Goal: nothing else is held. Method: a whole Secret; a cluster that hibernates without it."""
     whole = make(brokers=TLS, secrets=secret("tls.crt", "tls.key"))
