@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +12,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, StringType, StructField, StructType, VariantType
 
-from pyspark_quorate.jobs import raw
+from pyspark_quorate.jobs import folding, raw
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, State, TableState
 from pyspark_quorate.rows import nullable
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.registry import TABLES, make_all
+from pyspark_quorate.tables.registry import TABLES
 
 DAY: Final = nullable("day", DateType(), "the UTC day by which the row is partitioned")
+FOLDED: Final = "folded"
+"""The folder in staging for the tables of each cluster."""
 COLUMNS_FILE: Final = "_common_metadata"
 """Spark reads a table's columns from this file first."""
 SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
@@ -70,23 +71,13 @@ def build(
     clusters = frozenset[str]().union(*stale.values())
     if not clusters and not unseen:
         return Built((), 0)
-    # All are built for the same clusters: a cluster that a table needs, its inputs need too.
     chosen = [table for table in tables if stale[table.name] or table in unseen]
-    steps.begin("building tables", len(chosen))
-    shared = (lake.staging / "shared" / str(number) for number in count())
-
-    def share(frame: DataFrame) -> DataFrame:
-        """Writes a frame to disk before others read it: plans and memory stay small, nothing is computed twice."""
-        where = str(next(shared))
-        frame.write.parquet(where)
-        return spark.read.schema(frame.schema).parquet(where)
-
+    steps.begin("looking at the rows")
+    evidence = folding.evidence(raw.read_all_rows(spark, lake, clusters))
+    plan = folding.Plan(lake.staging / FOLDED, chosen, evidence)
+    steps.begin(f"building {len(chosen)} tables")
     rows = raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)
-    made = make_all(rows, _with_inputs(chosen), share)
-    for table in chosen:
-        steps.say(f"building {table.name}")
-        _stage(lake, table, made[table.name])
-        steps.advance()
+    _stage(lake, plan, folding.fold(rows, plan))
     lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
@@ -102,30 +93,38 @@ def stored_schema(table: Table, kind: str = "parquet") -> StructType:
     return StructType([*(stored(field) for field in table.schema.fields), DAY])
 
 
-def _with_inputs(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """These tables and their inputs, in the order of the registry."""
-    wanted = {table.name for table in tables}
-    for table in reversed(TABLES):
-        if table.name in wanted:
-            wanted.update(table.inputs)
-    return tuple(table for table in TABLES if table.name in wanted)
+def _stage(lake: Lake, plan: folding.Plan, records: DataFrame) -> None:
+    """Fold the rows, and write all tables to staging: a folder per table, cluster and day."""
+    tables = lake.staging / "tables"
+    for table in plan.tables:
+        (tables / table.name).mkdir(parents=True)
+    plan.where.mkdir()
+    stored = next((table for table in plan.tables if table.fold is None), None)
+    if stored is None:
+        records.write.format("noop").mode("overwrite").save()
+    else:
+        _write_records(stored, records, tables / stored.name, lake.state.format)
+    for cluster in raw.folders(plan.where).values():
+        for made in cluster.iterdir():
+            made.rename(tables / made.name / cluster.name)
+    for table in plan.tables:
+        _write_columns(stored_schema(table, lake.state.format), tables / table.name / COLUMNS_FILE)
 
 
-def _stage(lake: Lake, table: Table, made: DataFrame) -> None:
-    """Write one table to staging, one file per cluster and day, ordered by its key."""
-    where = lake.staging / "tables" / table.name
-    stored = made.withColumn(DAY.name, f.to_date(table.day))
-    if lake.state.format == "delta":
-        for field in table.schema.fields:
-            if isinstance(field.dataType, VariantType):
-                stored = stored.withColumn(field.name, f.to_json(field.name))
+def _write_records(table: Table, records: DataFrame, where: Path, kind: str) -> None:
+    """Write table `records`, one file per cluster and day, ordered by its key."""
+    stored = records.withColumn(DAY.name, f.to_date(table.day)).withColumn("payload", f.parse_json("payload"))
+    if kind == "delta":
+        stored = stored.withColumn("payload", f.to_json("payload"))
     (
-        stored.repartition("cluster_id", DAY.name)
-        .sortWithinPartitions("cluster_id", DAY.name, *(name for name in table.key if name != "cluster_id"))
-        .write.partitionBy("cluster_id", DAY.name)
+        stored.select(*table.schema.names, DAY.name)
+        .sortWithinPartitions(
+            *("cluster_id", DAY.name), *(name for name in table.key if name != "cluster_id")
+        )
+        .write.mode("append")
+        .partitionBy("cluster_id", DAY.name)
         .parquet(str(where))
     )
-    _write_columns(stored_schema(table, lake.state.format), where / COLUMNS_FILE)
 
 
 def _write_columns(schema: StructType, file: Path) -> None:

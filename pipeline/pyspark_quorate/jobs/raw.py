@@ -26,6 +26,7 @@ IDENTITY: Final = ("cluster_id", "source", "kind", "offset", "ordinal", "epoch",
 UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster id of directories without one."""
 FOLDER: Final = "cluster_id="
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
 FILE_ROWS_MAX: Final = 4_000_000
 
 
@@ -34,9 +35,21 @@ def read_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> Dat
 
     Columns: :data:`pyspark_quorate.rows.SCHEMA` and `commit`.
     """
-    found = _stored(spark, lake.rows, clusters)
+    found = read_all_rows(spark, lake, clusters)
     return found.where(f.col("kind") != rows.GAP).unionByName(
         _valid_gaps(spark, found.where(f.col("kind") == rows.GAP), lake.state)
+    )
+
+
+def read_all_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> DataFrame:
+    """All rows of these clusters, also gaps that a newer read resolved; columns as of `read_rows`."""
+    known = folders(lake.rows)
+    chosen = sorted(set(clusters) & set(known))
+    if not chosen:
+        return spark.createDataFrame([], SCHEMA)
+    frame = spark.read.schema(SCHEMA).parquet(str(lake.rows))
+    return (frame if len(chosen) == len(known) else frame.where(f.col("cluster_id").isin(chosen))).select(
+        *SCHEMA.names
     )
 
 
@@ -50,7 +63,7 @@ def stage_rows(spark: SparkSession, lake: Lake, found: DataFrame, known_sources:
     )
     if known_sources and lake.state.clusters:
         again = spark.createDataFrame([(source,) for source in sorted(known_sources)], "source string")
-        stored = _stored(spark, lake.rows, lake.state.clusters).where(f.col("kind") != rows.GAP)
+        stored = read_all_rows(spark, lake, lake.state.clusters).where(f.col("kind") != rows.GAP)
         stored_already = stored.join(f.broadcast(again), "source", "left_semi").select(*IDENTITY)
         same = [named[name].eqNullSafe(stored_already[name]) for name in IDENTITY]
         named = named.join(stored_already, same, "left_anti")
@@ -81,6 +94,13 @@ def staged_moves(lake: Lake) -> list[tuple[str, str]]:
     return moves
 
 
+def folder_name(cluster_id: str) -> str:
+    """The name of a cluster's folder, as Spark writes it (ExternalCatalogUtils.escapePathName)."""
+    return FOLDER + "".join(
+        f"%{ord(one):02X}" if one in _ESCAPED or ord(one) < ord(" ") else one for one in cluster_id
+    )
+
+
 def folders(where: Path) -> dict[str, Path]:
     """The clusters' folders below a path, by cluster id."""
     if not where.is_dir():
@@ -90,17 +110,6 @@ def folders(where: Path) -> dict[str, Path]:
         for one in sorted(where.iterdir())
         if one.name.startswith(FOLDER)
     }
-
-
-def _stored(spark: SparkSession, where: Path, clusters: Collection[str]) -> DataFrame:
-    known = folders(where)
-    chosen = sorted(set(clusters) & set(known))
-    if not chosen:
-        return spark.createDataFrame([], SCHEMA)
-    frame = spark.read.schema(SCHEMA).parquet(str(where))
-    return (frame if len(chosen) == len(known) else frame.where(f.col("cluster_id").isin(chosen))).select(
-        *SCHEMA.names
-    )
 
 
 def _valid_gaps(spark: SparkSession, gaps: DataFrame, state: State) -> DataFrame:

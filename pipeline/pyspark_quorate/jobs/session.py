@@ -106,6 +106,9 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
             "spark.sql.shuffle.partitions": str(2 * _cores(master)),
             "spark.local.dir": str(scratch / "spark"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            # One job sorts rows for the fold: to plan it anew midway, and to compile it, costs more than it saves.
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
             "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "2g"),
         }
     settings |= given

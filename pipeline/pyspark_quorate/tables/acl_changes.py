@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, boundaries, intervals
-from pyspark_quorate.tables.timeline import breaks, events_of, field, name_of
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life, State, boundaries
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Fields, Line
+from pyspark_quorate.tables.naming import name_of
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -32,44 +32,44 @@ SCHEMA: Final = schema(
         "false: the time is hidden by a gap or by the start of the history; it is at or before `time`",
     ),
 )
-_KEY: Final = ("cluster_id", "acl_id")
-_STATE: Final = (
-    *("resource_type", "resource_name", "pattern_type", "principal", "host"),
-    *("operation", "permission_type"),
-)
+
+_ADD: Final = "AccessControlEntryRecord"
+_REMOVE: Final = "RemoveAccessControlEntryRecord"
 
 
-def acl_changes(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline. An entry that is replaced under its id is removed and added."""
-    events = events_of(
-        lines,
-        *("AccessControlEntryRecord", "RemoveAccessControlEntryRecord"),
-        acl_id=field("id", "string"),
-        resource_type=name_of(ResourceType, field("resourceType", "int")),
-        resource_name=field("resourceName", "string"),
-        pattern_type=name_of(PatternType, field("patternType", "int")),
-        principal=field("principal", "string"),
-        host=field("host", "string"),
-        operation=name_of(AclOperation, field("operation", "int")),
-        permission_type=name_of(AclPermissionType, field("permissionType", "int")),
-        removed=f.col("type") == "RemoveAccessControlEntryRecord",
-    )
-    lives = intervals(events, breaks(lines), key=_KEY, state=_STATE)
-    both = f.array(
-        f.struct(f.lit("removed").alias("change"), f.col("before").alias("entry")),
-        f.struct(f.lit("added").alias("change"), f.col("after").alias("entry")),
-    )
+class AclChanges(KeyedFold):
+    """The state of the table. An entry that is replaced under its id is removed and added."""
+
+    TYPES = (_ADD, _REMOVE)
+
+    def step(self, line: Line) -> None:
+        """Take an entry, or its removal."""
+        state = _entry(line.fields) if line.type == _ADD else None
+        self.lives.tell((line.fields["id"],), state, line)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        """Rows for the start of an interval, and for its end."""
+        for one in boundaries(life, previous, is_followed):
+            for change, entry in (("removed", one.before), ("added", one.after)):
+                if entry is not None:
+                    self.rows.append((one.time_us, one.offset, change, *life.key, *entry, one.exact))
+
+
+def _entry(fields: Fields) -> State:
     return (
-        boundaries(lives, key=_KEY, state=_STATE)
-        .select(*_KEY, "time", "offset", "exact", f.inline(both))
-        .where("entry is not null")
-        .select(*_KEY, "time", "offset", "change", "exact", "entry.*")
+        name_of(ResourceType, fields["resourceType"]),
+        fields["resourceName"],
+        name_of(PatternType, fields["patternType"]),
+        *(fields["principal"], fields["host"]),
+        name_of(AclOperation, fields["operation"]),
+        name_of(AclPermissionType, fields["permissionType"]),
     )
 
 
 TABLE: Final = Table(
-    build=acl_changes,
+    name="acl_changes",
+    fold=AclChanges,
     doc="Access control entries added and removed. Kafka does not record by whom.",
     schema=SCHEMA,
-    key=(*_KEY, "offset", "change"),
+    key=("cluster_id", "acl_id", "offset", "change"),
 )

@@ -1,18 +1,17 @@
 """Table `advertised_addresses`: addresses that nodes advertised, and addresses that moved to another node."""
 
+from collections import defaultdict
+from collections.abc import Iterator
 from datetime import timedelta
-from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.controller_registrations import BROKER, registrations
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, mark_gaps, merge_adjacent
-from pyspark_quorate.tables.timeline import breaks, first_of
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.controller_registrations import BrokerRegistrations, ControllerRegistrations
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, merge_adjacent
+from pyspark_quorate.tables.membership import VoterLives
 
 REUSE_WINDOW: Final = timedelta(minutes=10)
 """Clients keep addresses for some time: metadata.max.age.ms of Kafka's clients is 5 minutes."""
@@ -36,67 +35,65 @@ SCHEMA: Final = schema(
     ),
     *INTERVAL_COLUMNS,
 )
-_PLACE: Final = ["cluster_id", "host", "port"]
-_OWNER: Final = [*_PLACE, "role", "node_id", "listener"]
 
 
-def advertised_addresses(
-    lines: DataFrame, controllers: DataFrame, voters: DataFrame, window: timedelta = REUSE_WINDOW
-) -> DataFrame:
-    """One row per interval in which a node advertised an address. Within `window`, another owner counts as reuse."""
-    names = [one.name for one in INTERVAL_COLUMNS]
-    owners = [
-        ("broker", "node_id", registrations(lines, BROKER)),
-        ("controller", "controller_id", controllers),
-        ("voter", "voter_id", voters),
-    ]
-    stated = (
-        frame.withColumn("one", f.explode("endpoints")).select(
-            "cluster_id",
-            f.lit(role).alias("role"),
-            f.col(node_id).alias("node_id"),
-            f.col("one.name").alias("listener"),
-            *("one.host", "one.port"),
-            *names,
-        )
-        for role, node_id, frame in owners
-    )
-    merged = merge_adjacent(reduce(DataFrame.unionByName, stated), key=_OWNER)
-    return _with_reuse(mark_gaps(merged, breaks(lines)), window)
+class AdvertisedAddresses(Fold):
+    """The state of the table: what it needs are all registrations and voter sets, so it has its rows at the end."""
+
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterLives,
+    ) -> None:
+        super().__init__(cluster)
+        self._roles = (("broker", brokers, 1), ("controller", controllers, 1), ("voter", voters, 0))
+
+    def finish(self) -> None:
+        """One row per interval in which a node advertised an address."""
+        owned: dict[Key, list[Life]] = defaultdict(list)
+        for life in merge_adjacent(self._stated(), self.cluster.breaks):
+            owned[life.key[:2]].append(life)
+        for lives in owned.values():
+            for life in lives:
+                self.rows.append((*life.key, *_reuse(life, lives, REUSE_WINDOW), *life.span))
+
+    def _stated(self) -> Iterator[Life]:
+        """host, port, role, node and listener of each interval of a registration or voter."""
+        for role, source, at in self._roles:
+            for life in source.ended:
+                for listener, host, port, *_ in life.state[at] or ():
+                    yield life._replace(key=(host, port, role, life.key[0], listener), state=())
 
 
-def _with_reuse(owned: DataFrame, window: timedelta) -> DataFrame:
-    """Adds the last other node at the same host and port, if it was there at most `window` before.
+def _reuse(life: Life, lives: list[Life], window: timedelta) -> tuple[int | None, float | None]:
+    """The last other node at the same host and port, if it was there at most `window` before, and for how long not.
 
     Offsets decide which node was first. Times come from several leaders' clocks: a negative pause counts as 0.
     """
-    others = owned.select(
-        *_PLACE,
-        f.col("node_id").alias("other_id"),
-        f.col("from_offset").alias("other_from"),
-        f.col("to_offset").alias("other_to"),
-        f.col("valid_to").alias("other_until"),
-    )
-    still = f.col("other_to").isNull() | (f.col("other_to") > f.col("from_offset"))
-    pause_s = (f.unix_micros("valid_from") - f.unix_micros("other_until")) / f.lit(1e6)
-    candidates = (
-        owned.select(*_OWNER, "from_offset", "valid_from")
-        .join(others, _PLACE)
-        .where((f.col("other_id") != f.col("node_id")) & (f.col("other_from") < f.col("from_offset")))
-        .withColumn("pause_s", f.when(still, 0.0).otherwise(f.greatest(pause_s, f.lit(0.0))))
-        .where(f.col("pause_s") <= window.total_seconds())
-    )
-    latest = first_of(candidates, [*_OWNER, "from_offset"], "pause_s", f.desc("other_from"), "other_id")
-    reused = latest.select(
-        *(*_OWNER, "from_offset"),
-        f.col("other_id").alias("reused_from_node_id"),
-        f.col("pause_s").alias("reused_after_s"),
-    )
-    return owned.join(reused, [*_OWNER, "from_offset"], "left")
+    found = []
+    for other in lives:
+        if other.key[3] == life.key[3] or other.from_offset >= life.from_offset:
+            continue
+        pause_s = 0.0
+        if other.end <= life.from_offset:
+            if life.valid_from is None or other.valid_to is None:
+                continue
+            pause_s = max((life.valid_from - other.valid_to) / 1e6, 0.0)
+        if pause_s <= window.total_seconds():
+            found.append((pause_s, -other.from_offset, other.key[3]))
+    if not found:
+        return None, None
+    pause_s, _, node_id = min(found)
+    return node_id, pause_s
 
 
 TABLE: Final = Table(
-    build=advertised_addresses,
+    name="advertised_addresses",
+    fold=AdvertisedAddresses,
     doc=(
         "Hosts and ports that nodes advertised: brokers and controllers by their registrations, voters by the voter "
         "set. A stopped node stays registered with its addresses until it registers others or is unregistered. "
@@ -104,6 +101,5 @@ TABLE: Final = Table(
         "wrong node."
     ),
     schema=SCHEMA,
-    inputs=("timeline", "controller_registrations", "membership"),
     key=("cluster_id", "host", "port", "role", "node_id", "listener", "from_offset"),
 )

@@ -4,24 +4,17 @@ Every record about a broker names the broker epoch, which is the incarnation's o
 with the RegisterBrokerRecord of that epoch (ClusterDelta, BrokerRegistration.cloneWith).
 """
 
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.controller_registrations import ENDPOINTS, endpoints
-from pyspark_quorate.tables.intervals import (
-    EVENT_COLUMNS,
-    INTERVAL_COLUMNS,
-    carried,
-    following,
-    intervals,
-    of_key,
-)
-from pyspark_quorate.tables.timeline import breaks, events_of, field
+from pyspark_quorate.tables.contract import Cluster, Table
+from pyspark_quorate.tables.controller_registrations import ENDPOINTS, endpoints_of
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, State
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Line
 
 FENCED: Final = "fenced"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
@@ -68,17 +61,6 @@ SCHEMA: Final = schema(
     ),
     *INTERVAL_COLUMNS,
 )
-_KEY: Final = ("cluster_id", "broker_id")
-_STATE: Final = (
-    "broker_epoch",
-    "incarnation_id",
-    "state",
-    "rack",
-    "endpoints",
-    "log_dirs",
-    "cordoned_log_dirs",
-)
-
 _REGISTER: Final = "RegisterBrokerRecord"
 _UNREGISTER: Final = "UnregisterBrokerRecord"
 _FENCE: Final = "FenceBrokerRecord"
@@ -86,97 +68,134 @@ _UNFENCE: Final = "UnfenceBrokerRecord"
 _CHANGE: Final = "BrokerRegistrationChangeRecord"
 
 
-def broker_sessions(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline."""
-    lives = intervals(_merged(_stated(lines)), breaks(lines), key=_KEY, state=_STATE)
-    return _with_fencings(lives)
+@dataclass(slots=True)
+class _Session:
+    """What the records of one broker epoch tell; None: none did."""
+
+    epoch: int
+    registered: tuple[Any, ...] = (None, None, None)
+    """Incarnation id, rack and endpoints."""
+    fenced: bool | None = None
+    in_shutdown: bool | None = None
+    log_dirs: tuple[str, ...] | None = None
+    cordoned: tuple[str, ...] | None = None
+
+    @property
+    def state(self) -> State:
+        """As the table has it. A fenced broker is fenced, whether it shuts down or not (BrokerControlState)."""
+        incarnation_id, rack, endpoints = self.registered
+        in_service = CONTROLLED_SHUTDOWN if self.in_shutdown else UNFENCED
+        shown = None if self.fenced is None else FENCED if self.fenced else in_service
+        return (self.epoch, incarnation_id, shown, rack, endpoints, self.log_dirs, self.cordoned)
 
 
-def _stated(lines: DataFrame) -> DataFrame:
-    """The fields of each record; null: not in this record. `registered` has the fields of registrations only."""
-    kind = f.col("type")
-    change = field("fenced", "string")  # a boolean in registrations, a number in changes
-    fenced = (
-        f.when(kind == _FENCE, f.lit(True))
-        .when(kind == _UNFENCE, f.lit(False))
-        .when(kind == _REGISTER, change == "true")
-        .when((kind == _CHANGE) & (change != "0"), change == "1")
-    )
-    shutdown = field("inControlledShutdown", "string")
-    in_shutdown = f.when(kind == _REGISTER, f.coalesce(shutdown == "true", f.lit(False))).when(
-        (kind == _CHANGE) & (shutdown == "1"), f.lit(True)
-    )
-    log_dirs = f.coalesce(field("logDirs", "array<string>"), f.array().cast("array<string>"))
-    cordoned = field("cordonedLogDirs", "array<string>")
-    registered = f.struct(
-        field("incarnationId", "string").alias("incarnation_id"),
-        field("rack", "string").alias("rack"),
-        endpoints().alias("endpoints"),
-    )
-    return events_of(
-        lines,
-        *(_REGISTER, _UNREGISTER, _FENCE, _UNFENCE, _CHANGE),
-        broker_id=f.coalesce(field("brokerId", "int"), field("id", "int")),
-        broker_epoch=f.coalesce(field("brokerEpoch", "bigint"), field("epoch", "bigint")),
-        removed=kind == _UNREGISTER,
-        registered=f.when(kind == _REGISTER, registered),
-        fenced=fenced,
-        in_shutdown=in_shutdown,
-        # A change without directories keeps the current ones.
-        log_dirs=f.when(
-            (kind == _REGISTER) | ((kind == _CHANGE) & (f.size(log_dirs) > 0)), f.array_sort(log_dirs)
-        ),
-        cordoned=f.when(
-            (kind == _REGISTER) | ((kind == _CHANGE) & cordoned.isNotNull()),
-            f.struct(f.array_sort(cordoned).alias("directories")),
-        ),
-    )
+@dataclass(slots=True)
+class _Recent:
+    """A broker's rows that wait for the fencings of the hour, and the times of those."""
+
+    waiting: list[tuple[Life, bool]] = field(default_factory=list)
+    fencings_ms: list[int] = field(default_factory=list)
 
 
-def _merged(stated: DataFrame) -> DataFrame:
-    """Every event with the complete state after it, as input of :func:`intervals`."""
-    order = of_key(*_KEY, "broker_epoch")
-    registered = carried("registered", order)
-    # BrokerControlState: a fenced broker is fenced, whether it shuts down or not.
-    fenced = carried("fenced", order)
-    state = (
-        f.when(fenced, FENCED)
-        .when(~fenced & carried("in_shutdown", order), CONTROLLED_SHUTDOWN)
-        .when(~fenced, UNFENCED)
-    )
-    return stated.select(
-        *_KEY,
-        "broker_epoch",
-        registered["incarnation_id"].alias("incarnation_id"),
-        state.alias("state"),
-        registered["rack"].alias("rack"),
-        registered["endpoints"].alias("endpoints"),
-        carried("log_dirs", order).alias("log_dirs"),
-        carried("cordoned", order)["directories"].alias("cordoned_log_dirs"),
-        *EVENT_COLUMNS,
-    )
+class BrokerSessions(KeyedFold):
+    """The state of the table.
+
+    The hour of a row is one of timestamps, and leaders' clocks differ: a later record may have an earlier time. So a
+    row waits until its broker has an interval that begins more than an hour after it.
+    """
+
+    TYPES = (_REGISTER, _UNREGISTER, _FENCE, _UNFENCE, _CHANGE)
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._sessions: dict[int, _Session] = {}
+        self._recent: dict[int, _Recent] = {}
+
+    def step(self, line: Line) -> None:
+        """Take what a record tells of a broker."""
+        fields = line.fields
+        broker_id = fields["brokerId"] if "brokerId" in fields else fields["id"]
+        epoch = fields["brokerEpoch"] if "brokerEpoch" in fields else fields["epoch"]
+        session = self._sessions.get(broker_id)
+        if session is None or session.epoch != epoch:
+            session = self._sessions[broker_id] = _Session(epoch)
+        _merge(session, line)
+        if line.type == _UNREGISTER:
+            del self._sessions[broker_id]
+        self.lives.tell((broker_id,), None if line.type == _UNREGISTER else session.state, line)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """A row for each interval, when the fencings of its hour are known."""
+        (broker_id,) = life.key
+        was_epoch, _, was = previous.state[:3] if previous is not None else (None, None, None)
+        is_fencing = life.state[2] == FENCED and was_epoch == life.state[0] and was not in (None, FENCED)
+        recent = self._recent.setdefault(broker_id, _Recent())
+        recent.waiting.append((life, is_fencing))
+        if is_fencing:
+            recent.fencings_ms.append(_ms(life))
+        if _ms(life) - _ms(recent.waiting[0][0]) > FENCINGS_WINDOW_MS:
+            self._emit(recent, _ms(life) - FENCINGS_WINDOW_MS)
+
+    def finish(self) -> None:
+        """The brokers that are left, and the rows that wait."""
+        super().finish()
+        for recent in self._recent.values():
+            self._emit(recent, None)
+
+    def _emit(self, recent: _Recent, before_ms: int | None) -> None:
+        """Add the rows that begin before an instant; None: all."""
+        waiting = []
+        for life, is_fencing in recent.waiting:
+            now_ms = _ms(life)
+            if before_ms is not None and now_ms >= before_ms:
+                waiting.append((life, is_fencing))
+                continue
+            since_ms = now_ms - FENCINGS_WINDOW_MS
+            count = sum(since_ms < one <= now_ms for one in recent.fencings_ms)
+            self.rows.append((*life.key, *life.state, is_fencing, count, *life.span))
+        recent.waiting = waiting
+        if before_ms is not None:
+            oldest_ms = min((_ms(life) for life, _ in waiting), default=before_ms) - FENCINGS_WINDOW_MS
+            recent.fencings_ms = [one for one in recent.fencings_ms if one > oldest_ms]
 
 
-def _with_fencings(lives: DataFrame) -> DataFrame:
-    """Adds `is_fencing`, and `fencings_in_hour` by the timestamps of the records."""
-    by_offset = following(_KEY)
-    was = f.lag(f.struct("broker_epoch", "state")).over(by_offset)
-    is_fencing = (
-        (f.col("state") == FENCED) & (was["broker_epoch"] == f.col("broker_epoch")) & (was["state"] != FENCED)
-    )
-    hour = (
-        Window.partitionBy(*_KEY)
-        .orderBy(f.unix_millis("valid_from"))
-        .rangeBetween(1 - FENCINGS_WINDOW_MS, Window.currentRow)
-    )
-    return lives.withColumn("is_fencing", f.coalesce(is_fencing, f.lit(False))).withColumn(
-        "fencings_in_hour", f.sum(f.col("is_fencing").cast("int")).over(hour)
-    )
+def _ms(life: Life) -> int:
+    return (life.valid_from or 0) // 1000
+
+
+def _merge(session: _Session, line: Line) -> None:
+    """The fields that a record has; a change without directories keeps the current ones."""
+    fields = line.fields
+    match line.type:
+        case "FenceBrokerRecord":
+            session.fenced = True
+        case "UnfenceBrokerRecord":
+            session.fenced = False
+        case "RegisterBrokerRecord":
+            session.registered = (fields["incarnationId"], fields.get("rack"), endpoints_of(fields))
+            session.fenced = bool(fields.get("fenced"))
+            session.in_shutdown = bool(fields.get("inControlledShutdown"))
+            session.log_dirs = tuple(sorted(fields.get("logDirs") or ()))
+            session.cordoned = _sorted(fields.get("cordonedLogDirs"))
+        case "BrokerRegistrationChangeRecord":
+            if fields.get("fenced"):
+                session.fenced = fields["fenced"] == 1
+            if fields.get("inControlledShutdown") == 1:
+                session.in_shutdown = True
+            if fields.get("logDirs"):
+                session.log_dirs = _sorted(fields["logDirs"])
+            if fields.get("cordonedLogDirs") is not None:
+                session.cordoned = _sorted(fields["cordonedLogDirs"])
+
+
+def _sorted(directories: list[str] | None) -> tuple[str, ...] | None:
+    return None if directories is None else tuple(sorted(directories))
 
 
 TABLE: Final = Table(
-    build=broker_sessions,
+    name="broker_sessions",
+    fold=BrokerSessions,
     doc="Each registration of a broker, and when it was fenced, unfenced, or shutting down.",
     schema=SCHEMA,
-    key=(*_KEY, "from_offset"),
+    key=("cluster_id", "broker_id", "from_offset"),
 )

@@ -1,18 +1,19 @@
 """Table `config_changes`: changes of dynamic configs of topics, brokers, groups and client metrics."""
 
+from collections import defaultdict
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.source.redaction import REDACTED
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, boundaries, intervals, of_key, placed
-from pyspark_quorate.tables.timeline import breaks, events_of, field, name_of
-from pyspark_quorate.tables.topics import topic_ends
+from pyspark_quorate.tables.contract import Cluster, Table
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Key, Life, boundaries
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.naming import name_of
+from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -31,63 +32,83 @@ SCHEMA: Final = schema(
 )
 _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
-
-def config_changes(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline. Setting the same value is no change, except for secrets, which look alike."""
-    secret_set = (f.col("value") == REDACTED) & ~f.col("is_snapshot")
-    order = of_key(*_KEY)
-    # The last record in a snapshot has set the secret that the snapshot has.
-    just_set = f.col("is_snapshot") & (f.lag("offset").over(order) == placed())
-    stated = events_of(
-        lines,
-        "ConfigRecord",
-        resource_type=name_of(ConfigResourceType, field("resourceType", "int")),
-        resource_name=field("resourceName", "string"),
-        name=field("name", "string"),
-        value=field("value", "string"),
-    )
-    events = (
-        stated.unionByName(_gone_with_topics(stated, lines))
-        .withColumn("set_offset", f.when(secret_set, f.col("offset")))
-        .withColumn(
-            "set_offset", f.when(just_set, f.lag("set_offset").over(order)).otherwise(f.col("set_offset"))
-        )
-        .withColumn("removed", f.col("value").isNull())
-    )
-    state = ("value", "set_offset")
-    lives = intervals(events, breaks(lines), key=_KEY, state=state)
-    changed = boundaries(lives, key=_KEY, state=state)
-    return changed.where(~_is_same_secret()).select(
-        *_KEY,
-        "time",
-        "offset",
-        f.col("before.value").alias("old_value"),
-        f.col("after.value").alias("new_value"),
-        "exact",
-    )
+_CONFIG: Final = "ConfigRecord"
+_TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
-def _is_same_secret() -> Column:
-    """A snapshot contains a secret that existed before: whether it is the same one is unknown."""
-    same = f.col("before.value") == f.col("after.value")
-    return f.coalesce(same & f.col("after.set_offset").isNull(), f.lit(False))
+class ConfigChanges(KeyedFold):
+    """The state of the table. Setting the same value is no change, except for secrets, which look alike.
 
+    The state of a config is its value, and the offset of the record that set it if it is a secret; of a secret in a
+    snapshot the offset is not known.
+    """
 
-def _gone_with_topics(stated: DataFrame, lines: DataFrame) -> DataFrame:
-    """Deleting a topic deletes its configs, without records of their own (ConfigurationsDelta.deleteTopic)."""
-    of_topics = stated.where(f.col("resource_type") == ConfigResourceType.TOPIC.name)
-    ends = topic_ends(lines).drop("topic_id").withColumnRenamed("topic", "resource_name")
-    return (
-        of_topics.select(*_KEY)
-        .distinct()
-        .join(ends, ["cluster_id", "resource_name"])
-        .withColumns({"value": f.lit(None).cast("string"), "is_snapshot": f.lit(False)})
-        .select(*stated.columns)
-    )
+    TYPES = (_CONFIG, TOPIC, REMOVE)
+    NEEDS = (TopicNames,)
+
+    def __init__(self, cluster: Cluster, names: TopicNames) -> None:
+        super().__init__(cluster)
+        self._names = names
+        self._of_topic: dict[str, set[Key]] = defaultdict(set)
+        """Topic name -> its configs that were set."""
+        self._ended: dict[str, int] = {}
+        """Topic name -> the number of gaps when a topic of that name was last seen to end, with all its configs."""
+        self._set: dict[Key, int | None] = {}
+        """The configs that the last record set or removed, with the offset if they are secrets."""
+        self._set_at = -1
+
+    def step(self, line: Line) -> None:
+        """Take a config, or the end of a topic: it deletes the configs, without records of their own.
+
+        (ConfigurationsDelta.deleteTopic)
+        """
+        if line.type != _CONFIG:
+            ended = self._names.ended
+            if ended is not None and ended.name is not None:
+                self._end(ended.name, line)
+            return
+        kind = name_of(ConfigResourceType, line.fields["resourceType"])
+        name, value = line.fields["resourceName"], line.fields["value"]
+        key = (kind, name, line.fields["name"])
+        set_offset = line.offset if value == REDACTED and not line.is_snapshot else None
+        state = None if value is None else (value, self._noted(key, set_offset, line))
+        if kind == _TOPIC and value is not None:
+            self._of_topic[name].add(key)
+        self.lives.tell(key, state, line, self._ended.get(name, 0) if kind == _TOPIC else 0)
+
+    def end_snapshot(self) -> None:
+        """End the configs that the snapshot lacks."""
+        super().end_snapshot()
+        self._ended = {}
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        """Rows for the start of an interval, and for its end."""
+        for one in boundaries(life, previous, is_followed):
+            before = one.before[0] if one.before is not None else None
+            after, set_offset = one.after if one.after is not None else (None, None)
+            # A snapshot contains a secret that existed before: whether it is the same one is unknown.
+            if before is None or before != after or set_offset is not None:
+                self.rows.append((one.time_us, one.offset, *life.key, before, after, one.exact))
+
+    def _end(self, topic: str, line: Line) -> None:
+        for key in self._of_topic.pop(topic, ()):
+            self._noted(key, None, line)
+            self.lives.tell(key, None, line)
+        self._ended[topic] = self.cluster.breaks.count
+
+    def _noted(self, key: Key, set_offset: int | None, line: Line) -> int | None:
+        """The offset that set a secret: the last record in a snapshot has set the secret that the snapshot has."""
+        if line.is_snapshot:
+            return self._set.get(key) if self._set_at == line.placed else None
+        if line.offset != self._set_at:
+            self._set, self._set_at = {}, line.offset
+        self._set[key] = set_offset
+        return set_offset
 
 
 TABLE: Final = Table(
-    build=config_changes,
+    name="config_changes",
+    fold=ConfigChanges,
     doc="Changes of dynamic configs. Kafka does not record by whom. Secrets are redacted.",
     schema=SCHEMA,
     key=(*_KEY, "offset"),

@@ -1,55 +1,80 @@
-"""The contract of a table: its name, its columns, and the function that builds it from other tables."""
+"""The contract of a table: its name, its columns, and the part of the fold that makes its rows.
 
-from collections.abc import Callable, Mapping
+The tables of a cluster are made by one fold over its timeline. Each part of the fold keeps what its open
+rows need, takes the lines of the record types that it names, and appends rows when they are complete. A part may
+need others, which take each line before it; several tables may share one.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-Build = Callable[..., DataFrame]
-"""Takes the DataFrames of `Table.inputs`, in that order."""
+from pyspark_quorate.tables.lines import Breaks, Line
+
+if TYPE_CHECKING:
+    from pyspark_quorate.tables.evidence import Evidence
+
+Row = tuple[Any, ...]
+"""The columns of a table's schema but cluster_id, in order. Times are microseconds since 1970, structs are tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What all parts of the fold of one cluster know."""
+
+    evidence: "Evidence"
+    breaks: Breaks
+
+
+class Fold:
+    """A part of the fold: the state of one table, or one that several tables share. Pure: no session, no clock."""
+
+    TYPES: ClassVar[tuple[str, ...]] = ()
+    """The types of the records that `step` takes."""
+    NEEDS: ClassVar[tuple[type["Fold"], ...]] = ()
+    """Other parts, which are the arguments after the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.rows: list[Row] = []
+        """The complete rows that nobody has taken yet."""
+
+    def step(self, line: Line) -> None:
+        """Take the next line of one of the types."""
+
+    def step_epoch(self, line: Line) -> None:
+        """Take the first line of an epoch in the log, whatever its type."""
+
+    def gap(self, offset: int) -> None:
+        """Offsets are missing right before this one."""
+
+    def begin_snapshot(self, line: Line) -> None:
+        """A snapshot's lines follow: its complete state. `line` is its header."""
+
+    def end_snapshot(self) -> None:
+        """The snapshot's lines are complete."""
+
+    def finish(self) -> None:
+        """There are no more lines: complete the open rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table of the lake. Each column's documentation is its field's comment.
 
-    `build` has the name of the table. `inputs` are names of other tables, "rows" (the output of the data source) or
-    "timeline". `key` identifies a row. In tables of intervals it ends with from_offset: intervals of the same key do
-    not overlap, and none is empty.
+    `fold` makes its rows; None for `records`, which are the rows of the source. `key` identifies a row. In tables of
+    intervals it ends with from_offset: intervals of the same key do not overlap, and none is empty.
     """
 
-    build: Build
+    name: str
     doc: str
     schema: StructType
     key: tuple[str, ...]
-    inputs: tuple[str, ...] = ("timeline",)
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.build.__name__
+    fold: Callable[..., Fold] | None
 
     @property
     def day(self) -> str:
         """The timestamp by whose UTC day the stored table is partitioned, in addition to `cluster_id`."""
         return "valid_from" if "valid_from" in self.schema.names else "time"
-
-    def make(self, tables: Mapping[str, DataFrame]) -> DataFrame:
-        """Build the table from its inputs, with exactly the columns of its schema, in order."""
-        return conform(self.build(*(tables[name] for name in self.inputs)), self.schema)
-
-
-def conform(frame: DataFrame, schema: StructType) -> DataFrame:
-    """Select the columns of `schema`, with its types and comments.
-
-    Raises:
-        AnalysisException: when it is analyzed, if a column is missing.
-    """
-    return frame.select(
-        *(
-            f.col(field.name).cast(field.dataType).alias(field.name, metadata=field.metadata)
-            for field in schema.fields
-        )
-    )

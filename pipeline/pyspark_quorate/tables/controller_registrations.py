@@ -1,17 +1,16 @@
 """Registrations of brokers and controllers as intervals, and the table `controller_registrations`."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType
 from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, events_of, field, sorted_list
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Fields, Line
 
 ADDRESS: Final = (
     column("name", StringType(), "listener"),
@@ -49,38 +48,55 @@ CONTROLLER: Final = Role(
 )
 
 
-def registrations(lines: DataFrame, role: Role) -> DataFrame:
-    """Intervals of node_id with incarnation_id, endpoints, features and zk_migration_ready (null for brokers)."""
-    levels = "name: string, minSupportedVersion: short, maxSupportedVersion: short"
-    events = events_of(
-        lines,
-        *(role.register, role.unregister),
-        node_id=field(role.node_id, "int"),
-        incarnation_id=field("incarnationId", "string"),
-        endpoints=endpoints(),
-        features=sorted_list("features", levels, FEATURES),
-        zk_migration_ready=field("zkMigrationReady", "boolean"),
-        removed=f.col("type") == role.unregister,
-    )
-    return intervals(
-        events,
-        breaks(lines),
-        key=["cluster_id", "node_id"],
-        state=["incarnation_id", "endpoints", "features", "zk_migration_ready"],
-    )
+class Registrations(KeyedFold):
+    """The intervals of the nodes of a role: incarnation_id, endpoints, features, and zk_migration_ready or None."""
+
+    ROLE: ClassVar[Role]
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.ended: list[Life] = []
+        """All that have ended, and at the end of the history the others."""
+
+    def step(self, line: Line) -> None:
+        """Take a registration, or its end."""
+        fields = line.fields
+        state = None
+        if line.type == self.ROLE.register:
+            features = sorted(
+                (one["name"], one["minSupportedVersion"], one["maxSupportedVersion"])
+                for one in fields["features"]
+            )
+            ready = fields.get("zkMigrationReady")
+            state = (fields["incarnationId"], endpoints_of(fields), tuple(features), ready)
+        self.lives.tell((fields[self.ROLE.node_id],), state, line)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """Keep it."""
+        self.ended.append(life)
 
 
-def endpoints() -> Column:
+class BrokerRegistrations(Registrations):
+    """Those of brokers."""
+
+    ROLE = BROKER
+    TYPES = (BROKER.register, BROKER.unregister)
+
+
+class ControllerRegistrations(Registrations):
+    """Those of controllers."""
+
+    ROLE = CONTROLLER
+    TYPES = (CONTROLLER.register, CONTROLLER.unregister)
+
+
+def endpoints_of(fields: Fields) -> tuple[tuple[Any, ...], ...]:
     """The advertised listeners of a registration, as `ENDPOINTS`; sorted, as snapshots have any order."""
-    stated = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
-    protocols = f.array(*(f.lit(one.name) for one in SecurityProtocol))
-    return f.array_sort(
-        f.transform(
-            stated,
-            lambda one: f.struct(
-                *(one[name].alias(name) for name in ("name", "host", "port")),
-                f.get(protocols, one["securityProtocol"]).alias("security_protocol"),
-            ),
+    protocols = {int(one): one.name for one in SecurityProtocol}
+    return tuple(
+        sorted(
+            (one["name"], one["host"], one["port"], protocols.get(one["securityProtocol"]))
+            for one in fields["endPoints"]
         )
     )
 
@@ -98,13 +114,23 @@ SCHEMA: Final = schema(
 )
 
 
-def controller_registrations(lines: DataFrame) -> DataFrame:
-    """One row per registration of a controller, until its next one or until it is unregistered."""
-    return registrations(lines, CONTROLLER).withColumnRenamed("node_id", "controller_id")
+class RegisteredControllers(Fold):
+    """The state of the table: a row per registration, until the node's next one or until it is unregistered."""
+
+    NEEDS = (ControllerRegistrations,)
+
+    def __init__(self, cluster: Cluster, controllers: ControllerRegistrations) -> None:
+        super().__init__(cluster)
+        self._controllers = controllers
+
+    def finish(self) -> None:
+        """All rows."""
+        self.rows.extend((*life.key, *life.state, *life.span) for life in self._controllers.ended)
 
 
 TABLE: Final = Table(
-    build=controller_registrations,
+    name="controller_registrations",
+    fold=RegisteredControllers,
     doc=(
         "Registrations of controllers (KIP-919), each until the node's next one or until it is unregistered "
         "(KIP-1312). A controller that was removed stays registered, and blocks levels that it does not support."

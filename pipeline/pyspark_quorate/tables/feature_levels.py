@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import ShortType, StringType
-from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
+from quorate_protocol.features import KRAFT_VERSION
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.naming import level_name
 
 _FEATURE_LEVEL: Final = "FeatureLevelRecord"
 _KRAFT_VERSION: Final = "KRaftVersionRecord"
@@ -26,34 +26,30 @@ SCHEMA: Final = schema(
 )
 
 
-def feature_levels(lines: DataFrame) -> DataFrame:
-    """One row per interval in which a feature had the same level."""
-    is_kraft = f.col("type") == _KRAFT_VERSION
-    levels = (
-        records_of(lines, _FEATURE_LEVEL, _KRAFT_VERSION)
-        .withColumn("feature", f.when(is_kraft, f.lit(KRAFT_VERSION)).otherwise(field("name", "string")))
-        # Kafka ignores a FeatureLevelRecord of kraft.version, which has its own control record.
-        .where(is_kraft | (f.col("feature") != KRAFT_VERSION))
-    )
-    level = f.when(is_kraft, field("kRaftVersion", "short")).otherwise(field("featureLevel", "short"))
-    events = levels.select(
-        "cluster_id", "feature", level.alias("level"), (level == 0).alias("removed"), *PLACE
-    )
-    made = intervals(events, breaks(lines), key=["cluster_id", "feature"], state=["level"])
-    return made.withColumn("level_name", level_name(f.col("feature"), f.col("level")))
+class FeatureLevels(KeyedFold):
+    """The state of the table."""
 
+    TYPES = (_FEATURE_LEVEL, _KRAFT_VERSION)
 
-def level_name(feature: Column, level: Column) -> Column:
-    """4.3-IV0 for level 30 of metadata.version; the number for other features and unknown levels."""
-    names = f.create_map(
-        *(f.lit(part) for number, version in METADATA_VERSIONS.items() for part in (number, version.name))
-    )
-    named = f.when(feature == METADATA_VERSION, f.element_at(names, level.cast("int")))
-    return f.coalesce(named, level.cast("string"))
+    def step(self, line: Line) -> None:
+        """Take a level; 0 is none."""
+        if line.type == _KRAFT_VERSION:
+            feature, level = KRAFT_VERSION, line.fields["kRaftVersion"]
+        else:
+            feature, level = line.fields["name"], line.fields["featureLevel"]
+            if feature == KRAFT_VERSION:
+                return  # Kafka ignores it: kraft.version has its own control record
+        self.lives.tell((feature,), (level,) if level else None, line)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """A row for each interval."""
+        (feature,), (level,) = life.key, life.state
+        self.rows.append((feature, level, level_name(feature, level), *life.span))
 
 
 TABLE: Final = Table(
-    build=feature_levels,
+    name="feature_levels",
+    fold=FeatureLevels,
     doc="Finalized levels of features (KIP-584), kraft.version among them where the quorum is dynamic.",
     schema=SCHEMA,
     key=("cluster_id", "feature", "from_offset"),

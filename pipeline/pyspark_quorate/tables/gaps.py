@@ -1,15 +1,16 @@
 """Table `gaps`: records that are unreadable, missing, or lost by their leader."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import numpy as np
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, TimestampType
 
 from pyspark_quorate import rows
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.timeline import effective_log
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.evidence import Evidence
+from pyspark_quorate.tables.timeline import NO_TIME
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -36,167 +37,136 @@ SCHEMA: Final = schema(
 )
 
 
-def gaps(raw: DataFrame, epochs: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
+class Gap(NamedTuple):
+    """Something that is missing: the first columns of the table."""
+
+    reason: str
+    source: str | None
+    first_offset: int | None
+    end_offset: int | None
+    epoch: int | None
+    detail: str | None
+
+    @property
+    def behind(self) -> int | None:
+        """The first offset that is not missing, as far as known."""
+        if self.end_offset is not None:
+            return self.end_offset
+        return None if self.first_offset is None else self.first_offset + 1
+
+
+class Gaps(Fold):
     """The gaps of the sources, the offsets that all of them lack, and the records that leaders lost.
 
-    The others are the parts of :class:`pyspark_quorate.tables.timeline.Evidence`.
+    The times are those of the nearest records on both sides. A snapshot stands between two records: half an offset
+    before the one that its state comes before.
     """
-    log = effective_log(raw, epochs)
-    found = _recorded(raw).unionByName(_missing(islands, kept)).unionByName(_truncated(raw, epochs))
-    numbered = found.withColumn("id", f.to_json(f.struct(*found.columns), {"ignoreNullFields": "false"}))
-    return (
-        numbered.join(_covered(numbered, islands), "id", "left")
-        .join(_bridges(numbered, kept, islands), "id", "left")
-        .join(_instants(numbered, log, islands, kept), "id", "left")
-        .withColumn(
-            "hides_records",
-            f.when(f.col("first_offset").isNotNull(), ~f.coalesce("is_covered", f.lit(False))),
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        evidence = cluster.evidence
+        self._found = {*_missing(evidence), *_truncated(evidence)}
+        self._before: list[tuple[int, Gap]] | None = None
+        """The gaps whose beginning is ahead, the last one first; None until the first record."""
+        self._behind: list[tuple[int, Gap]] = []
+        """The same for their ends."""
+        self._last_us: int | None = None
+        self._not_before: dict[Gap, int | None] = {}
+        self._not_after: dict[Gap, int | None] = {}
+
+    def add(self, gap: Gap) -> None:
+        """A gap of a source; all come before the first record."""
+        self._found.add(gap)
+
+    def see(self, offsets: Any, times: Any) -> None:
+        """The next records, as :class:`pyspark_quorate.tables.timeline.Taken` has them."""
+        known = times != NO_TIME
+        offsets, times = offsets[known], times[known]
+        before, behind = self._queued()
+        if not len(offsets):
+            return
+        while before and before[-1][0] <= offsets[-1]:
+            first, gap = before.pop()
+            at = int(np.searchsorted(offsets, first, "left"))
+            self._not_before[gap] = int(times[at - 1]) if at else self._last_us
+        while behind and behind[-1][0] - 1 < offsets[-1]:
+            end, gap = behind.pop()
+            self._not_after[gap] = int(times[int(np.searchsorted(offsets, end - 1, "right"))])
+        self._last_us = int(times[-1])
+
+    def finish(self) -> None:
+        """All rows."""
+        before, _ = self._queued()
+        self._not_before |= {gap: self._last_us for _, gap in before}
+        for gap in self._found:
+            hides = None if gap.first_offset is None else not self._is_covered(gap)
+            not_before, not_after = self._not_before.get(gap), self._not_after.get(gap)
+            time_us = not_after if not_after is not None else not_before
+            self.rows.append(
+                (*gap, hides, self._bridge(gap) if hides else None, not_before, not_after, time_us)
+            )
+
+    def _queued(self) -> tuple[list[tuple[int, Gap]], list[tuple[int, Gap]]]:
+        if self._before is None:
+            begins = [(one.first_offset, one) for one in self._found if one.first_offset is not None]
+            ends = [(one.behind, one) for one in self._found if one.behind is not None]
+            self._before = sorted(begins, key=lambda one: one[0], reverse=True)
+            self._behind = sorted(ends, key=lambda one: one[0], reverse=True)
+        return self._before, self._behind
+
+    def _is_covered(self, gap: Gap) -> bool:
+        """Whether the log has all offsets of the gap, or its records did not take effect."""
+        if gap.reason == rows.TRUNCATED_EPOCH:
+            return True
+        if gap.first_offset is None or gap.behind is None:
+            return False
+        held = self.cluster.evidence.held(gap.first_offset)
+        return held is not None and held.end >= gap.behind
+
+    def _bridge(self, gap: Gap) -> int | None:
+        """The first snapshot after the gap, unless other offsets are missing before it."""
+        behind = gap.behind
+        if behind is None:
+            return None
+        held = self.cluster.evidence.held(behind)
+        until = behind if held is None else held.end
+        return min(
+            (
+                offset
+                for offset in self.cluster.evidence.bridges
+                if offset == behind or behind < offset <= until
+            ),
+            default=None,
         )
-        .withColumn("bridged_at", f.when(f.col("hides_records"), f.col("bridged_at")))
-        .withColumn("time", f.coalesce("not_after", "not_before"))
-    )
 
 
-def _recorded(raw: DataFrame) -> DataFrame:
-    payload = f.from_json("payload", "endOffset bigint, detail string")
-    return (
-        raw.where(f.col("kind") == rows.GAP)
-        .select(
-            "cluster_id",
-            f.col("type").alias("reason"),
-            "source",
-            f.col("offset").alias("first_offset"),
-            payload["endOffset"].alias("end_offset"),
-            "epoch",
-            payload["detail"].alias("detail"),
-        )
-        .distinct()
-    )
-
-
-def _missing(islands: DataFrame, kept: DataFrame) -> DataFrame:
+def _missing(evidence: Evidence) -> Iterator[Gap]:
     """Offsets that no file has, up to the last known offset."""
-    known = islands.select("cluster_id", "first", "end").unionByName(
-        kept.where("after_gap").select(
-            "cluster_id", f.col("offset").alias("first"), f.col("offset").alias("end")
-        )
-    )
-    order = Window.partitionBy("cluster_id").orderBy("first", "end")
-    before = f.coalesce(f.max("end").over(order.rowsBetween(Window.unboundedPreceding, -1)), f.lit(0))
-    return (
-        known.withColumn("before", before)
-        .where("first > before")
-        .select(
-            "cluster_id",
-            f.lit(rows.MISSING_OFFSETS).alias("reason"),
-            f.lit(None).cast("string").alias("source"),
-            f.col("before").alias("first_offset"),
-            f.col("first").alias("end_offset"),
-            f.lit(None).cast("int").alias("epoch"),
-            f.lit("nothing that was read has these offsets").alias("detail"),
-        )
-    )
+    known = [(one.first, one.end) for one in evidence.stretches]
+    known += [(offset, offset) for offset, one in evidence.bridges.items() if one.after_gap]
+    before = 0
+    for first, end in sorted(known):
+        if first > before:
+            detail = "nothing that was read has these offsets"
+            yield Gap(rows.MISSING_OFFSETS, None, before, first, None, detail)
+        before = max(before, end)
 
 
-def _truncated(raw: DataFrame, epochs: DataFrame) -> DataFrame:
+def _truncated(evidence: Evidence) -> Iterator[Gap]:
     """Records in a directory that lost against the log of a later leader."""
-    log = raw.where(f.col("kind") == rows.LOG).select("cluster_id", "epoch", "offset")
-    kept = epochs.withColumn("is_kept", f.lit(True))
-    lost = (
-        log.join(f.broadcast(kept), ["cluster_id", "epoch"], "left")
-        .where(f.col("is_kept").isNull() | (f.col("offset") >= f.col("until")))
-        .groupBy("cluster_id", "epoch")
-        .agg(
-            f.min("offset").alias("first_offset"),
-            (f.max("offset") + 1).alias("end_offset"),
-            f.count_distinct("offset").alias("count"),
-        )
-    )
-    detail = f.format_string(
-        "%d records of epoch %d did not count: a later leader did not have them", "count", "epoch"
-    )
-    return lost.select(
-        "cluster_id",
-        f.lit(rows.TRUNCATED_EPOCH).alias("reason"),
-        f.lit(None).cast("string").alias("source"),
-        "first_offset",
-        "end_offset",
-        "epoch",
-        detail.alias("detail"),
-    )
-
-
-def _end() -> Column:
-    return f.coalesce("end_offset", f.col("first_offset") + 1)
-
-
-def _covered(numbered: DataFrame, islands: DataFrame) -> DataFrame:
-    """id, is_covered: the log has all offsets of the gap, or its records did not take effect."""
-    held = numbered.join(f.broadcast(islands), "cluster_id").where(
-        (f.col("first") <= f.col("first_offset")) & (f.col("end") >= _end())
-    )
-    lost = numbered.where(f.col("reason") == rows.TRUNCATED_EPOCH)
-    return held.select("id").union(lost.select("id")).distinct().withColumn("is_covered", f.lit(True))
-
-
-def _bridges(numbered: DataFrame, kept: DataFrame, islands: DataFrame) -> DataFrame:
-    """id, bridged_at: the first snapshot after the gap, unless other offsets are missing before it."""
-    ends = islands.select("cluster_id", "first", "end")
-    snapshots = kept.select("cluster_id", f.col("offset").alias("bridged_at"))
-    behind = (
-        numbered.select("id", "cluster_id", _end().alias("behind"))
-        .join(snapshots, "cluster_id")
-        .where(f.col("bridged_at") >= f.col("behind"))
-        .join(ends, "cluster_id", "left")
-        .where(
-            (f.col("bridged_at") == f.col("behind"))
-            | ((f.col("first") <= f.col("behind")) & (f.col("bridged_at") <= f.col("end")))
-        )
-    )
-    return behind.groupBy("id").agg(f.min("bridged_at").alias("bridged_at"))
-
-
-def _instants(numbered: DataFrame, log: DataFrame, islands: DataFrame, kept: DataFrame) -> DataFrame:
-    """id, not_before, not_after: the times of the nearest known records on both sides.
-
-    A snapshot stands between two records: half an offset before the one that its state comes before.
-    """
-    wanted = numbered.select("cluster_id", "id", "first_offset", _end().alias("behind"))
-    edges = wanted.select(
-        "cluster_id", f.explode(f.array(f.col("first_offset") - 1, "behind")).alias("offset")
-    )
-    known = (
-        log.select("cluster_id", "offset", "time")
-        .join(f.broadcast(edges.distinct()), ["cluster_id", "offset"])
-        .unionByName(
-            islands.select("cluster_id", f.col("first").alias("offset"), f.col("first_time").alias("time"))
-        )
-        .unionByName(
-            islands.select("cluster_id", (f.col("end") - 1).alias("offset"), f.col("last_time").alias("time"))
-        )
-        .unionByName(kept.select("cluster_id", (f.col("offset") - 0.5).alias("offset"), "time"))
-        .where("time is not null")
-    )
-    place = known.withColumnsRenamed({"offset": "at", "time": "at_time"})
-    is_before, is_behind = f.col("at") < f.col("first_offset"), f.col("at") > f.col("behind") - 1
-    return (
-        wanted.join(place, "cluster_id")
-        .groupBy("id")
-        .agg(
-            f.max_by(f.when(is_before, f.col("at_time")), f.when(is_before, f.col("at"))).alias("not_before"),
-            f.min_by(f.when(is_behind, f.col("at_time")), f.when(is_behind, f.col("at"))).alias("not_after"),
-        )
-    )
+    for one in evidence.lost:
+        detail = f"{one.records} records of epoch {one.epoch} did not count: a later leader did not have them"
+        yield Gap(rows.TRUNCATED_EPOCH, None, one.first, one.end, one.epoch, detail)
 
 
 TABLE: Final = Table(
-    build=gaps,
+    name="gaps",
+    fold=Gaps,
     doc=(
         "Data that the other tables lack: damaged parts of files, offsets that no file has, and records of leaders "
         "that lost. If `hides_records` is true, changes may be missing in all tables; inexact intervals start or end "
         "at such a gap."
     ),
     schema=SCHEMA,
-    inputs=("rows", "epochs", "stretches", "bridges"),
     key=("cluster_id", "reason", "source", "first_offset", "end_offset", "epoch", "detail"),
 )

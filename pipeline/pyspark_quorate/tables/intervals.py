@@ -17,15 +17,14 @@ next record, which may already change the same key. So every interval spans at l
 start at the same one.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
 from pyspark_quorate.rows import column, nullable
-from pyspark_quorate.tables.timeline import PLACE
+from pyspark_quorate.tables.lines import Breaks, Line
 
 INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
     column("valid_from", TimestampType(), "start: the time of the record or snapshot that shows it"),
@@ -66,239 +65,203 @@ CHANGE_COLUMNS: Final = (
     ),
 )
 """Where a change is in the history."""
-EVENT_COLUMNS: Final = (*PLACE, "removed")
-"""The columns of events, in addition to key and state."""
+Key = tuple[Any, ...]
+State = tuple[Any, ...]
+"""What a table shows of a key. States are compared; None: the key is not there."""
 _NO_END: Final = 2**63 - 1
 
 
-def intervals(events: DataFrame, breaks: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
-    """key, state, and `INTERVAL_COLUMNS`: one row per interval in which a key has the same state.
+class Life(NamedTuple):
+    """An interval in which a key has the same state: `INTERVAL_COLUMNS`, with times in microseconds."""
 
-    `events` has the columns of `key` (cluster_id among them), `state` and `EVENT_COLUMNS`; `removed` means that the
-    key is gone, whatever its state columns hold. `state` may be nulls; maps and variants can't be compared.
-    `breaks` comes from :func:`pyspark_quorate.tables.timeline.breaks`.
+    key: Key
+    state: State
+    valid_from: int | None
+    valid_to: int | None
+    from_offset: int
+    to_offset: int | None
+    from_exact: bool
+    to_exact: bool | None
+    through_gap: bool
+
+    @property
+    def span(self) -> tuple[Any, ...]:
+        """The `INTERVAL_COLUMNS`."""
+        return self[2:]
+
+    @property
+    def end(self) -> int:
+        """`to_offset` as a number; above all offsets if it still holds."""
+        return _NO_END if self.to_offset is None else self.to_offset
+
+
+Take = Callable[[Life, Life | None, bool], None]
+"""Takes an interval that is complete, the one that ends where it begins (None: none), and whether another follows."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The present state of a key, since when it has it, and the record that showed it."""
+
+    state: State | None
+    valid_from: int | None
+    from_exact: bool
+    from_offset: int
+    time_us: int | None
+    """The time of the record at from_offset, and `exact` whether a gap is right before it."""
+    exact: bool
+    seen: int
+    """The number of gaps when something last showed whether the key is there."""
+    previous: Life | None = None
+    """The interval that ends where this one begins."""
+
+
+class Intervals:
+    """Turns what is told of keys into intervals, which go to `take` as they end: those of a key in order.
+
+    It keeps the keys that are there, and those that went away behind a gap that no snapshot has bridged.
     """
-    order = of_key(*key)
-    is_gap = f.col("is_break") & ~f.col("is_snapshot")
-    # A snapshot's header comes before its lines: a key that has a line in it is not missing.
-    is_restated = (
-        f.col("is_break")
-        & f.col("is_snapshot")
-        & (f.lead("offset").over(order) == f.col("offset"))
-        & f.lead("is_snapshot").over(order)
-    )
-    observed = (
-        _observations(events, breaks, key, state)
-        .withColumn("gaps", count_so_far(is_gap, order))
-        .withColumn("is_idle", is_gap | f.coalesce(is_restated, f.lit(False)))
-        .where("not is_idle")
-    )
-    behind_gap = f.col("gaps") > f.coalesce(f.lag("gaps").over(order), f.lit(0))
-    changed = ~f.col("now").eqNullSafe(f.lag("now").over(order))
-    completes = f.lag("from_offset").over(order) == f.col("from_offset")
-    # The first row of each stretch is its start; the next stretch's first row is its end.
-    begins = (
-        observed.withColumn("exact", ~(f.col("is_snapshot") | behind_gap))
-        .withColumn("changed", changed)
-        .where("changed")
-        .withColumn("from_offset", placed())
-        .withColumns(
-            {
-                "valid_to": f.lead("time").over(order),
-                "to_offset": f.lead("from_offset").over(order),
-                "to_exact": f.lead("exact").over(order),
-                # The snapshot right after a record is complete where the record is partial: from that record on.
-                "valid_from": f.when(completes, f.lag("time").over(order)).otherwise(f.col("time")),
-                "from_exact": f.when(completes, f.lag("exact").over(order)).otherwise(f.col("exact")),
-            }
+
+    def __init__(self, breaks: Breaks, take: Take) -> None:
+        self._breaks = breaks
+        self._take = take
+        self._entries: dict[Key, _Entry] = {}
+        self._base = 0
+        """The number of gaps when all keys that were there were told: no other key was there."""
+        self._header: Line | None = None
+        self._stated: set[Key] = set()
+
+    def __contains__(self, key: Key) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry.state is not None
+
+    def known(self) -> list[Key]:
+        """The keys that something is known of."""
+        return list(self._entries)
+
+    def tell(self, key: Key, state: State | None, line: Line, seen: int = 0) -> None:
+        """A line shows that a key has this state from now on; None: that it is not there.
+
+        `seen`: the number of gaps when something else last showed that a key that was never told is not there.
+        """
+        if self._header is not None:
+            self._stated.add(key)
+        self._observe(key, state, line, seen)
+
+    def begin_snapshot(self, header: Line) -> None:
+        """What is told until the snapshot's end is its complete state."""
+        self._header = header
+        self._stated = set()
+
+    def end_snapshot(self) -> None:
+        """Keys that the snapshot lacks are not there."""
+        header, self._header = self._header, None
+        if header is None:
+            return
+        for key in self.known():
+            if key not in self._stated:
+                self._observe(key, None, header, 0)
+        self._stated = set()
+        self.complete()
+
+    def complete(self) -> None:
+        """All keys that are there have just been told: any other is not there."""
+        self._base = self._breaks.count
+        for key in [key for key, entry in self._entries.items() if entry.state is None]:
+            del self._entries[key]
+
+    def finish(self) -> None:
+        """The open intervals have no end."""
+        for key, entry in self._entries.items():
+            if entry.state is not None:
+                self._take(self._life(key, entry, None, None, None), entry.previous, False)
+        self._entries = {}
+
+    def _observe(self, key: Key, state: State | None, line: Line, seen: int) -> None:
+        count = self._breaks.count
+        entry = self._entries.get(key)
+        exact = not line.is_snapshot and max(self._base, seen, entry.seen if entry else 0) == count
+        if entry is not None:
+            entry.seen = count
+        if state == (entry.state if entry is not None else None):
+            if entry is None and count > self._base:
+                self._entries[key] = _Entry(
+                    None, None, from_exact=False, from_offset=-1, time_us=None, exact=False, seen=count
+                )
+            return
+        offset = line.placed
+        begun = _Entry(state, line.time_us, exact, offset, line.time_us, exact, count)
+        if entry is not None and entry.from_offset == offset:
+            # The snapshot right after a record is complete where the record is partial: from that record on.
+            begun = replace(begun, valid_from=entry.time_us, from_exact=entry.exact, previous=entry.previous)
+        elif entry is not None and entry.state is not None:
+            ended = self._life(key, entry, line.time_us, offset, exact)
+            self._take(ended, entry.previous, state is not None)
+            begun.previous = ended
+        if state is None and count == self._base:
+            self._entries.pop(key, None)
+        else:
+            self._entries[key] = begun
+
+    def _life(
+        self, key: Key, entry: _Entry, valid_to: int | None, to_offset: int | None, to_exact: bool | None
+    ) -> Life:
+        assert entry.state is not None
+        through = self._breaks.is_within(entry.from_offset, to_offset)
+        return Life(
+            *(key, entry.state, entry.valid_from, valid_to, entry.from_offset, to_offset),
+            *(entry.from_exact, to_exact, through),
         )
-        .where("now is not null and (to_offset is null or to_offset > from_offset)")
+
+
+class Boundary(NamedTuple):
+    """A change of a key. `before` and `after` are its states; None: it is not there."""
+
+    time_us: int | None
+    offset: int
+    before: State | None
+    after: State | None
+    exact: bool
+
+
+def boundaries(life: Life, previous: Life | None, is_followed: bool) -> Iterator[Boundary]:
+    """The changes at the start of an interval, and at its end unless the next one begins there."""
+    before = previous.state if previous is not None else None
+    yield Boundary(life.valid_from, life.from_offset, before, life.state, life.from_exact)
+    if life.to_offset is not None and not is_followed:
+        yield Boundary(life.valid_to, life.to_offset, life.state, None, bool(life.to_exact))
+
+
+def merge_adjacent(lives: Iterable[Life], breaks: Breaks) -> list[Life]:
+    """Merges intervals of the same key that overlap or touch, with the state of the first."""
+    merged: dict[Key, list[Life]] = {}
+    # Of several that begin at the same offset, one that is exact tells the start.
+    for life in sorted(lives, key=lambda one: (one.from_offset, not one.from_exact)):
+        of_key = merged.setdefault(life.key, [])
+        if not of_key or life.from_offset > of_key[-1].end:
+            of_key.append(life)
+        elif life.end > of_key[-1].end:
+            of_key[-1] = of_key[-1]._replace(
+                valid_to=life.valid_to, to_offset=life.to_offset, to_exact=life.to_exact
+            )
+    return [
+        life._replace(through_gap=breaks.is_within(life.from_offset, life.to_offset))
+        for of_key in merged.values()
+        for life in of_key
+    ]
+
+
+def overlap(left: Life, right: Life) -> Life | None:
+    """The part of the left interval within the right one; None: there is none. `through_gap` is that of the left."""
+    if right.from_offset >= left.end or left.from_offset >= right.end:
+        return None
+    begins = right if right.from_offset > left.from_offset else left
+    ends = right if right.end < left.end else left
+    return left._replace(
+        valid_from=begins.valid_from,
+        from_offset=begins.from_offset,
+        from_exact=begins.from_exact,
+        valid_to=ends.valid_to,
+        to_offset=ends.to_offset,
+        to_exact=ends.to_exact,
     )
-    made = begins.select(
-        *key,
-        *(f.col(f"now.{name}").alias(name) for name in state),
-        "valid_from",
-        "valid_to",
-        "from_offset",
-        "to_offset",
-        "from_exact",
-        "to_exact",
-    )
-    return mark_gaps(made, breaks)
-
-
-def placed() -> Column:
-    """The offset of a line of the timeline; for a snapshot, that of the last record in it."""
-    return f.col("offset") - f.col("is_snapshot").cast("int")
-
-
-def of_key(*key: str) -> WindowSpec:
-    """The events of a key, in order."""
-    return Window.partitionBy(*key).orderBy("offset", "ordinal")
-
-
-def carried(value: Column | str, order: WindowSpec) -> Column:
-    """The last value up to this row that is not null."""
-    return f.last(value, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, 0))
-
-
-def count_so_far(condition: Column, order: WindowSpec) -> Column:
-    """The number of rows up to this one that fulfil the condition."""
-    return f.sum(condition.cast("int")).over(order.rowsBetween(Window.unboundedPreceding, 0))
-
-
-def end_of(to_offset: str) -> Column:
-    """A column of ends as a number; above all offsets if it still holds."""
-    return f.coalesce(to_offset, f.lit(_NO_END))
-
-
-def mark_gaps(made: DataFrame, breaks: DataFrame) -> DataFrame:
-    """Recomputes `through_gap`. A gap that a snapshot bridges ends at the snapshot's place."""
-    of_gaps, of_snapshots = (
-        f.collect_set(f.when(f.col("is_snapshot") == kind, f.col("offset"))) for kind in (False, True)
-    )
-    gaps = (
-        breaks.groupBy("cluster_id")
-        .agg(of_gaps.alias("ends"), of_snapshots.alias("bridges"))
-        .select(
-            "cluster_id",
-            f.transform("ends", lambda end: end - f.array_contains("bridges", end).cast("int")).alias(
-                "gap_offsets"
-            ),
-        )
-    )
-    is_within = f.exists(
-        "gap_offsets",
-        lambda end: (
-            (end > f.col("from_offset")) & (f.col("to_offset").isNull() | (end <= f.col("to_offset")))
-        ),
-    )
-    return (
-        made.drop("through_gap")
-        .join(f.broadcast(gaps), "cluster_id", "left")
-        .withColumn("through_gap", f.coalesce(is_within, f.lit(False)))
-        .drop("gap_offsets")
-    )
-
-
-def statements(stated: DataFrame, sets: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """Events of records that contain a complete set, such as all voters: members that one lacks are removed.
-
-    `stated` has a row per member of each set, `sets` a row per set: both with `EVENT_COLUMNS` except `removed`.
-    """
-    place = ["cluster_id", "offset", "ordinal"]
-    lacking = (
-        sets.select(*place, "time", "is_snapshot")
-        .join(stated.select(*key).distinct(), "cluster_id")
-        .join(stated, [*key, "offset", "ordinal"], "left_anti")
-        .withColumn("removed", f.lit(True))
-    )
-    return stated.withColumn("removed", f.lit(False)).unionByName(lacking, allowMissingColumns=True)
-
-
-def following(key: Sequence[str]) -> WindowSpec:
-    """The intervals of a key, in order."""
-    return Window.partitionBy(*key).orderBy("from_offset")
-
-
-def merge_adjacent(frame: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """Merges adjacent intervals of the same key; other columns are left out.
-
-    Use `mark_gaps` on it.
-    """
-    order = following(key)
-    before = order.rowsBetween(Window.unboundedPreceding, -1)
-    latest = end_of("to_offset")
-    begins = f.coalesce(f.col("from_offset") > f.max(latest).over(before), f.lit(True))
-    numbered = frame.withColumn("begins", begins.cast("int")).withColumn(
-        "stretch", f.sum("begins").over(order)
-    )
-    return (
-        numbered.groupBy(*key, "stretch")
-        .agg(
-            f.min_by("valid_from", "from_offset").alias("valid_from"),
-            f.max_by("valid_to", latest).alias("valid_to"),
-            f.min("from_offset").alias("from_offset"),
-            f.max_by("to_offset", latest).alias("to_offset"),
-            f.min_by("from_exact", "from_offset").alias("from_exact"),
-            f.max_by("to_exact", latest).alias("to_exact"),
-        )
-        .drop("stretch")
-    )
-
-
-def overlap(left: DataFrame, right: DataFrame, *, on: Sequence[str]) -> DataFrame:
-    """The intersections of intervals of `left` and `right` with the same `on`.
-
-    All columns of `left` and those of `right` that it lacks, with the interval of both; use `mark_gaps` on it.
-    """
-    names = [one.name for one in INTERVAL_COLUMNS[:-1]]
-    lacking = (name for name in right.columns if name not in left.columns)
-    other = right.select(*on, *(f.col(name).alias(f"right_{name}") for name in names), *lacking)
-    left_end, right_end = end_of("to_offset"), end_of("right_to_offset")
-    is_later = f.col("right_from_offset") > f.col("from_offset")
-    is_earlier = right_end < left_end
-    both = left.join(other, list(on)).where(
-        (f.col("right_from_offset") < left_end) & (f.col("from_offset") < right_end)
-    )
-    bounds = {
-        **{name: f.when(is_later, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[::2]},
-        **{name: f.when(is_earlier, f.col(f"right_{name}")).otherwise(f.col(name)) for name in names[1::2]},
-    }
-    return both.withColumns(bounds).drop("through_gap", *(f"right_{name}" for name in names))
-
-
-def _observations(
-    events: DataFrame, breaks: DataFrame, key: Sequence[str], state: Sequence[str]
-) -> DataFrame:
-    """The events of each key and all breaks of its cluster, as rows of key and `now`, time, ..."""
-    stated = events.withColumn("now", f.when(~f.col("removed"), f.struct(*state)))
-    kind = stated.schema["now"].dataType
-    event = f.struct("now", *PLACE, f.lit(False).alias("is_break"))
-    marks = f.transform(
-        f.coalesce("breaks", f.array()),
-        lambda one: f.struct(
-            f.lit(None).cast(kind).alias("now"),
-            *(one[name].alias(name) for name in PLACE),
-            f.lit(True).alias("is_break"),
-        ),
-    )
-    all_breaks = breaks.groupBy("cluster_id").agg(f.collect_list(f.struct(*PLACE)).alias("breaks"))
-    number = f.row_number().over(of_key(*key))
-    return (
-        stated.withColumn("number", number)
-        .join(f.broadcast(all_breaks), "cluster_id", "left")
-        .select(
-            *key,
-            f.inline(f.when(f.col("number") == 1, f.concat(f.array(event), marks)).otherwise(f.array(event))),
-        )
-    )
-
-
-def boundaries(lives: DataFrame, *, key: Sequence[str], state: Sequence[str]) -> DataFrame:
-    """Converts intervals to changes: key, time, offset, before, after (structs of `state`; null: absent), exact.
-
-    `lives` comes from :func:`intervals`. Where one interval follows another
-    directly, their boundary is one row.
-    """
-    order = following(key)
-    now = f.struct(*state)
-    follows = f.lag("to_offset").over(order) == f.col("from_offset")
-    is_followed = f.lead("from_offset").over(order) == f.col("to_offset")
-    begin = f.struct(
-        f.col("valid_from").alias("time"),
-        f.col("from_offset").alias("offset"),
-        f.when(follows, f.lag(now).over(order)).alias("before"),
-        now.alias("after"),
-        f.col("from_exact").alias("exact"),
-    )
-    end = f.struct(
-        f.col("valid_to").alias("time"),
-        f.col("to_offset").alias("offset"),
-        now.alias("before"),
-        f.when(f.lit(False), now).alias("after"),
-        f.col("to_exact").alias("exact"),
-    )
-    has_end = f.col("to_offset").isNotNull() & ~f.coalesce(is_followed, f.lit(False))
-    lines = f.when(has_end, f.array(begin, end)).otherwise(f.array(begin))
-    return lives.select(*key, lines.alias("lines")).select(*key, f.inline("lines"))

@@ -2,14 +2,18 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType
 
 from pyspark_quorate.rows import column, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, following
-from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life
+from pyspark_quorate.tables.partition_leadership import (
+    PARTITION,
+    PARTITION_COLUMNS,
+    NamedRows,
+    PartitionLives,
+    PartitionState,
+)
 
 _BROKERS: Final = ArrayType(IntegerType())
 
@@ -32,40 +36,40 @@ SCHEMA: Final = schema(
 )
 
 
-def isr_changes(leadership: DataFrame) -> DataFrame:
-    """The table, from partition_leadership."""
-    order = following(PARTITION)
-    before = f.lag("isr").over(order)
-    compared = leadership.withColumns(
-        {
-            "leader_before": f.lag("leader").over(order),
-            "left": f.array_sort(f.array_except(before, "isr")),
-            "joined": f.array_sort(f.array_except("isr", before)),
-            "continues": f.lag("to_offset").over(order) == f.col("from_offset"),
-        }
-    )
-    change = f.when(f.size("joined") == 0, "shrink").when(f.size("left") == 0, "expand").otherwise("swap")
-    return compared.where("continues and (size(left) > 0 or size(joined) > 0)").select(
-        *PARTITION,
-        "topic",
-        f.col("valid_from").alias("time"),
-        f.col("from_offset").alias("offset"),
-        change.alias("change"),
-        "left",
-        "joined",
-        "isr",
-        "replicas",
-        "leader_before",
-        "leader",
-        (f.col("leader") != f.col("leader_before")).alias("leader_changed"),
-        f.col("from_exact").alias("exact"),
-    )
+class IsrChanges(Fold):
+    """The state of the table: it compares each interval of a partition with the one right before it."""
+
+    NEEDS = (PartitionLives,)
+
+    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+        super().__init__(cluster)
+        self._named = NamedRows(partitions, self.rows)
+        partitions.takers.append(self._take)
+
+    def finish(self) -> None:
+        """The rows of topics without a name."""
+        self._named.finish()
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        if previous is None:
+            return
+        before, after = PartitionState(*previous.state), PartitionState(*life.state)
+        left, joined = set(before.isr) - set(after.isr), set(after.isr) - set(before.isr)
+        if not left and not joined:
+            return
+        change = "shrink" if not joined else "expand" if not left else "swap"
+        self._named.add(
+            life.key,
+            *(life.valid_from, life.from_offset, change, sorted(left), sorted(joined)),
+            *(after.isr, after.replicas, before.leader, after.leader, after.leader != before.leader),
+            life.from_exact,
+        )
 
 
 TABLE: Final = Table(
-    build=isr_changes,
+    name="isr_changes",
+    fold=IsrChanges,
     doc="Each change of the in-sync replicas of a partition: who left, who joined, and who led before and after.",
     schema=SCHEMA,
-    inputs=("partition_leadership",),
     key=(*PARTITION, "offset"),
 )

@@ -2,18 +2,14 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, IntegerType
 
-from pyspark_quorate import rows
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, field
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Life
+from pyspark_quorate.tables.lines import Breaks, Line
 
 _LEADER_CHANGE: Final = "LeaderChangeMessage"
-_VOTERS: Final = "array<struct<voterId: int, voterDirectoryId: string>>"
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -29,41 +25,45 @@ SCHEMA: Final = schema(
 )
 
 
-def leadership(lines: DataFrame) -> DataFrame:
-    """One row per epoch that has records. A leader starts its epoch with a LeaderChangeMessage."""
-    first = (
-        lines.where(~f.col("is_snapshot") & (f.col("type") != rows.GAP))
-        .groupBy("cluster_id", "epoch")
-        .agg(f.min_by(f.struct("offset", "time", "type"), "offset").alias("first"))
-        .select("cluster_id", "epoch", "first.*")
-    )
-    elections = lines.where(f.col("type") == _LEADER_CHANGE).select(
-        "cluster_id",
-        "offset",
-        field("leaderId", "int").alias("leader_id"),
-        _ids("voters").alias("voters"),
-        _ids("grantingVoters").alias("granting_voters"),
-    )
-    state = ["epoch", "leader_id", "voters", "granting_voters"]
-    events = first.join(elections, ["cluster_id", "offset"], "left").select(
-        *("cluster_id", *state, "time", "offset"),
-        f.lit(0).alias("ordinal"),
-        f.lit(False).alias("is_snapshot"),
-        f.lit(False).alias("removed"),
-    )
-    # Snapshots do not contain the leader: for this table they bridge no gap.
-    gaps = breaks(lines).where("not is_snapshot")
-    made = intervals(events, gaps, key=["cluster_id"], state=state)
-    # The time of an election is exact, whatever is missing before it.
-    return made.withColumn("from_exact", f.col("from_exact") | f.col("leader_id").isNotNull())
+class Leadership(Fold):
+    """The state of the table: one row per epoch that has records.
 
+    A leader starts its epoch with a LeaderChangeMessage. Snapshots lack the leader, so here they bridge no gap.
+    """
 
-def _ids(name: str) -> Column:
-    return f.array_sort(f.transform(field(name, _VOTERS), lambda voter: voter["voterId"]))
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._breaks = Breaks()
+        self._lives = Intervals(self._breaks, self._take)
+
+    def step_epoch(self, line: Line) -> None:
+        """Take the first line of an epoch."""
+        state: tuple[object, ...] = (line.epoch, None, None, None)
+        if line.type == _LEADER_CHANGE:
+            voters, granting = (
+                tuple(sorted(one["voterId"] for one in line.fields[name]))
+                for name in ("voters", "grantingVoters")
+            )
+            state = (line.epoch, line.fields["leaderId"], voters, granting)
+        self._lives.tell((), state, line)
+
+    def gap(self, offset: int) -> None:
+        """It may hide elections."""
+        self._breaks.gap(offset)
+
+    def finish(self) -> None:
+        """The last leader's row."""
+        self._lives.finish()
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        # The time of an election is exact, whatever is missing before it.
+        is_told = life.state[1] is not None
+        self.rows.append((*life.state, *life._replace(from_exact=life.from_exact or is_told).span))
 
 
 TABLE: Final = Table(
-    build=leadership,
+    name="leadership",
+    fold=Leadership,
     doc=(
         "Leaders of the quorum, which are the active controllers, from the LeaderChangeMessage that starts an epoch. "
         "A row ends when the next leader's starts: the log does not record the time without a leader in between."

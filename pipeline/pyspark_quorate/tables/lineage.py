@@ -7,86 +7,63 @@ record of an epoch, in the same file, has the epoch before it in that leader's l
 If no file has that record, the newest earlier epoch is taken.
 """
 
-from typing import Final
-
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
-from pyspark.sql.window import WindowSpec
-
-from pyspark_quorate import rows
-
-_WALK: Final = "struct<until: bigint, prior: int, kept: array<struct<epoch: int, until: bigint>>>"
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 
-def effective_epochs(raw: DataFrame) -> DataFrame:
-    """cluster_id, epoch, until: records of `epoch` count at offsets below `until` (null: all of them).
+class Span(NamedTuple):
+    """First and last offset of an epoch in a file. A snapshot id has the epoch of the record before it."""
 
-    Epochs that lost completely have no row.
+    source: str
+    epoch: int
+    first: int
+    last: int
+
+
+def effective_epochs(spans: Iterable[Span]) -> dict[int, int | None]:
+    """epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
+
+    Epochs that lost completely are not there.
     """
-    walked = (
-        _beginnings(raw)
-        .groupBy("cluster_id")
-        .agg(f.sort_array(f.collect_list(f.struct("epoch", "first", "prior")), asc=False).alias("epochs"))
-        .select("cluster_id", f.aggregate("epochs", _start(), _step).alias("walk"))
-    )
-    return walked.select("cluster_id", f.inline("walk.kept"))
+    known = list(spans)
+    first_of: dict[int, int] = {}
+    for span in known:
+        first_of[span.epoch] = min(span.first, first_of.get(span.epoch, span.first))
+    priors = _priors(known, first_of)
+    kept: dict[int, int | None] = {}
+    until: int | None = None
+    prior: int | None = None
+    for epoch in sorted(first_of, reverse=True):
+        first = first_of[epoch]
+        if (prior is not None and epoch > prior) or (until is not None and first >= until):
+            continue
+        kept[epoch] = until
+        until, prior = first, priors.get(epoch)
+    return kept
 
 
-def _spans(raw: DataFrame) -> DataFrame:
-    """First and last offset of each epoch in each file. A snapshot id has the epoch of the record before it."""
-    is_snapshot = f.col("kind") == rows.SNAPSHOT
-    place = f.when(is_snapshot, f.col("offset") - 1).otherwise(f.col("offset"))
-    return (
-        raw.where(f.col("kind").isin(rows.LOG, rows.SNAPSHOT) & ~(is_snapshot & (f.col("offset") == 0)))
-        .groupBy("cluster_id", "source", "epoch")
-        .agg(f.min(place).alias("first"), f.max(place).alias("last"))
-        .withColumn("directory", f.regexp_replace("source", "[^/]*$", ""))
-    )
+def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
+    """epoch -> the epoch right before its first record, where a file shows it, or else a directory."""
+    files, directories = defaultdict(list), defaultdict(list)
+    for span in spans:
+        files[span.source].append(span)
+        directories[span.source[: span.source.rfind("/") + 1]].append(span)
+    priors: dict[int, int] = {}
+    for groups in (directories, files):
+        found: dict[int, int] = {}
+        for group in groups.values():
+            for span, before in _right_before(group):
+                if span.first == first_of[span.epoch]:
+                    found[span.epoch] = max(before, found.get(span.epoch, before))
+        priors |= found
+    return priors
 
 
-def _beginnings(raw: DataFrame) -> DataFrame:
-    """cluster_id, epoch, first (its lowest offset anywhere), prior (the epoch right before it; null: not known)."""
-    spans = _spans(raw)
-    files = Window.partitionBy("cluster_id", "source").orderBy("first", "epoch")
-    directories = Window.partitionBy("cluster_id", "directory").orderBy("first", "epoch")
-    known = spans.select(
-        "cluster_id",
-        "epoch",
-        "first",
-        _epoch_right_before(files).alias("in_file"),
-        _epoch_right_before(directories).alias("in_directory"),
-    )
-    lowest = f.min("first").over(Window.partitionBy("cluster_id", "epoch"))
-    return (
-        known.withColumn("lowest", lowest)
-        .where(f.col("first") == f.col("lowest"))
-        .groupBy("cluster_id", "epoch", "first")
-        .agg(f.coalesce(f.max("in_file"), f.max("in_directory")).alias("prior"))
-    )
-
-
-def _epoch_right_before(window: WindowSpec) -> Column:
-    before = f.max(f.struct("last", "epoch")).over(window.rowsBetween(Window.unboundedPreceding, -1))
-    return f.when(
-        (before["last"] == f.col("first") - 1) & (before["epoch"] < f.col("epoch")), before["epoch"]
-    )
-
-
-def _start() -> Column:
-    return f.struct(
-        f.lit(None).alias("until"),
-        f.lit(None).alias("prior"),
-        f.array().alias("kept"),
-    ).cast(_WALK)
-
-
-def _step(walk: Column, epoch: Column) -> Column:
-    """From an epoch to the ones before it, newest first."""
-    lost = (epoch["epoch"] > walk["prior"]) | (epoch["first"] >= walk["until"])
-    kept = f.concat(
-        walk["kept"], f.array(f.struct(epoch["epoch"].alias("epoch"), walk["until"].alias("until")))
-    )
-    taken = f.struct(epoch["first"].alias("until"), epoch["prior"].alias("prior"), kept.alias("kept")).cast(
-        _WALK
-    )
-    return f.when(f.coalesce(lost, f.lit(False)), walk).otherwise(taken)
+def _right_before(group: list[Span]) -> Iterator[tuple[Span, int]]:
+    """The spans that follow directly on one of an earlier epoch, and that epoch."""
+    latest: tuple[int, int] | None = None
+    for span in sorted(group, key=lambda one: (one.first, one.epoch)):
+        if latest is not None and latest[0] == span.first - 1 and latest[1] < span.epoch:
+            yield span, latest[1]
+        latest = max((span.last, span.epoch), latest or (span.last, span.epoch))

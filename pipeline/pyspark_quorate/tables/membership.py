@@ -2,21 +2,16 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, ShortType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
 from pyspark_quorate.tables.controller_registrations import ADDRESS
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals, statements
-from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, State
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Line
 
 VOTERS_RECORD: Final = "VotersRecord"
-_VOTERS: Final = (
-    "array<struct<voterId: int, voterDirectoryId: string, endpoints: array<struct<name: string, host: string, "
-    "port: int>>, kRaftVersionFeature: struct<minSupportedVersion: short, maxSupportedVersion: short>>>"
-)
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -29,30 +24,57 @@ SCHEMA: Final = schema(
 )
 
 
-def membership(lines: DataFrame) -> DataFrame:
-    """One row per interval in which a node was a voter with the same endpoints and versions."""
-    sets = records_of(lines, VOTERS_RECORD)
-    voter = f.explode(field("voters", _VOTERS)).alias("voter")
-    stated = sets.select("cluster_id", voter, *PLACE).select(
-        "cluster_id",
-        f.col("voter.voterId").alias("voter_id"),
-        f.col("voter.voterDirectoryId").alias("directory_id"),
-        f.array_sort("voter.endpoints").alias("endpoints"),
-        f.col("voter.kRaftVersionFeature.minSupportedVersion").alias("kraft_version_min"),
-        f.col("voter.kRaftVersionFeature.maxSupportedVersion").alias("kraft_version_max"),
-        *PLACE,
-    )
-    key = ["cluster_id", "voter_id", "directory_id"]
-    return intervals(
-        statements(stated, sets, key=key),
-        breaks(lines),
-        key=key,
-        state=["endpoints", "kraft_version_min", "kraft_version_max"],
-    )
+class VoterLives(KeyedFold):
+    """The intervals of voters: node id and directory id, with their endpoints and versions."""
+
+    TYPES = (VOTERS_RECORD,)
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.ended: list[Life] = []
+        """All that have ended, and at the end of the history the others."""
+
+    def step(self, line: Line) -> None:
+        """Take a record with all voters: any other is none."""
+        voters: dict[Key, State] = {}
+        for one in line.fields["voters"]:
+            endpoints = sorted((each["name"], each["host"], each["port"]) for each in one["endpoints"])
+            # Records of tests and of old versions may lack it.
+            versions = one.get("kRaftVersionFeature") or {}
+            state = (tuple(endpoints), *(versions.get(name) for name in _VERSIONS))
+            voters[one["voterId"], one["voterDirectoryId"]] = state
+        for key in self.lives.known():
+            if key not in voters:
+                self.lives.tell(key, None, line)
+        for key, state in voters.items():
+            self.lives.tell(key, state, line)
+        self.lives.complete()
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """Keep it."""
+        self.ended.append(life)
+
+
+_VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
+
+
+class Membership(Fold):
+    """The state of the table: a row per interval in which a voter had the same endpoints and versions."""
+
+    NEEDS = (VoterLives,)
+
+    def __init__(self, cluster: Cluster, voters: VoterLives) -> None:
+        super().__init__(cluster)
+        self._voters = voters
+
+    def finish(self) -> None:
+        """All rows."""
+        self.rows.extend((*life.key, *life.state, *life.span) for life in self._voters.ended)
 
 
 TABLE: Final = Table(
-    build=membership,
+    name="membership",
+    fold=Membership,
     doc=(
         "Voters of the quorum, from the VotersRecords of a dynamic quorum (KIP-853). The voters of a static quorum "
         "(kraft.version 0) are configured in controller.quorum.voters and not recorded in the log: such a cluster "

@@ -5,19 +5,19 @@ keeps its value until the next record that has it. Change records have no epochs
 PartitionRecord on, and unknown after a gap without a snapshot.
 """
 
-from typing import Final
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, WindowSpec
-from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, IntegerType, StringType
 from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, carried, count_so_far, intervals, of_key
-from pyspark_quorate.tables.timeline import PLACE, breaks, field, records_of
-from pyspark_quorate.tables.topics import topic_ends, topic_names
+from pyspark_quorate.tables.contract import Cluster, Fold, Row, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Key, Life, Take
+from pyspark_quorate.tables.lines import Fields, Line
+from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")
 """Key of a partition."""
@@ -55,164 +55,213 @@ SCHEMA: Final = schema(
     column("last_known_elr", _BROKERS, "former eligible leader replicas that stopped uncleanly (KIP-966)"),
     *INTERVAL_COLUMNS,
 )
-_STATE: Final = tuple(one.name for one in SCHEMA if one not in {*PARTITION_COLUMNS, *INTERVAL_COLUMNS})
 
 _RECORD: Final = "PartitionRecord"
 _CHANGE: Final = "PartitionChangeRecord"
 _CLEAR: Final = "ClearElrRecord"
-_END: Final = "end"
-_FIELDS: Final = {
-    "leader": ("leader", "int"),
-    "recovery": ("leaderRecoveryState", "int"),
-    "isr": ("isr", "array<int>"),
-    "replicas": ("replicas", "array<int>"),
-    "adding_replicas": ("addingReplicas", "array<int>"),
-    "removing_replicas": ("removingReplicas", "array<int>"),
-    "elr": ("eligibleLeaderReplicas", "array<int>"),
-    "last_known_elr": ("lastKnownElr", "array<int>"),
-}
-"""Columns by name: the record's field and SQL type. Null: not in this record; a leader can be "none"."""
 
 
-def partition_leadership(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline."""
-    stated = _stated(lines)
-    events = _merged(stated.unionByName(_ends(stated, lines)).unionByName(_clearings(stated, lines)))
-    lives = intervals(events, breaks(lines), key=PARTITION, state=_STATE)
-    return lives.join(topic_names(lines), ["cluster_id", "topic_id"], "left")
+class PartitionState(NamedTuple):
+    """The state of a partition, as the table's columns."""
+
+    leader: int
+    leader_epoch: int | None
+    partition_epoch: int | None
+    leader_recovery_state: str
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
 
 
-def _stated(lines: DataFrame) -> DataFrame:
-    """The fields of PartitionRecords, which have all of them, and of PartitionChangeRecords."""
-    of_record = f.col("type") == _RECORD
-    stated = records_of(lines, _RECORD, _CHANGE).select(
-        "cluster_id",
-        field("topicId", "string").alias("topic_id"),
-        field("partitionId", "int").alias("partition"),
-        *(*PLACE, "run", "type"),
-        field("leaderEpoch", "int").alias("record_leader_epoch"),
-        field("partitionEpoch", "int").alias("record_partition_epoch"),
-        *(field(path, kind).alias(name) for name, (path, kind) in _FIELDS.items()),
-        f.lit(None).cast("bigint").alias("since_offset"),
-    )
-    nobody = f.array().cast("array<int>")
-    return (
-        stated.withColumn(
-            "leader", f.when(of_record | (f.col("leader") != NO_LEADER_CHANGE), f.col("leader"))
-        )
-        .withColumn("recovery", f.when(f.col("recovery") >= 0, f.col("recovery")))
-        .withColumn("elr", f.coalesce("elr", f.when(of_record, nobody)))
-        .withColumn("last_known_elr", f.coalesce("last_known_elr", f.when(of_record, nobody)))
-    )
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """A partition, and the run of its PartitionRecord: from another one on, its epochs are unknown."""
+
+    state: PartitionState
+    run: int
+    leader_epoch: int
+    partition_epoch: int
 
 
-def _ends(stated: DataFrame, lines: DataFrame) -> DataFrame:
-    """The ends of partitions of deleted topics."""
-    partitions = stated.where(f.col("type") == _RECORD).select(*PARTITION).distinct()
-    ends = topic_ends(lines).drop("topic").join(partitions, ["cluster_id", "topic_id"])
-    return _like(
-        stated,
-        ends.select("*", f.lit(_END).alias("type"), f.lit(False).alias("is_snapshot"), f.lit(0).alias("run")),
-    )
+class PartitionLives(Fold):
+    """The partitions that are there; their intervals go to `takers` as they end."""
+
+    TYPES = (_RECORD, _CHANGE, _CLEAR, TOPIC, REMOVE)
+    NEEDS = (TopicNames,)
+
+    def __init__(self, cluster: Cluster, names: TopicNames) -> None:
+        super().__init__(cluster)
+        self.names = names
+        self.takers: list[Take] = []
+        self._lives = Intervals(cluster.breaks, self._take)
+        self._topics: dict[str, dict[int, _Partition]] = defaultdict(dict)
+        """Topic id -> partition -> what it is."""
+        self._stated: dict[str, dict[int, _Partition]] | None = None
+
+    def step(self, line: Line) -> None:
+        """Take a partition's record or change, or the end of its topic."""
+        match line.type:
+            case "PartitionRecord":
+                self._tell(line.fields["topicId"], line.fields["partitionId"], _stated(line), line)
+            case "PartitionChangeRecord":
+                topic_id, number = line.fields["topicId"], line.fields["partitionId"]
+                known = self._topics[topic_id].get(number) if topic_id in self._topics else None
+                if known is not None:
+                    self._tell(topic_id, number, _changed(known, line.fields, line.run), line)
+            case "ClearElrRecord":
+                self._clear_elr(line)
+            case _:
+                ended = self.names.ended
+                if ended is not None:
+                    for number in self._topics.pop(ended.topic_id, {}):
+                        self._lives.tell((ended.topic_id, number), None, line)
+
+    def begin_snapshot(self, line: Line) -> None:
+        """All partitions that are there follow."""
+        self._stated = defaultdict(dict)
+        self._lives.begin_snapshot(line)
+
+    def end_snapshot(self) -> None:
+        """End the partitions that the snapshot lacks."""
+        if self._stated is not None:
+            self._topics, self._stated = self._stated, None
+        self._lives.end_snapshot()
+
+    def finish(self) -> None:
+        """The partitions that are left."""
+        self._lives.finish()
+
+    def _clear_elr(self, line: Line) -> None:
+        """Clear the eligible leader replicas of a topic, or of all where the record has no name.
+
+        Kafka skips partitions without any (TopicDelta).
+        """
+        name = line.fields["topicName"]
+        topics = [self.names.latest.get(name)] if name else list(self._topics)
+        nobody = {"eligibleLeaderReplicas": (), "lastKnownElr": ()}
+        for topic_id in topics:
+            if topic_id is None or topic_id not in self._topics:
+                continue
+            for number, known in list(self._topics[topic_id].items()):
+                if known.state.elr or known.state.last_known_elr:
+                    self._tell(topic_id, number, _changed(known, nobody, line.run), line)
+
+    def _tell(self, topic_id: str, number: int, now: _Partition, line: Line) -> None:
+        self._topics[topic_id][number] = now
+        if self._stated is not None:
+            self._stated[topic_id][number] = now
+        self._lives.tell((topic_id, number), now.state, line)
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        for take in self.takers:
+            take(life, previous, is_followed)
 
 
-def _clearings(stated: DataFrame, lines: DataFrame) -> DataFrame:
-    """ClearElrRecords as events of each partition that ever had eligible leader replicas.
-
-    Such a record has the name of its topic, or no name for all topics. `since_offset` is that of the snapshot before
-    it: partitions without a record since then no longer existed.
-    """
-    named = (
-        records_of(lines, "TopicRecord", _CLEAR)
-        .withColumn(
-            "name",
-            f.when(f.col("type") == _CLEAR, field("topicName", "string")).otherwise(field("name", "string")),
-        )
-        .withColumn("topic_id", carried(field("topicId", "string"), of_key("cluster_id", "name")))
-        .where(f.col("type") == _CLEAR)
-    )
-    snapshots = breaks(lines).where("is_snapshot").select("cluster_id", f.col("offset").alias("snapshot"))
-    placed = (
-        named.join(
-            f.broadcast(snapshots),
-            (named["cluster_id"] == snapshots["cluster_id"]) & (snapshots["snapshot"] <= named["offset"]),
-            "left",
-        )
-        .groupBy(named["cluster_id"], "name", "topic_id", *PLACE, "run", "type")
-        .agg(f.max("snapshot").alias("since_offset"))
-    )
-    eligible = (
-        stated.where((f.size("elr") > 0) | (f.size("last_known_elr") > 0)).select(*PARTITION).distinct()
-    )
-    of_topic = placed.where("name != ''").join(eligible, ["cluster_id", "topic_id"])
-    of_all = placed.where("name = ''").drop("topic_id").join(eligible, "cluster_id")
-    nobody = f.array().cast("array<int>")
-    return _like(
-        stated,
-        of_topic.unionByName(of_all)
-        .drop("name")
-        .withColumn("elr", nobody)
-        .withColumn("last_known_elr", nobody),
-    )
-
-
-def _like(stated: DataFrame, events: DataFrame) -> DataFrame:
-    """`events` with the columns of `stated`; missing columns are null."""
-    return events.select(
+def _stated(line: Line) -> _Partition:
+    """What a PartitionRecord states, which is everything."""
+    fields = line.fields
+    epochs = (fields["leaderEpoch"], fields["partitionEpoch"])
+    state = PartitionState(
+        fields["leader"],
+        *epochs,
+        _recovery_name(fields.get("leaderRecoveryState")),
         *(
-            (f.col(one.name) if one.name in events.columns else f.lit(None))
-            .cast(one.dataType)
-            .alias(one.name)
-            for one in stated.schema.fields
-        )
+            tuple(fields.get(name) or ())
+            for name in (
+                *("isr", "replicas", "addingReplicas", "removingReplicas"),
+                *("eligibleLeaderReplicas", "lastKnownElr"),
+            )
+        ),
     )
+    return _Partition(state, line.run, *epochs)
 
 
-def _merged(stated: DataFrame) -> DataFrame:
-    """Every event with the complete state after it, as input of :func:`intervals`."""
-    order = of_key(*PARTITION)
-    is_base = f.col("type").isin(_RECORD, _END)
-    base = f.struct("type", "offset", "run")
-    filled = stated.withColumns(
-        {
-            "names_leader": (f.col("type") == _CHANGE) & f.col("leader").isNotNull(),
-            "base": carried(f.when(is_base, base), order),
-            **{name: carried(f.col(name), order) for name in _FIELDS},
-        }
-    ).where(
-        is_base
-        | (
-            (f.col("base.type") == _RECORD)
-            & (f.col("since_offset").isNull() | (f.col("base.offset") >= f.col("since_offset")))
-        )
+def _changed(known: _Partition, fields: Fields, run: int) -> _Partition:
+    """The partition after a change, which has only the fields that change. A negative recovery state is none."""
+    before = known.state
+    leader = fields.get("leader", NO_LEADER_CHANGE)
+    names_leader = leader != NO_LEADER_CHANGE
+    recovery = fields.get("leaderRecoveryState", -1)
+    leader_epoch = known.leader_epoch + names_leader
+    partition_epoch = known.partition_epoch + 1
+    is_known = run == known.run
+
+    def told(name: str, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+        value = fields.get(name)
+        return otherwise if value is None else tuple(value)
+
+    state = PartitionState(
+        leader if names_leader else before.leader,
+        leader_epoch if is_known else None,
+        partition_epoch if is_known else None,
+        before.leader_recovery_state if recovery < 0 else _recovery_name(recovery),
+        told("isr", before.isr),
+        told("replicas", before.replicas),
+        told("addingReplicas", before.adding_replicas),
+        told("removingReplicas", before.removing_replicas),
+        told("eligibleLeaderReplicas", before.elr),
+        told("lastKnownElr", before.last_known_elr),
     )
-    # Kafka skips partitions without eligible leader replicas when it clears them (TopicDelta).
-    had_some = (f.size(f.lag("elr").over(order)) > 0) | (f.size(f.lag("last_known_elr").over(order)) > 0)
-    effective = filled.withColumn("had_some", had_some).where((f.col("type") != _CLEAR) | f.col("had_some"))
-    counts = {"leaders": count_so_far(f.col("names_leader"), order), "changes": count_so_far(~is_base, order)}
-    counted = effective.withColumns(counts)
-    return counted.select(
-        *PARTITION,
-        "leader",
-        _epoch("record_leader_epoch", "leaders", order).alias("leader_epoch"),
-        _epoch("record_partition_epoch", "changes", order).alias("partition_epoch"),
-        f.when(f.col("recovery") == int(LeaderRecoveryState.RECOVERING), LeaderRecoveryState.RECOVERING.name)
-        .otherwise(LeaderRecoveryState.RECOVERED.name)
-        .alias("leader_recovery_state"),
-        *(name for name in _FIELDS if name not in {"leader", "recovery"}),
-        *PLACE,
-        (f.col("type") == _END).alias("removed"),
-    )
+    return _Partition(state, known.run, leader_epoch, partition_epoch)
 
 
-def _epoch(stated: str, count: str, order: WindowSpec) -> Column:
-    """The epoch of the last PartitionRecord plus the changes since; null if offsets in between are missing."""
-    start = carried(f.col(stated) - f.col(count), order)
-    return f.when(f.col("run") == f.col("base.run"), start + f.col(count))
+def _recovery_name(number: int | None) -> str:
+    is_recovering = number == int(LeaderRecoveryState.RECOVERING)
+    return LeaderRecoveryState.RECOVERING.name if is_recovering else LeaderRecoveryState.RECOVERED.name
+
+
+class NamedRows:
+    """Rows of partitions, which wait until a record tells the name of their topic: behind a gap that may be later."""
+
+    def __init__(self, partitions: PartitionLives, rows: list[Row]) -> None:
+        self._names = partitions.names
+        self._rows = rows
+        self._waiting: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
+        self._names.takers.append(self._name)
+
+    def add(self, key: Key, *values: Any) -> None:
+        """Add the columns that follow those of the partition."""
+        topic_id, number = key
+        name = self._names.names.get(topic_id)
+        if name is None:
+            self._waiting.setdefault(topic_id, []).append((number, values))
+            return
+        self._rows.append((topic_id, name, number, *values))
+
+    def finish(self) -> None:
+        """No record told the names that are lacking."""
+        for topic_id in list(self._waiting):
+            self._name(topic_id, None)
+
+    def _name(self, topic_id: str, name: str | None) -> None:
+        waiting = self._waiting.pop(topic_id, ())
+        self._rows.extend((topic_id, name, number, *values) for number, values in waiting)
+
+
+class PartitionLeadership(Fold):
+    """The state of the table: nothing but rows that wait."""
+
+    NEEDS = (PartitionLives,)
+
+    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+        super().__init__(cluster)
+        self._named = NamedRows(partitions, self.rows)
+        partitions.takers.append(self._take)
+
+    def finish(self) -> None:
+        """The rows of topics without a name."""
+        self._named.finish()
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        self._named.add(life.key, *life.state, *life.span)
 
 
 TABLE: Final = Table(
-    build=partition_leadership,
+    name="partition_leadership",
+    fold=PartitionLeadership,
     doc="Each partition's leader, in-sync replicas, replicas and epochs; a line for each partition epoch.",
     schema=SCHEMA,
     key=(*PARTITION, "from_offset"),

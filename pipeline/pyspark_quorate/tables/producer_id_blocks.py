@@ -2,14 +2,11 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, LongType, TimestampType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import of_key, placed
-from pyspark_quorate.tables.timeline import field, records_of
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.lines import Line
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 """Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE; a record has only the first id of the block after it."""
@@ -30,39 +27,31 @@ SCHEMA: Final = schema(
 )
 
 
-def producer_id_blocks(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline. Ids between two known blocks were assigned in a gap."""
-    before = of_key("cluster_id").rowsBetween(Window.unboundedPreceding, -1)
-    known_until = f.max("next").over(before)
-    size = f.when(f.col("is_snapshot"), 0).otherwise(PRODUCER_ID_BLOCK_SIZE)
-    stated = (
-        records_of(lines, "ProducerIdsRecord")
-        .withColumn("next", field("nextProducerId", "bigint"))
-        .withColumn("known_until", f.coalesce(known_until, f.lit(0)))
-        .withColumn("first", f.col("next") - size)
-    )
-    unseen = f.struct(
-        f.lit(None).cast("int").alias("broker_id"),
-        f.lit(None).cast("bigint").alias("broker_epoch"),
-        f.col("known_until").alias("first_producer_id"),
-        (f.col("first") - 1).alias("last_producer_id"),
-        f.lit(False).alias("exact"),
-    )
-    block = f.struct(
-        field("brokerId", "int").alias("broker_id"),
-        field("brokerEpoch", "bigint").alias("broker_epoch"),
-        f.col("first").alias("first_producer_id"),
-        (f.col("next") - 1).alias("last_producer_id"),
-        f.lit(True).alias("exact"),
-    )
-    blocks = f.array(unseen, block)
-    return stated.select("cluster_id", "time", placed().alias("offset"), f.inline(blocks)).where(
-        "first_producer_id <= last_producer_id"
-    )
+class ProducerIdBlocks(Fold):
+    """The state of the table: the first id after the known blocks. Ids between two blocks were assigned in a gap."""
+
+    TYPES = ("ProducerIdsRecord",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._known_until = 0
+
+    def step(self, line: Line) -> None:
+        """Take a block; in a snapshot, only where the next one begins."""
+        until = line.fields["nextProducerId"]
+        first = until if line.is_snapshot else until - PRODUCER_ID_BLOCK_SIZE
+        at = (line.time_us, line.placed)
+        if first > self._known_until:
+            self.rows.append((*at, None, None, self._known_until, first - 1, False))
+        if not line.is_snapshot:
+            broker = (line.fields["brokerId"], line.fields["brokerEpoch"])
+            self.rows.append((*at, *broker, first, until - 1, True))
+        self._known_until = max(self._known_until, until)
 
 
 TABLE: Final = Table(
-    build=producer_id_blocks,
+    name="producer_id_blocks",
+    fold=ProducerIdBlocks,
     doc="Blocks of producer ids that brokers received.",
     schema=SCHEMA,
     key=("cluster_id", "first_producer_id"),

@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals
-from pyspark_quorate.tables.timeline import breaks, events_of, field, sorted_list
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
+from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.lines import Line
 
-_ENTITY: Final = list_of(
+ENTITY: Final = list_of(
     column("entity_type", StringType(), "user, client-id or ip"),
     column("entity_name", StringType(), "its name; null: the default of the type"),
 )
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
-    column("entity", _ENTITY, "the entity: all of these parts together, sorted by type"),
+    column("entity", ENTITY, "the entity: all of these parts together, sorted by type"),
     column(
         "quota_key",
         StringType(),
@@ -29,21 +29,26 @@ SCHEMA: Final = schema(
 _KEY: Final = ("cluster_id", "entity", "quota_key")
 
 
-def quotas(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline."""
-    events = events_of(
-        lines,
-        "ClientQuotaRecord",
-        entity=sorted_list("entity", "entityType: string, entityName: string", _ENTITY),
-        quota_key=field("key", "string"),
-        quota=field("value", "double"),
-        removed=field("remove", "boolean"),
-    )
-    return intervals(events, breaks(lines), key=_KEY, state=["quota"])
+class Quotas(KeyedFold):
+    """The state of the table."""
+
+    TYPES = ("ClientQuotaRecord",)
+
+    def step(self, line: Line) -> None:
+        """Take a quota, or its removal. Snapshots have the parts of an entity in any order."""
+        stated = [(one["entityType"], one["entityName"]) for one in line.fields["entity"]]
+        parts = sorted(stated, key=lambda part: (part[0], part[1] or ""))
+        state = None if line.fields["remove"] else (line.fields["value"],)
+        self.lives.tell((tuple(parts), line.fields["key"]), state, line)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """A row for each interval."""
+        self.rows.append((*life.key, *life.state, *life.span))
 
 
 TABLE: Final = Table(
-    build=quotas,
+    name="quotas",
+    fold=Quotas,
     doc="Quotas of users, clients and IP addresses over time.",
     schema=SCHEMA,
     key=(*_KEY, "from_offset"),

@@ -1,9 +1,10 @@
-"""Table `records`: every record of logs and checkpoints, once."""
+"""Table `records`: every record of logs and checkpoints, once.
+
+They are chosen from the rows by :class:`pyspark_quorate.tables.timeline.Timeline`.
+"""
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -13,10 +14,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pyspark_quorate import rows
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.timeline import first_of, snapshot_copies
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -37,31 +36,14 @@ SCHEMA: Final = schema(
     column("source", StringType(), "a file or controller that has the record; others may have it too"),
 )
 
-
-def records(raw: DataFrame) -> DataFrame:
-    """Rows without copies and gaps, including records that the quorum did not keep."""
-    log = raw.where(f.col("kind") == rows.LOG)
-    once = first_of(log, ["cluster_id", "offset", "epoch"], "source")
-    copies = first_of(
-        snapshot_copies(raw), ["cluster_id", "offset", "epoch"], f.desc("is_complete"), "source"
-    )
-    chosen = copies.select("cluster_id", "offset", "epoch", "source")
-    snapshots = (
-        raw.where(f.col("kind") == rows.SNAPSHOT)
-        .join(f.broadcast(chosen), ["cluster_id", "offset", "epoch", "source"])
-        .dropDuplicates(["cluster_id", "offset", "epoch", "ordinal"])
-    )
-    return once.unionByName(snapshots).withColumn("payload", f.parse_json("payload"))
-
-
 TABLE: Final = Table(
-    build=records,
+    name="records",
+    fold=None,
     doc=(
         "Every record of the logs and checkpoints that were read. Copies on several nodes are removed; of a "
         "checkpoint that several nodes have, one copy is kept. Records that a leader lost are included: they have "
         "the same offset and a lower epoch. The other tables contain only records that took effect."
     ),
     schema=SCHEMA,
-    inputs=("rows",),
     key=("cluster_id", "kind", "offset", "epoch", "ordinal"),
 )

@@ -1,15 +1,16 @@
 """Table `topics`: topics created, deleted, and created again under the same name."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, intervals, of_key
-from pyspark_quorate.tables.timeline import breaks, events_of, field, records_of
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Life
+from pyspark_quorate.tables.lines import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -20,60 +21,135 @@ SCHEMA: Final = schema(
     *INTERVAL_COLUMNS,
 )
 
-
-def topics(lines: DataFrame) -> DataFrame:
-    """The table, from the timeline."""
-    events = events_of(
-        lines, "TopicRecord", topic_id=_topic_id(), topic=field("name", "string"), removed=f.lit(False)
-    )
-    ends = topic_ends(lines).withColumn("removed", f.lit(True)).withColumn("is_snapshot", f.lit(False))
-    lives = intervals(
-        events.unionByName(ends), breaks(lines), key=["cluster_id", "topic_id"], state=["topic"]
-    )
-    by_name = Window.partitionBy("cluster_id", "topic").orderBy("from_offset", "topic_id")
-    partitions = (
-        records_of(lines, "PartitionRecord")
-        .groupBy("cluster_id", _topic_id().alias("topic_id"))
-        .agg((f.max(field("partitionId", "int")) + 1).alias("partitions"))
-    )
-    return lives.withColumn("previous_topic_id", f.lag("topic_id").over(by_name)).join(
-        partitions, ["cluster_id", "topic_id"], "left"
-    )
+TOPIC: Final = "TopicRecord"
+REMOVE: Final = "RemoveTopicRecord"
+_PARTITION: Final = "PartitionRecord"
 
 
-def topic_names(lines: DataFrame) -> DataFrame:
-    """cluster_id, topic_id, topic: of all topics ever created."""
-    named = events_of(lines, "TopicRecord", topic_id=_topic_id(), topic=field("name", "string"))
-    return named.select("cluster_id", "topic_id", "topic").dropDuplicates(["cluster_id", "topic_id"])
+class TopicEnd(NamedTuple):
+    """A line shows that a topic is not there any more."""
+
+    topic_id: str
+    name: str | None
+    """None: no record told it."""
 
 
-def topic_ends(lines: DataFrame) -> DataFrame:
-    """cluster_id, topic_id, topic (or null), time, offset, ordinal: where the log shows that a topic was deleted.
+class TopicNames(Fold):
+    """The names of topics, and where the log shows that a topic was deleted.
 
     A record that gives a topic's name to another topic shows it too: the RemoveTopicRecord is then in a gap. A topic
     that ended before such a record may end there once more.
     """
-    place = ["cluster_id", "topic_id", "time", "offset", "ordinal"]
-    removed = events_of(lines, "RemoveTopicRecord", topic_id=_topic_id()).select(*place)
-    by_name = of_key("cluster_id", "topic")
-    replaced = (
-        events_of(lines, "TopicRecord", topic_id=_topic_id(), topic=field("name", "string"))
-        .withColumn("previous", f.lag("topic_id").over(by_name))
+
+    TYPES = (TOPIC, REMOVE)
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.names: dict[str, str] = {}
+        """Topic id -> name, of the topics that are there, and until the next line of those that ended."""
+        self.latest: dict[str, str] = {}
+        """Name -> id of the topic that had it last."""
+        self.ended: TopicEnd | None = None
+        """What the last of these lines ended."""
+        self.takers: list[Callable[[str, str], None]] = []
+        """Take the id and the name of each topic."""
+        self._gone: set[str] = set()
+        self._stated: set[str] | None = None
+
+    def step(self, line: Line) -> None:
+        """Take the name of a topic, or its end."""
+        for one in self._gone:
+            self.names.pop(one, None)
+        self._gone = set()
+        topic_id = line.fields["topicId"]
+        if line.type == REMOVE:
+            self.ended = TopicEnd(topic_id, self.names.get(topic_id))
+            self._gone.add(topic_id)
+            return
+        name = line.fields["name"]
+        previous = self.latest.get(name)
         # A snapshot is complete: it ends all topics that it lacks.
-        .where("not is_snapshot and previous != topic_id")
-        .withColumn("topic_id", f.col("previous"))
-        .select(*place, "topic")
-    )
-    named = removed.join(topic_names(lines), ["cluster_id", "topic_id"], "left")
-    return named.unionByName(replaced)
+        is_replaced = not line.is_snapshot and previous is not None and previous != topic_id
+        self.ended = None
+        if is_replaced and previous is not None:
+            self.ended = TopicEnd(previous, name)
+            self._gone.add(previous)
+        self.latest[name] = topic_id
+        self.names[topic_id] = name
+        for take in self.takers:
+            take(topic_id, name)
+        if self._stated is not None:
+            self._stated.add(topic_id)
+
+    def begin_snapshot(self, line: Line) -> None:  # noqa: ARG002 - of all parts
+        """All topics that are there follow."""
+        self._stated = set()
+
+    def end_snapshot(self) -> None:
+        """Forget the topics that the snapshot lacks."""
+        if self._stated is not None:
+            self._gone |= set(self.names) - self._stated
+        self._stated, self.ended = None, None
 
 
-def _topic_id() -> Column:
-    return field("topicId", "string")
+class Topics(Fold):
+    """The state of the table."""
+
+    TYPES = (TOPIC, REMOVE, _PARTITION)
+    NEEDS = (TopicNames,)
+
+    def __init__(self, cluster: Cluster, names: TopicNames) -> None:
+        super().__init__(cluster)
+        self._names = names
+        self._lives = Intervals(cluster.breaks, self._take)
+        self._partitions: dict[str, int] = {}
+        self._previous: dict[str, str] = {}
+        """Topic id -> the topic before it of the same name."""
+        self._before: dict[str, str] = {}
+        """Name -> the topic of that name that began last."""
+
+    def step(self, line: Line) -> None:
+        """Take a topic, its end, or one of its partitions."""
+        topic_id = line.fields["topicId"]
+        if line.type == _PARTITION:
+            count = line.fields["partitionId"] + 1
+            self._partitions[topic_id] = max(count, self._partitions.get(topic_id, 0))
+            return
+        ended = self._names.ended
+        if ended is not None:
+            self._lives.tell((ended.topic_id,), None, line)
+        if line.type == TOPIC:
+            name = line.fields["name"]
+            if (topic_id,) not in self._lives:
+                before = self._before.get(name)
+                if before is not None:
+                    self._previous[topic_id] = before
+                self._before[name] = topic_id
+            self._lives.tell((topic_id,), (name,), line)
+
+    def begin_snapshot(self, line: Line) -> None:
+        """All topics that are there follow."""
+        self._lives.begin_snapshot(line)
+
+    def end_snapshot(self) -> None:
+        """End the topics that the snapshot lacks."""
+        self._lives.end_snapshot()
+
+    def finish(self) -> None:
+        """The topics that are left."""
+        self._lives.finish()
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        (topic_id,), (name,) = life.key, life.state
+        partitions = self._partitions.get(topic_id)
+        self.rows.append((name, topic_id, partitions, self._previous.pop(topic_id, None), *life.span))
+        if not is_followed:
+            self._partitions.pop(topic_id, None)
 
 
 TABLE: Final = Table(
-    build=topics,
+    name="topics",
+    fold=Topics,
     doc="Topics from creation to deletion, and the previous topic of the same name.",
     schema=SCHEMA,
     key=("cluster_id", "topic_id", "from_offset"),

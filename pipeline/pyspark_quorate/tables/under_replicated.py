@@ -4,17 +4,22 @@ Replicas that a reassignment is adding do not count until it is done: that is Ka
 (OngoingReassignmentState.replicationFactor, Partition.isUnderReplicated, kafka-topics --under-replicated-partitions).
 """
 
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType
 from quorate_protocol.image import NO_LEADER
 
 from pyspark_quorate.rows import column, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, following
-from pyspark_quorate.tables.partition_leadership import PARTITION, PARTITION_COLUMNS
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life
+from pyspark_quorate.tables.partition_leadership import (
+    PARTITION,
+    PARTITION_COLUMNS,
+    NamedRows,
+    PartitionLives,
+    PartitionState,
+)
 
 SCHEMA: Final = schema(
     *PARTITION_COLUMNS,
@@ -31,51 +36,97 @@ SCHEMA: Final = schema(
 )
 
 
-def under_replicated(leadership: DataFrame) -> DataFrame:
-    """The table, from partition_leadership: adjacent intervals with equal flags are merged."""
-    counted = f.array_except("replicas", "adding_replicas")
-    order = following(PARTITION)
-    flags = f.struct("is_under_replicated", "is_offline")
-    states = (
-        leadership.withColumn("replication_factor", f.size(counted))
-        .withColumn("isr_size", f.size("isr"))
-        .withColumn("missing", f.array_except(counted, "isr"))
-        .withColumn("is_under_replicated", f.col("isr_size") < f.col("replication_factor"))
-        .withColumn("is_offline", f.col("leader") == NO_LEADER)
-        .withColumn(
-            "continues",
-            f.coalesce(
-                (f.lag("to_offset").over(order) == f.col("from_offset"))
-                & (f.lag(flags).over(order) == flags),
-                f.lit(False),
-            ),
+@dataclass(slots=True)
+class _Risk:
+    """Adjacent intervals of a partition with equal flags."""
+
+    first: Life
+    last: Life
+    is_under_replicated: bool
+    is_offline: bool
+    isr_size_min: int
+    replication_factor: int
+    missing: set[int]
+    through_gap: bool
+
+    @classmethod
+    def of(cls, life: Life) -> "_Risk":
+        """That of one interval."""
+        state = PartitionState(*life.state)
+        counted = set(state.replicas) - set(state.adding_replicas)
+        return cls(
+            first=life,
+            last=life,
+            is_under_replicated=len(state.isr) < len(counted),
+            is_offline=state.leader == NO_LEADER,
+            isr_size_min=len(state.isr),
+            replication_factor=len(counted),
+            missing=counted - set(state.isr),
+            through_gap=life.through_gap,
         )
-        .withColumn("stretch", f.sum((~f.col("continues")).cast("int")).over(order))
-    )
-    first, last = f.min_by, f.max_by
-    return (
-        states.where("is_under_replicated or is_offline")
-        .groupBy(*PARTITION, "stretch", "is_under_replicated", "is_offline")
-        .agg(
-            f.first("topic").alias("topic"),
-            f.min("isr_size").alias("isr_size_min"),
-            f.max("replication_factor").alias("replication_factor"),
-            f.array_sort(f.array_distinct(f.flatten(f.collect_list("missing")))).alias("missing"),
-            first("valid_from", "from_offset").alias("valid_from"),
-            last("valid_to", "from_offset").alias("valid_to"),
-            f.min("from_offset").alias("from_offset"),
-            last("to_offset", "from_offset").alias("to_offset"),
-            first("from_exact", "from_offset").alias("from_exact"),
-            last("to_exact", "from_offset").alias("to_exact"),
-            f.max("through_gap").alias("through_gap"),
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a risk at all."""
+        return self.is_under_replicated or self.is_offline
+
+    def add(self, other: "_Risk") -> None:
+        """Add the interval that follows."""
+        self.last = other.last
+        self.isr_size_min = min(self.isr_size_min, other.isr_size_min)
+        self.replication_factor = max(self.replication_factor, other.replication_factor)
+        self.missing |= other.missing
+        self.through_gap |= other.through_gap
+
+
+class UnderReplicated(Fold):
+    """The state of the table: the open risk of each partition that has one."""
+
+    NEEDS = (PartitionLives,)
+
+    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+        super().__init__(cluster)
+        self._named = NamedRows(partitions, self.rows)
+        self._open: dict[Key, _Risk] = {}
+        partitions.takers.append(self._take)
+
+    def finish(self) -> None:
+        """The rows of topics without a name."""
+        self._named.finish()
+
+    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        now, known = _Risk.of(life), self._open.pop(life.key, None)
+        if known is not None:
+            is_same = (known.is_under_replicated, known.is_offline) == (
+                now.is_under_replicated,
+                now.is_offline,
+            )
+            if previous is not None and is_same:
+                known.add(now)
+                now = known
+            else:
+                self._complete(life.key, known)
+        if not now.is_any:
+            return
+        if is_followed:
+            self._open[life.key] = now
+        else:
+            self._complete(life.key, now)
+
+    def _complete(self, key: Key, risk: _Risk) -> None:
+        first, last = risk.first, risk.last
+        self._named.add(
+            key,
+            *(risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor),
+            *(sorted(risk.missing), first.valid_from, last.valid_to, first.from_offset, last.to_offset),
+            *(first.from_exact, last.to_exact, risk.through_gap),
         )
-    )
 
 
 TABLE: Final = Table(
-    build=under_replicated,
+    name="under_replicated",
+    fold=UnderReplicated,
     doc="When partitions had fewer in-sync replicas than replicas, or no leader.",
     schema=SCHEMA,
-    inputs=("partition_leadership",),
     key=(*PARTITION, "from_offset"),
 )

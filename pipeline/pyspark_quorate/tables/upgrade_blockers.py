@@ -1,17 +1,22 @@
 """Table `upgrade_blockers`: registrations that block feature levels, over time."""
 
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, TimestampType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER, registrations
-from pyspark_quorate.tables.feature_levels import level_name
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, end_of, mark_gaps, merge_adjacent, overlap
-from pyspark_quorate.tables.timeline import breaks
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.controller_registrations import (
+    BROKER,
+    CONTROLLER,
+    BrokerRegistrations,
+    ControllerRegistrations,
+)
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, merge_adjacent, overlap
+from pyspark_quorate.tables.membership import VoterLives
+from pyspark_quorate.tables.naming import level_name
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -38,93 +43,80 @@ SCHEMA: Final = schema(
     ),
     *INTERVAL_COLUMNS,
 )
-_NODE: Final = ["cluster_id", "role", "node_id"]
-_LEVEL: Final = ["cluster_id", "feature", "level"]
 
 
-def upgrade_blockers(lines: DataFrame, voters: DataFrame) -> DataFrame:
-    """One row per registration and level that another registration supports at the same time.
+class UpgradeBlockers(Fold):
+    """The state of the table: what it needs are all registrations and voters, so it has its rows at the end.
 
     Kafka checks every registration, also of fenced brokers and stopped controllers
     (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
     """
-    nodes = (
-        registrations(lines, BROKER)
-        .withColumn("role", f.lit(BROKER.name))
-        .unionByName(registrations(lines, CONTROLLER).withColumn("role", f.lit(CONTROLLER.name)))
-        .drop("endpoints", "incarnation_id", "zk_migration_ready")
-    )
-    names = (one.name for one in INTERVAL_COLUMNS)
-    supported = (
-        nodes.withColumn("one", f.explode("features"))
-        .select(
-            "cluster_id",
-            f.col("one.name").alias("feature"),
-            f.col("one.max_level").alias("max_level"),
-            *names,
-        )
-        .where("max_level > 0")
-        .withColumn("level", f.explode(f.sequence(f.lit(1), f.col("max_level").cast("int"))))
-    )
-    reachable = merge_adjacent(supported, key=_LEVEL)
-    named = nodes.withColumn(
-        "maxima",
-        f.map_from_entries(f.transform("features", lambda one: f.struct(one["name"], one["max_level"]))),
-    ).drop("features")
-    blocking = (
-        overlap(named, reachable, on=["cluster_id"])
-        .withColumn(
-            "supported_max", f.coalesce(f.element_at("maxima", f.col("feature")), f.lit(0)).cast("short")
-        )
-        .where("supported_max < level")
-        .drop("maxima")
-    )
-    key = [*_NODE, "feature", "level", "supported_max"]
-    merged = mark_gaps(merge_adjacent(blocking, key=key), breaks(lines))
-    return _with_ghosts(merged, voters).withColumn("level_name", level_name(f.col("feature"), f.col("level")))
 
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
 
-def _with_ghosts(blocking: DataFrame, voters: DataFrame) -> DataFrame:
-    """With is_ghost and ghost_since, from the table `membership`."""
-    members = voters.select(
-        "cluster_id",
-        f.lit(CONTROLLER.name).alias("role"),
-        f.col("voter_id").alias("node_id"),
-        f.col("from_offset").alias("member_from"),
-        end_of("to_offset").alias("member_to"),
-        f.col("valid_to").alias("member_until"),
-    )
-    dynamic = voters.select("cluster_id", f.lit(True).alias("is_dynamic")).distinct()
-    end = end_of("to_offset")
-    key = [*_NODE, "feature", "level", "from_offset"]
-    seen = (
-        blocking.join(members, _NODE)
-        .where(f.col("member_from") < end)
-        .groupBy(*key)
-        .agg(
-            f.max(f.col("member_to") >= end).alias("is_voter"),
-            f.max_by("member_until", "member_to").alias("member_until"),
-        )
-    )
-    is_ghost = f.when(
-        f.col("is_dynamic") & (f.col("role") == CONTROLLER.name), ~f.coalesce("is_voter", f.lit(False))
-    )
-    return (
-        blocking.join(seen, key, "left")
-        .join(f.broadcast(dynamic), "cluster_id", "left")
-        .withColumn("is_ghost", is_ghost)
-        .withColumn("ghost_since", f.when(f.col("is_ghost"), f.col("member_until")))
-    )
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterLives,
+    ) -> None:
+        super().__init__(cluster)
+        self._roles = ((BROKER.name, brokers), (CONTROLLER.name, controllers))
+        self._voters = voters
+
+    def finish(self) -> None:
+        """One row per registration and level that another registration supports at the same time."""
+        for life in merge_adjacent(self._blocking(), self.cluster.breaks):
+            feature, level, role, node_id, supported = life.key
+            ghost = self._ghost(life) if role == CONTROLLER.name else (None, None)
+            name = level_name(feature, level)
+            self.rows.append((feature, level, name, role, node_id, supported, *ghost, *life.span))
+
+    def _blocking(self) -> Iterator[Life]:
+        """feature, level, role, node and supported level, where another registration supports the level."""
+        reachable: dict[str, list[Life]] = defaultdict(list)
+        for life in merge_adjacent(self._supported(), self.cluster.breaks):
+            reachable[life.key[0]].append(life)
+        for role, registrations in self._roles:
+            for node in registrations.ended:
+                maxima = {name: maximum for name, _, maximum in node.state[2]}
+                for feature, lives in reachable.items():
+                    supported = maxima.get(feature, 0)
+                    for level in lives:
+                        both = overlap(node, level) if level.key[1] > supported else None
+                        if both is not None:
+                            key = (*level.key, role, node.key[0], supported)
+                            yield both._replace(key=key, state=())
+
+    def _supported(self) -> Iterator[Life]:
+        """feature and level of each registration that supports it."""
+        for _, registrations in self._roles:
+            for node in registrations.ended:
+                for feature, _, maximum in node.state[2]:
+                    for level in range(1, maximum + 1):
+                        yield node._replace(key=(feature, level), state=())
+
+    def _ghost(self, life: Life) -> tuple[bool | None, int | None]:
+        """Whether a controller was no voter when the interval ended, and when it last stopped being one."""
+        voters = self._voters.ended
+        if not voters:
+            return None, None
+        terms = [one for one in voters if one.key[0] == life.key[3] and one.from_offset < life.end]
+        if any(one.end >= life.end for one in terms):
+            return False, None
+        last = max(terms, key=lambda one: one.end, default=None)
+        return True, None if last is None else last.valid_to
 
 
 TABLE: Final = Table(
-    build=upgrade_blockers,
+    name="upgrade_blockers",
+    fold=UpgradeBlockers,
     doc=(
         "Registrations that block feature levels: for each level that at least one registered node supports, the "
         "registrations whose range ends below it, while both are registered. Kafka refuses to raise a feature past "
         "such a registration, even if its node no longer exists: a ghost."
     ),
     schema=SCHEMA,
-    inputs=("timeline", "membership"),
     key=("cluster_id", "feature", "level", "role", "node_id", "from_offset"),
 )

@@ -105,11 +105,15 @@ def _leader_change(random_: random.Random) -> Payload:
     return {"leaderId": random_.choice(NODES), "voters": voters, "grantingVoters": granting}
 
 
+_BROKER: Final = {"brokerEpoch": 1, "rack": None, "fenced": True, "logDirs": []}
+"""The other fields of a registration of a broker."""
+
+
 def _record(random_: random.Random) -> tuple[str, Payload]:
     node = random_.choice(NODES)
     makers: tuple[tuple[str, Payload], ...] = (
         ("NoOpRecord", {}),
-        ("ConfigRecord", {"name": "n"}),
+        ("ConfigRecord", {"resourceType": 4, "resourceName": "1", "name": "n", "value": "v"}),
         ("KRaftVersionRecord", {"version": 0, "kRaftVersion": random_.choice((0, 1))}),
         ("VotersRecord", {"version": 0, "voters": [_voter(one, random_) for one in _some(random_)]}),
         (
@@ -121,7 +125,7 @@ def _record(random_: random.Random) -> tuple[str, Payload]:
             {"controllerId": node, "zkMigrationReady": False, **_registration(random_)},
         ),
         ("UnregisterControllerRecord", {"controllerId": node}),
-        ("RegisterBrokerRecord", {"brokerId": 10 + node, **_registration(random_)}),
+        ("RegisterBrokerRecord", {"brokerId": 10 + node, **_BROKER, **_registration(random_)}),
         ("UnregisterBrokerRecord", {"brokerId": 10 + node, "brokerEpoch": 1}),
         ("FeatureLevelRecord", {"name": "metadata.version", "featureLevel": random_.randint(24, 30)}),
         ("FeatureLevelRecord", {"name": "group.version", "featureLevel": random_.choice((0, 1))}),

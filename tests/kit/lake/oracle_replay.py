@@ -14,7 +14,7 @@ from uuid import UUID
 from kit.lake.oracle_intervals import Book, Life
 from kit.lake.oracle_worlds import START, Entry, World, payload_of
 from pyspark_quorate import rows
-from pyspark_quorate.tables.timeline import GAP_ORDINAL
+from pyspark_quorate.tables.lines import GAP_ORDINAL
 from quorate_protocol.image import BrokerRegistration, ImageState, PartitionRegistration
 from quorate_protocol.image.security import quota_entity
 from quorate_protocol.image.snapshot import image_to_records

@@ -11,14 +11,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from pyspark_quorate import rows
 from quorate_protocol import features
 from quorate_protocol.image import ImageState, MetadataImage
+from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records import generated as records
 from quorate_protocol.records.generated import MetadataRecord
 from quorate_protocol.uuids import uuid_to_text
 
 START: Final = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
 CONTROL: Final = "LeaderChangeMessage"
+LEADER_CHANGE: Final = '{"leaderId": 1, "voters": [], "grantingVoters": []}'
 BROKERS: Final = (1, 2, 3, 4)
 NAMES: Final = ("a", "b", "c")
 
@@ -61,7 +64,7 @@ class Entry:
     @property
     def payload(self) -> str:
         """The payload of its row."""
-        return "{}" if self.record is None else payload_of(self.record)
+        return LEADER_CHANGE if self.record is None else payload_of(self.record)
 
 
 @dataclass(slots=True)
@@ -326,3 +329,20 @@ def _lose(world: World, random_: random.Random) -> None:
         ends_gap = offset - 1 in lost and offset not in lost
         if random_.random() < (0.6 if ends_gap else 0.05):
             world.snapshots.add(offset)
+
+
+def rows_of(world: World) -> list[tuple[Any, ...]]:
+    """The rows of the data source of one directory: what can be read of the log, and the checkpoints."""
+    made: list[tuple[Any, ...]] = []
+    for entry in world.log:
+        if entry.offset in world.readable:
+            place = (entry.offset, 0, entry.epoch, entry.time, entry.type, 0, entry.payload)
+            made.append((world.cluster_id, f"{world.cluster_id}/0.log", rows.LOG, *place))
+    for offset in world.snapshots:
+        at, file = world.log[offset - 1], f"{world.cluster_id}/{offset}.checkpoint"
+        state = [(type(one).__name__, payload_of(one)) for one in image_to_records(world.states[offset], 30)]
+        lines = [("SnapshotHeaderRecord", "{}"), *state, ("SnapshotFooterRecord", "{}")]
+        for ordinal, (kind, payload) in enumerate(lines):
+            place = (offset, ordinal, at.epoch, at.time, kind, 0, payload)
+            made.append((world.cluster_id, file, rows.SNAPSHOT, *place))
+    return made

@@ -1,9 +1,10 @@
 """Checks of tables: what every table promises, and what a lake has on disk."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.reading import read_table
 from pyspark_quorate.tables.contract import Table
@@ -11,11 +12,11 @@ from pyspark_quorate.tables.contract import Table
 SPAN = ("from_offset", "to_offset")
 
 
-def assert_promises(table: Table, frame: DataFrame) -> None:
+def assert_promises(table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
     """The key identifies a row, and no interval is without length."""
     is_of_intervals = set(SPAN) <= set(table.schema.names)
     spans = SPAN if is_of_intervals else ()
-    told = [tuple(row) for row in frame.select(*table.key, *spans).collect()]
+    told = [tuple(row[name] for name in (*table.key, *spans)) for row in rows]
     twice = [key for key, count in Counter(repr(row[: len(table.key)]) for row in told).items() if count > 1]
     assert not twice, f"{table.name}: more than one row has the key {table.key}: {twice[:5]}"
     if is_of_intervals:

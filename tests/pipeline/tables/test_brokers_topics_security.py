@@ -1,26 +1,26 @@
 """Tables of brokers, topics and security: against the slow way on random histories, and on Kafka's own files."""
 
+import json
 import shutil
 from collections import defaultdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.lake.folding import Row, collected, fold_lines, fold_rows, microseconds
 from kit.lake.oracle_replay import REDACTED, Replay, timeline_lines
 from kit.lake.oracle_tables import ORACLES
 from kit.lake.oracle_worlds import make_world
 from kit.lake.tables import assert_promises
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql import SparkSession
 from pyspark_quorate.source.redaction import is_secret_config
-from pyspark_quorate.tables import timeline
-from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.evidence import Evidence
+from pyspark_quorate.tables.fold import ClusterFold
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS
-from pyspark_quorate.tables.registry import TABLES, make_all
+from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.registry import TABLES
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.framing import decode_record
@@ -32,65 +32,32 @@ ACL_STATE = (
     *("operation", "permission_type"),
 )
 CONFIG_NUMBERS = {"TOPIC": 2, "BROKER": 4, "CLIENT_METRICS": 16, "GROUP": 32}
-Lines = dict[str, list[tuple[Any, ...]]]
-"""Cluster -> lines of a table, sorted."""
 
 
-def plain(value: Any) -> Any:
-    """A value of Spark as one that compares with those of the oracles."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC)
-    return tuple(plain(one) for one in value) if isinstance(value, list | Row) else value
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(20, 60))
+def test_tables_are_what_a_slow_replay_makes(seed: int, length: int) -> None:
+    """Goal: the fold knows no more and no less than one who keeps everything.
 
-
-def by_cluster(frame: DataFrame) -> Lines:
-    """What a table has of each cluster."""
-    found: Lines = defaultdict(list)
-    for cluster_id, *line in frame.collect():
-        found[cluster_id].append(plain(line))
-    return {cluster_id: sorted(lines, key=repr) for cluster_id, lines in found.items()}
-
-
-def make(raw: DataFrame, tables: tuple[Table, ...]) -> dict[str, DataFrame]:
-    """The tables of the rows of the data source."""
-    return make_all(raw.localCheckpoint(), tables, lambda frame: frame.localCheckpoint())
-
-
-# Hypothesis tries 0 first, always; without it, its one example is another one.
-@settings(
-    max_examples=1,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(seed=st.integers(0, 2**32).filter(bool))
-def test_tables_are_what_a_slow_replay_makes(spark: SparkSession, seed: int) -> None:
-    """Goal: windows and joins know no more and no less than one who reads record after record.
-
-    Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes, all in one frame:
-    a frame costs Spark seconds to plan, a cluster in it next to nothing.
+    Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes.
     """
     assert {table.name for table in MINE} == set(ORACLES)
-    worlds = [make_world(seed + number, 20 + number % 41) for number in range(140)]
-    schema = StructType(
-        [
-            one if one.name != "payload" else StructField("payload", StringType())
-            for one in timeline.SCHEMA.fields
-        ]
+    world = make_world(seed, length)
+    lines = (
+        Line(
+            *(offset, ordinal, epoch, microseconds(time), kind),
+            *(json.loads(payload) if payload else {}, run, is_snapshot),
+        )
+        for _, offset, ordinal, epoch, time, kind, _, payload, run, is_snapshot in timeline_lines(world)
     )
-    lines = spark.createDataFrame([line for one in worlds for line in timeline_lines(one)], schema)
-    made = {"timeline": lines.withColumn("payload", f.parse_json("payload")).localCheckpoint()}
+    made = fold_lines(lines, world.cluster_id, ClusterFold(Evidence(), MINE), MINE)
+    replay = Replay()
+    replay.run(world)
     for table in MINE:
-        made[table.name] = table.make(made).localCheckpoint()
         assert_promises(table, made[table.name])
-    found = {table.name: by_cluster(made[table.name]) for table in MINE}
-    for world in worlds:
-        replay = Replay()
-        replay.run(world)
-        for name, oracle in ORACLES.items():
-            wanted = sorted(oracle(replay), key=repr)
-            seen = found[name].get(world.cluster_id, [])
-            assert seen == wanted, f"{name} of {world.cluster_id}"
+        wanted = sorted(ORACLES[table.name](replay), key=repr)
+        seen = sorted((tuple(row.values())[1:] for row in made[table.name]), key=repr)
+        assert seen == wanted, f"{table.name} of {world.cluster_id}"
 
 
 @pytest.fixture
@@ -130,21 +97,22 @@ def image_of(path: Path) -> MetadataImage:
     return image
 
 
-def still_so(frame: DataFrame, key: list[str], leaves_out: tuple[str, ...] = ()) -> dict[str, dict[Any, Any]]:
+def still_so(rows: list[Row], key: list[str], leaves_out: tuple[str, ...] = ()) -> dict[str, dict[Any, Any]]:
     """Cluster -> key -> state of the intervals that are open."""
     spans = {"cluster_id", *(one.name for one in INTERVAL_COLUMNS), *key, *leaves_out}
-    state = [name for name in frame.columns if name not in spans]
+    state = [name for name in rows[0] if name not in spans] if rows else []
     found: dict[str, dict[Any, Any]] = defaultdict(dict)
-    for row in frame.where("valid_to is null").collect():
-        found[row.cluster_id][plain([row[name] for name in key])] = plain([row[name] for name in state])
+    for row in rows:
+        if row["valid_to"] is None:
+            found[row["cluster_id"]][tuple(row[name] for name in key)] = tuple(row[name] for name in state)
     return found
 
 
-def last_told(frame: DataFrame, key: list[str], states: list[str]) -> dict[str, dict[Any, Any]]:
+def last_told(rows: list[Row], key: list[str], states: list[str]) -> dict[str, dict[Any, Any]]:
     """Cluster -> key -> what the last change led to, where that is something."""
     found: dict[str, dict[Any, Any]] = defaultdict(dict)
-    for row in sorted(frame.collect(), key=lambda one: one.offset):
-        found[row.cluster_id][plain([row[name] for name in key])] = plain([row[name] for name in states])
+    for row in sorted(rows, key=lambda one: one["offset"]):
+        found[row["cluster_id"]][tuple(row[name] for name in key)] = tuple(row[name] for name in states)
     return found
 
 
@@ -154,14 +122,17 @@ def test_what_is_so_now_is_the_image_of_stock_kafka(spark: SparkSession, capture
     Method: a captured log, and the same where a checkpoint has to tell the beginning:
     intervals that are open and changes that were the last, beside an image that replayed the same log.
     """
-    made = make(spark.read.format("quorate").option("noOps", "true").load(str(captured)), MINE)
+    raw = spark.read.format("quorate").option("noOps", "true").load(str(captured))
+    made = fold_rows(collected(raw), MINE)
     topics = still_so(made["topics"], ["topic_id"], ("partitions", "previous_topic_id"))
     partitions = still_so(made["partition_leadership"], ["topic_id", "partition"], ("topic",))
     brokers = still_so(made["broker_sessions"], ["broker_id"], ("is_fencing", "fencings_in_hour"))
     quotas = still_so(made["quotas"], ["entity", "quota_key"])
     configs = last_told(made["config_changes"], ["resource_type", "resource_name", "name"], ["new_value"])
     acls = last_told(made["acl_changes"], ["acl_id"], [*ACL_STATE, "change"])
-    blocks = made["producer_id_blocks"].groupBy("cluster_id").agg({"last_producer_id": "max"}).collect()
+    until: dict[str, int] = {}
+    for row in made["producer_id_blocks"]:
+        until[row["cluster_id"]] = max(row["last_producer_id"] + 1, until.get(row["cluster_id"], 0))
     for name in ("current", "partial"):
         image = image_of(GOLDEN / "current" / f"{0:020}.log")
         (cluster_id,) = {
@@ -183,6 +154,5 @@ def test_what_is_so_now_is_the_image_of_stock_kafka(spark: SparkSession, capture
         }, name
         entries = {key: one[:-1] for key, one in acls.get(cluster_id, {}).items() if one[-1] == "added"}
         assert entries == wanted["acls"], name
-        until = {row.cluster_id: row[1] + 1 for row in blocks}
         assert until.get(cluster_id, -1) == image.next_producer_id, name
     assert any(partitions.values())

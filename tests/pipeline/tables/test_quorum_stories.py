@@ -4,12 +4,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from kit.lake.folding import Row, fold_rows, timelines
 from pyspark_quorate import rows
 from pyspark_quorate.tables import controller_registrations, gaps, membership, upgrade_blockers
-from pyspark_quorate.tables.registry import TIMELINE, make_all
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Line = tuple[Any, ...]
@@ -102,40 +99,38 @@ def right_behind() -> list[Line]:
     return [*made, line("behind", "a", 7, 1, "UnregisterControllerRecord", controllerId=2)]
 
 
-def lines_of(frame: DataFrame, cluster: str, *columns: str) -> list[Line]:
+def lines_of(found: list[Row], cluster: str, *columns: str) -> list[Line]:
     """Some columns of one cluster, sorted; instants as hours since the start."""
-    hours = [
-        (f.unix_seconds(name) / 3600 - START.timestamp() / 3600).cast("int").alias(name)
-        if kind == "timestamp"
-        else f.col(name)
-        for name, kind in frame.select(*columns).dtypes
+
+    def told(value: Any) -> Any:
+        return (value - START) // timedelta(hours=1) if isinstance(value, datetime) else value
+
+    some = (row for row in found if row["cluster_id"] == cluster)
+    return sorted((tuple(told(row[name]) for name in columns) for row in some), key=repr)
+
+
+def timeline_of(raw: list[Line]) -> list[Row]:
+    """The lines of all clusters as rows."""
+    return [
+        {**line._asdict(), "cluster_id": cluster, "name": line.fields.get("name")}
+        for cluster, lines in timelines(raw).items()
+        for line in lines
     ]
-    return sorted(
-        (tuple(row) for row in frame.where(f.col("cluster_id") == cluster).select(hours).collect()), key=repr
-    )
 
 
-def share(frame: DataFrame) -> DataFrame:
-    """What several tables read is made once."""
-    return frame.localCheckpoint()
-
-
-@pytest.mark.timeout(900)
-def test_stories(spark: SparkSession) -> None:
-    """Goal: what the tables say of the cases that are easy to get wrong. Method: by hand, in one frame."""
-    told = [*fork(), *transactions(), *checkpoints(), *ghost(), *right_behind()]
-    raw = spark.createDataFrame(told[::-1], rows.SCHEMA).localCheckpoint()
+def test_stories() -> None:
+    """Goal: what the tables say of the cases that are easy to get wrong. Method: by hand."""
+    raw = [*fork(), *transactions(), *checkpoints(), *ghost(), *right_behind()][::-1]
     wanted = (gaps.TABLE, membership.TABLE, controller_registrations.TABLE, upgrade_blockers.TABLE)
-    made = make_all(raw, wanted, share)
-    name = f.variant_get("payload", "$.name", "string")
-    made[TIMELINE] = made[TIMELINE].withColumn("name", name).localCheckpoint()
+    made = fold_rows(raw, wanted)
+    timeline = timeline_of(raw)
 
-    names = [one[1] for one in sorted(lines_of(made[TIMELINE], "fork", "offset", "name"))]
+    names = [one[1] for one in sorted(lines_of(timeline, "fork", "offset", "name"))]
     assert names == [f"a@{offset}" for offset in range(9)]
     lost = ("reason", "epoch", "first_offset", "end_offset", "hides_records", "not_before", "not_after")
     assert lines_of(made["gaps"], "fork", *lost) == [("truncated-epoch", 2, 5, 9, False, 4, None)]
 
-    offsets = [one[0] for one in sorted(lines_of(made[TIMELINE], "tx", "offset", "type", "run"))]
+    offsets = [one[0] for one in sorted(lines_of(timeline, "tx", "offset", "type", "run"))]
     assert offsets == [3, 5, 7, 12, 12, 13, 16]
     missing = (
         "reason",
@@ -148,7 +143,7 @@ def test_stories(spark: SparkSession) -> None:
     )
     assert lines_of(made["gaps"], "tx", *missing) == [("missing-offsets", 10, 12, True, None, 9, 12)]
 
-    stretches = sorted(lines_of(made[TIMELINE], "snap", "offset", "ordinal", "type", "run"))
+    stretches = sorted(lines_of(timeline, "snap", "offset", "ordinal", "type", "run"))
     assert [(offset, run) for offset, _, kind, run in stretches if kind == "ConfigRecord"] == [
         *((5, 0), (6, 0)),
         *((7, 1), (8, 1), (9, 1), (10, 1)),

@@ -1,0 +1,185 @@
+"""Which of a cluster's rows took effect, where offsets are missing, and which snapshots bridge that.
+
+It follows from the :class:`~pyspark_quorate.tables.summary.Summary` of all rows, before the first of them is folded:
+a later leader decides what an earlier one lost, and the end of a transaction whether its records count.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pyspark_quorate.tables.lineage import Span, effective_epochs
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, Stretch, Summary, joined
+
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+class Bridge(NamedTuple):
+    """A snapshot that is needed because the log is incomplete."""
+
+    copy: Copy
+    size: int
+    """The number of its lines."""
+    time_us: int | None
+    after_gap: bool
+    """Whether offsets are missing right before it."""
+
+
+class Run(NamedTuple):
+    """A stretch of the timeline; one begins after each gap and with each snapshot."""
+
+    first: int
+    time_us: int | None
+    """The time of its first line, or else of the next run, or else of the one before."""
+    after_gap: bool
+    is_based: bool
+    """Whether the state at its first offset is known."""
+
+
+class Lost(NamedTuple):
+    """Records of an epoch that did not count."""
+
+    epoch: int
+    first: int
+    end: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What counts. Lists are ordered by offset."""
+
+    epochs: dict[int, int | None] = field(default_factory=dict)
+    """From :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """The offsets that count and exist."""
+    bridges: dict[int, Bridge] = field(default_factory=dict)
+    """By offset."""
+    runs: list[Run] = field(default_factory=list)
+    void: list[tuple[int, int]] = field(default_factory=list)
+    """First and last offset of transactions that were aborted, or whose end is unknown."""
+    lost: list[Lost] = field(default_factory=list)
+    copies: dict[tuple[int, int], str] = field(default_factory=dict)
+    """(offset, epoch) of each snapshot -> the file whose copy is stored."""
+
+    def held(self, offset: int) -> Stretch | None:
+        """The stretch whose first offset is the last one up to this offset; it may end before it."""
+        at = bisect_right(self.stretches, offset, key=lambda one: one.first)
+        return self.stretches[at - 1] if at else None
+
+
+def evidence_of(summary: Summary) -> Evidence:
+    """What the rows of a cluster tell, from their summary."""
+    epochs = effective_epochs(Span(*place, *ends) for place, ends in summary.spans.items())
+    stretches = joined(_cut(summary, epochs))
+    bridges = {one.copy.offset: one for one in _bridges(summary, stretches)}
+    runs = _runs(stretches, list(bridges.values()))
+    return Evidence(
+        epochs=epochs,
+        stretches=stretches,
+        bridges=bridges,
+        runs=runs,
+        void=list(_void_transactions(summary, epochs, runs)),
+        lost=list(_lost(summary, epochs)),
+        copies=_stored_copies(summary),
+    )
+
+
+def _cut(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Stretch]:
+    """The offsets that count, of each epoch."""
+    for epoch, stretches in summary.log.items():
+        if epoch not in epochs:
+            continue
+        until = epochs[epoch]
+        for one in stretches:
+            if until is None or one.first < until:
+                yield one if until is None else one._replace(end=min(one.end, until))
+
+
+def _lost(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Lost]:
+    for epoch, stretches in summary.log.items():
+        until = epochs.get(epoch, 0)
+        if until is None:
+            continue
+        cut = [(max(one.first, until), one.end) for one in stretches if one.end > until]
+        if cut:
+            yield Lost(epoch, cut[0][0], cut[-1][1], sum(end - first for first, end in cut))
+
+
+def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
+    """Of each snapshot the copy that is stored: a complete one if there is one."""
+    ordered = sorted(summary.copies, key=lambda one: (not summary.is_complete(one), one.source))
+    chosen: dict[tuple[int, int], str] = {}
+    for copy in ordered:
+        chosen.setdefault((copy.offset, copy.epoch), copy.source)
+    return chosen
+
+
+def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
+    """Snapshots that are complete, and needed.
+
+    A stretch from offset 0 needs none; in any other, the first snapshot is enough. Nodes write the same state in
+    different orders, so copies are never mixed. What stands at offset 0 is what a directory was formatted with: the
+    first leader appends the same to the log.
+    """
+    complete = [one for one in summary.copies if one.offset > 0 and summary.is_complete(one)]
+    chosen: dict[int, Copy] = {}
+    for copy in sorted(complete, key=lambda one: (one.offset, -one.epoch, one.source)):
+        chosen.setdefault(copy.offset, copy)
+    told: set[int] = set()
+    for offset, copy in chosen.items():
+        at = bisect_right(stretches, offset, key=lambda one: one.first)
+        within = stretches[at - 1] if at and stretches[at - 1].end >= offset else None
+        if within is not None and (within.first == 0 or within.first in told):
+            continue
+        if within is not None:
+            told.add(within.first)
+        times = [one.time_us for one in summary.copies[copy] if one.time_us is not None]
+        after_gap = within is None or within.first == offset
+        yield Bridge(copy, summary.size_of(copy), max(times, default=None), after_gap)
+
+
+def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
+    begins = [Run(one.first, one.time_us, one.first > 0, one.first == 0) for one in stretches]
+    begins += [Run(one.copy.offset, one.time_us, one.after_gap, is_based=True) for one in bridges]
+    runs: list[Run] = []
+    for one in sorted(begins, key=lambda each: each.first):
+        if runs and runs[-1].first == one.first:
+            before = runs[-1]
+            times = [time_us for time_us in (before.time_us, one.time_us) if time_us is not None]
+            runs[-1] = Run(
+                one.first,
+                max(times, default=None),
+                before.after_gap or one.after_gap,
+                before.is_based or one.is_based,
+            )
+        else:
+            runs.append(one)
+    earlier: int | None = None
+    for at, one in enumerate(runs):
+        later = next((each.time_us for each in runs[at:] if each.time_us is not None), None)
+        earlier = one.time_us if one.time_us is not None else earlier
+        runs[at] = one._replace(time_us=later if later is not None else earlier)
+    return runs
+
+
+def _void_transactions(
+    summary: Summary, epochs: dict[int, int | None], runs: list[Run]
+) -> Iterator[tuple[int, int]]:
+    """Transactions do not nest (KIP-868). An abort whose begin is missing voids the stretch up to it."""
+    of_run: dict[int, list[tuple[int, str]]] = {}
+    for offset, epoch, kind in sorted(summary.brackets):
+        until = epochs.get(epoch, 0)
+        if until is None or offset < until:
+            number = bisect_right(runs, offset, key=lambda one: one.first) - 1
+            of_run.setdefault(number, []).append((offset, kind))
+    for number, brackets in of_run.items():
+        end = runs[number + 1].first if number + 1 < len(runs) else None
+        for at, (offset, kind) in enumerate(brackets):
+            following = brackets[at + 1] if at + 1 < len(brackets) else None
+            if kind == BEGIN and (following is None or following[1] != END):
+                until_end = end - 1 if end is not None else _OFFSET_MAX
+                yield offset, following[0] if following is not None else until_end
+            elif kind == ABORT and at == 0 and not runs[number].is_based:
+                yield runs[number].first, offset

@@ -1,0 +1,110 @@
+"""One pass over the rows of a cluster that makes all tables.
+
+The rows come sorted (:data:`pyspark_quorate.tables.timeline.ORDER`), after what counts among them is known
+(:mod:`pyspark_quorate.tables.evidence`). In memory is what open rows need, and the complete rows since the last
+`drain`.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_quorate import rows
+from pyspark_quorate.tables.contract import Cluster, Fold, Row, Table
+from pyspark_quorate.tables.evidence import Evidence
+from pyspark_quorate.tables.gaps import Gap, Gaps
+from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Breaks, Line
+from pyspark_quorate.tables.summary import codes
+from pyspark_quorate.tables.timeline import Timeline
+
+
+class ClusterFold:
+    """The tables of one cluster. Batches have the columns of :data:`pyspark_quorate.rows.SCHEMA`, with `time` in
+    microseconds since 1970.
+    """
+
+    def __init__(self, evidence: Evidence, tables: Iterable[Table]) -> None:
+        self._cluster = Cluster(evidence, Breaks())
+        self._parts: dict[Any, Fold] = {}
+        self._tables = {table.name: self._part(table.fold) for table in tables if table.fold is not None}
+        self._of_type: dict[str, list[Fold]] = defaultdict(list)
+        for part in self._parts.values():
+            for kind in part.TYPES:
+                self._of_type[kind].append(part)
+        self._gaps = [part for part in self._parts.values() if isinstance(part, Gaps)]
+        self._timeline = Timeline(evidence, self._of_type)
+        self._epoch: int | None = None
+
+    def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The next rows. Returns those of them that the table `records` has."""
+        kinds, names = codes(batch.column("kind"))
+        is_gap = np.array([one == rows.GAP for one in names], np.bool_)[kinds]
+        if is_gap.any():
+            self._add_gaps(batch.filter(pa.array(is_gap)))
+            batch = batch.filter(pa.array(~is_gap))
+        if not len(batch):
+            return batch
+        taken = self._timeline.take(batch)
+        for part in self._gaps:
+            part.see(taken.offsets, taken.times)
+        for line in taken.lines:
+            self.step(line)
+        return taken.records
+
+    def step(self, line: Line) -> None:
+        """The next line of the timeline."""
+        if line.type == rows.GAP:
+            self._cluster.breaks.gap(line.offset)
+            for part in self._parts.values():
+                part.gap(line.offset)
+        elif line.type == SNAPSHOT_HEADER:
+            self._cluster.breaks.bridge(line.offset)
+            for part in self._parts.values():
+                part.begin_snapshot(line)
+        elif line.type == SNAPSHOT_FOOTER:
+            for part in self._parts.values():
+                part.end_snapshot()
+        else:
+            for part in self._of_type.get(line.type, ()):
+                part.step(line)
+            if not line.is_snapshot and line.epoch != self._epoch:
+                self._epoch = line.epoch
+                for part in self._parts.values():
+                    part.step_epoch(line)
+
+    def finish(self) -> None:
+        """There are no more rows."""
+        for line in self._timeline.finish():
+            self.step(line)
+        for part in self._parts.values():
+            part.finish()
+
+    def drain(self) -> Iterator[tuple[str, list[Row]]]:
+        """The complete rows of each table since the last time, by its name."""
+        for name, part in self._tables.items():
+            if part.rows:
+                yield name, part.rows.copy()
+                part.rows.clear()
+
+    def _part(self, kind: Any) -> Fold:
+        """The part of this kind, after those that it needs."""
+        if kind not in self._parts:
+            needs = [self._part(one) for one in kind.NEEDS]
+            self._parts[kind] = kind(self._cluster, *needs)
+        return self._parts[kind]
+
+    def _add_gaps(self, batch: pa.RecordBatch) -> None:
+        if not self._gaps:
+            return
+        for row in batch.select(["type", "source", "offset", "epoch", "payload"]).to_pylist():
+            told = json.loads(row["payload"])
+            gap = Gap(
+                *(row["type"], row["source"], row["offset"], told.get("endOffset"), row["epoch"]),
+                told.get("detail"),
+            )
+            for part in self._gaps:
+                part.add(gap)

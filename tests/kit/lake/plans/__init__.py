@@ -1,0 +1,1 @@
+"""The tables as declarative Spark plans over the same rows: the oracle of the fold."""
