@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark_quorate.tables.contract import Table
 
 SHOWN_ROWS = 100
+MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is."
 
 app = typer.Typer(
     add_completion=False,
@@ -226,6 +227,36 @@ def show(
                 f"{name}\n"
                 + (_table(heading, [[row[one] for one in heading] for row in rows]) or "(no rows)\n")
             )
+
+
+@app.command()
+def diff(
+    where: LakeArgument,
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help=MOMENT_HELP)],
+    after: Annotated[
+        str | None, typer.Argument(metavar="[AFTER]", help="A later one. Default: the end of the history.")
+    ] = None,
+    cluster_id: Annotated[str | None, option(None, "The cluster. Default: the only one of the lake.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print what changed in a cluster's metadata between two moments. Needs no Java.
+
+    Names are those of the metadata shell. Secrets are not in a lake, so that their changes are not shown.
+    """
+    with _failures_reported():
+        from quorate.tools.metadata_shell.past import (
+            difference_json,
+            difference_text,
+            find_difference,
+            parse_span,
+        )
+
+        span = parse_span(before, after)
+        found = find_difference(where, cluster_id, span)
+        if output is Output.JSON:
+            print_json(difference_json(found))
+        else:
+            write(difference_text(found))
 
 
 @app.command()

@@ -41,6 +41,17 @@ class _Source:
     """The same, or a warning and the former tree."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The options that name what to read without a cluster."""
+
+    snapshot: Path | None
+    directory: Path | None
+    lake: str | None
+    at: str | None
+    cluster_id: str | None
+
+
 @app.command(cls=ToolCommand)
 def metadata_shell(
     context: typer.Context,
@@ -60,6 +71,19 @@ def metadata_shell(
             names=("--directory", "-d"),
         ),
     ] = None,
+    lake: Annotated[
+        str | None, option("LAKE", "A lake to read: the metadata as it was, at the end or at --at.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        option(
+            "MOMENT",
+            "With --lake: a time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is.",
+        ),
+    ] = None,
+    cluster_id: Annotated[
+        str | None, option(None, "With --lake: the cluster. Default: the only one of the lake.")
+    ] = None,
 ) -> None:
     """Browse a cluster's metadata as a tree of directories and files.
 
@@ -69,7 +93,7 @@ def metadata_shell(
     is no failure; with --output json it is one.
 
     With --bootstrap-controller the metadata is read from a live cluster, as an observer of its quorum, and refreshed
-    before each command.
+    before each command. With --lake and --at it is that of a moment in the past.
     """
     from quorate.tools.metadata_shell.calls import CommandLineError, parse_call
 
@@ -84,7 +108,8 @@ def metadata_shell(
         return
     if is_json and call is None:
         raise UsageError("--output json needs a command: the prompt prints text")
-    with _source(context, snapshot, directory, announces=call is None) as source:
+    files = _Files(snapshot, directory, lake, at, cluster_id)
+    with _source(context, files, announces=call is None) as source:
         if call is None:
             _run_prompt(source)
         else:
@@ -117,30 +142,50 @@ def _run_once(call: "Call", root: "Node", *, is_json: bool) -> None:
 
 
 @contextmanager
-def _source(
-    context: typer.Context, snapshot: Path | None, directory: Path | None, *, announces: bool
-) -> Iterator[_Source]:
+def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterator[_Source]:
     options = tool_options(context)
     if options.bootstrap_server is not None:
         raise UsageError("brokers do not have the whole metadata log: give --bootstrap-controller")
-    given = [one for one in (snapshot, directory, options.bootstrap_controller) if one is not None]
-    if len(given) != 1:
-        raise UsageError("give one of --snapshot, --directory and --bootstrap-controller")
+    given = (files.snapshot, files.directory, files.lake, options.bootstrap_controller)
+    if sum(one is not None for one in given) != 1:
+        raise UsageError("give one of --snapshot, --directory, --lake and --bootstrap-controller")
+    for name, value in (("--at", files.at), ("--cluster-id", files.cluster_id)):
+        if value is not None and files.lake is None:
+            raise UsageError(f"{name} {value}: only with --lake")
     if announces:
         write("Loading...\n")
     if options.bootstrap_controller is not None:
         with _live(context) as source:
             yield source
     else:
-        root = _root(*_load(snapshot, directory).state())
+        root = _root(*(_past(files) if files.lake is not None else _load(files).state()))
         yield _Source(lambda: root, lambda: root)
 
 
-def _load(snapshot: Path | None, directory: Path | None) -> "Loaded":
+def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
+    from pyspark_quorate.jobs.state import LakeError
+    from pyspark_quorate.past.image import Moment
+
+    from quorate.tools.metadata_shell.past import open_history, parse_moment, warn_of
+
+    moment = Moment() if files.at is None else parse_moment(files.at)
+    try:
+        past = open_history(files.lake or "", files.cluster_id).to(moment)
+    except LakeError as error:
+        raise CommandError(str(error)) from error
+    warn_of(past)
+    return past.image, past.image.provenance
+
+
+def _load(files: _Files) -> "Loaded":
     from quorate.tools.metadata_shell.sources import SourceError, load_directory, load_file
 
     try:
-        loaded = load_file(snapshot) if snapshot is not None else load_directory(directory or Path())
+        loaded = (
+            load_file(files.snapshot)
+            if files.snapshot is not None
+            else load_directory(files.directory or Path())
+        )
     except SourceError as error:
         raise CommandError(str(error)) from error
     for note in loaded.notes:

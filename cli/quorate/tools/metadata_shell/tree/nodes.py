@@ -80,6 +80,18 @@ def by_key(
     return Directory(lambda: map(name_of, children), child)
 
 
+def without(directory: Directory, *paths: tuple[str, ...]) -> Directory:
+    """A directory without what is at these paths below it."""
+    hidden = {path[0] for path in paths if len(path) == 1}
+
+    def child(name: str) -> Node | None:
+        made = None if name in hidden else directory.child(name)
+        below = [path[1:] for path in paths if len(path) > 1 and path[0] == name]
+        return without(made, *below) if below and isinstance(made, Directory) else made
+
+    return Directory(lambda: (name for name in directory.names() if name not in hidden), child)
+
+
 def number_of(name: str) -> int | None:
     """Parse a number as Java's Integer.parseInt does: ASCII digits with an optional sign."""
     digits = name[1:] if name[:1] in {"+", "-"} else name
