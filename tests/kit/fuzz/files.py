@@ -1,10 +1,12 @@
 """Files of a log directory, as a controller, a shipper and the lake read them."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache
 from random import Random
 from typing import Final
 
+from crc32c import crc32c
 from kit.captured import DATA
 from kit.fuzz.served import DIRECTORY, PROPERTIES, format_disk
 from kit.fuzz.target import Target
@@ -21,7 +23,7 @@ from quorate_controller.storage.meta_properties import check_ensemble, read_meta
 from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
-from quorate_protocol.records.batch import scan_batches
+from quorate_protocol.records import batch
 
 _NOW_MS: Final = 1_700_000_000_000
 _SNAPSHOT: Final = "00000000000000000218-0000000001.checkpoint"
@@ -31,6 +33,24 @@ _SNAPSHOT_ID: Final = (218, 1)
 def captured_files(pattern: str) -> Iterator[bytes]:
     """Files that stock Kafka wrote."""
     return (path.read_bytes() for path in sorted(DATA.glob(f"*/{pattern}")))
+
+
+def with_right_sums(data: bytes) -> bytes:
+    """The same batches, each with the length, magic and sum that its reader wants: only so more of it is read."""
+    repaired = bytearray(data)
+    position = 0
+    while len(repaired) - position >= batch.HEADER_SIZE_BYTES:
+        (_, length) = batch.PREFIX.unpack_from(repaired, position)
+        if not batch.HEADER_SIZE_BYTES <= batch.LENGTH_COUNTS_FROM + length <= len(repaired) - position:
+            length = len(repaired) - position - batch.LENGTH_COUNTS_FROM
+            repaired[position + 8 : position + 12] = length.to_bytes(4, "big")
+        end = position + batch.LENGTH_COUNTS_FROM + length
+        repaired[position + batch.MAGIC_POSITION] = batch.MAGIC
+        covered = bytes(repaired[position + batch.CRC_COVERS_FROM : end])
+        start = position + batch.CRC_COVERS_FROM
+        repaired[start - 4 : start] = crc32c(covered).to_bytes(4, "big")
+        position = end
+    return bytes(repaired)
 
 
 def _disk_with(name: str, content: bytes) -> SimulatedDisk:
@@ -72,11 +92,16 @@ def _config() -> ControllerConfig:
     return parse_config(PROPERTIES)
 
 
+@cache
+def _formatted_disk() -> SimulatedDisk:
+    return format_disk(_NOW_MS)
+
+
 def _open_with_snapshot(data: bytes) -> None:
-    """A controller starts on a checkpoint: voters from its head, the image from all of it."""
-    disk = format_disk(_NOW_MS)
+    """A controller starts on a checkpoint with right sums: voters from its head, the image from all of it."""
+    disk = deepcopy(_formatted_disk())
     file = disk.create_file(DIRECTORY / METADATA_DIRECTORY / _SNAPSHOT)
-    file.append(data)
+    file.append(with_right_sums(data))
     open_node(_config(), file_system=disk, rng=Random(1), clock=lambda: _NOW_MS).close()
 
 
@@ -89,7 +114,7 @@ def _find_spans(data: bytes) -> None:
         end += span.size_bytes
     found = 0
     try:
-        for one in scan_batches(data, check_crc=True, allow_partial_tail=True):
+        for one in batch.scan_batches(data, check_crc=True, allow_partial_tail=True):
             found = one.position + one.size_bytes
     except ProtocolError:
         pass  # what was found before the damage is compared

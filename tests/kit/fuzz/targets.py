@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from crc32c import crc32c
 from kit.captured import captured_exchanges, decode_response
 from kit.fuzz import answers, pages
-from kit.fuzz.files import captured_files, file_targets
+from kit.fuzz.files import captured_files, file_targets, with_right_sums
 from kit.fuzz.served import DIRECTORY, ServedController
 from kit.fuzz.target import Target, as_text
 from kit.fuzz.texts import text_targets
@@ -93,26 +92,8 @@ def _few_batches() -> Iterator[bytes]:
         yield from (content[start:end] for start, end in zip(ends, ends[2:], strict=False))
 
 
-def _with_right_sums(data: bytes) -> bytes:
-    """The same batches, each with the length, magic and sum that its reader wants: only so more of it is read."""
-    repaired = bytearray(data)
-    position = 0
-    while len(repaired) - position >= batch.HEADER_SIZE_BYTES:
-        (_, length) = batch.PREFIX.unpack_from(repaired, position)
-        if not batch.HEADER_SIZE_BYTES <= batch.LENGTH_COUNTS_FROM + length <= len(repaired) - position:
-            length = len(repaired) - position - batch.LENGTH_COUNTS_FROM
-            repaired[position + 8 : position + 12] = length.to_bytes(4, "big")
-        end = position + batch.LENGTH_COUNTS_FROM + length
-        repaired[position + batch.MAGIC_POSITION] = batch.MAGIC
-        covered = bytes(repaired[position + batch.CRC_COVERS_FROM : end])
-        start = position + batch.CRC_COVERS_FROM
-        repaired[start - 4 : start] = crc32c(covered).to_bytes(4, "big")
-        position = end
-    return bytes(repaired)
-
-
 def _read_batches(data: bytes) -> None:
-    for content in (data, _with_right_sums(data)):
+    for content in (data, with_right_sums(data)):
         with suppress(ProtocolError):
             list(batch.scan_batches(content, check_crc=True, allow_partial_tail=True))
         image = MetadataImage()
@@ -125,7 +106,7 @@ def _read_batches(data: bytes) -> None:
 
 
 def _read_checkpoint(data: bytes) -> None:
-    for content in (data, _with_right_sums(data)):
+    for content in (data, with_right_sums(data)):
         image = MetadataImage()
         with suppress(ProtocolError):
             load_checkpoint(image, [content], end_offset=218, epoch=1)
@@ -133,7 +114,7 @@ def _read_checkpoint(data: bytes) -> None:
 
 def _recover_log(data: bytes) -> None:
     """A log that is recovered must open a second time as it is, and take records behind its end."""
-    for content in (data, _with_right_sums(data)):
+    for content in (data, with_right_sums(data)):
         disk = SimulatedDisk()
         disk.make_directory(DIRECTORY)
         file = disk.create_file(DIRECTORY / "00000000000000000000.log")
