@@ -34,13 +34,16 @@ def test_each_yes_of_ours_has_a_test() -> None:
 
 
 def test_what_others_do_has_a_source() -> None:
-    """Goal: no hearsay. Method: each cell of another links a page or a source, or says that nobody looked."""
+    """Goal: no hearsay. Method: each cell of another links a page, or a source of a named version, or says that
+    nobody looked.
+    """
     for about, _, *others in rows():
         assert len(others) == 4, about
         for cell in others:
             assert re.match(r"\[(yes|no|partly)\]\(https://", cell) or cell in ("not checked", "n/a"), (
                 f"{about}: {cell}"
             )
+            assert "/blob/main/" not in cell, f"{about}: {cell} names no version"
 
 
 def test_where_we_are_behind_comes_first() -> None:
