@@ -69,7 +69,7 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/pytest -q tests/unit/test_repository_rules.py
 	$(BIN)/python tools/check_generated.py
 
-bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs
+bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=lake, operator
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator

@@ -197,8 +197,6 @@ class _Cluster(Quorum):
         directory: Path,
         ports: Sequence[int],
         *,
-        release: str,
-        linger: dict[str, str],
         has_acls: bool,
     ) -> None:
         self.has_acls = has_acls
@@ -210,14 +208,13 @@ class _Cluster(Quorum):
             "sasl.enabled.mechanisms": "PLAIN",
             f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": format_jaas("PLAIN", users),
             "metadata.max.idle.interval.ms": "0",
-            **linger,
         }
         if has_acls:
             properties |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
             }
-        super().__init__(implementation, directory, tuple(ports[:3]), properties, release=release)
+        super().__init__(implementation, directory, tuple(ports[:3]), properties)
 
     def properties_of(self, node_id: int) -> dict[str, str]:
         """Adds the listener of clients."""
@@ -249,9 +246,6 @@ def measure_authorization(
     implementation: Implementation,
     directory: Path,
     ports: Sequence[int],
-    *,
-    release: str,
-    linger: dict[str, str],
     progress: Callable[[str], None],
 ) -> AuthorizationMeasurements:
     """Measures two clusters in turn, one without an authorizer; leaves no process behind. Needs 12 ports."""
@@ -260,8 +254,6 @@ def measure_authorization(
         for number, has_acls in enumerate((False, True)):
             cluster = _Cluster(
                 *(implementation, directory / str(number), ports[6 * number : 6 * number + 6]),
-                release=release,
-                linger=linger,
                 has_acls=has_acls,
             )
             stack.callback(cluster.stop)

@@ -14,19 +14,35 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.types import TopicName
+from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 from quorate_protocol.security.dialogues import PlainDialogue
-from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.frames import encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kio.static.protocol import Payload
 
+CLIENT_ID: Final = "quorate-bench"
 RECEIVE_BYTES: Final = 256 * 1024
 CONTROLLER_ENDPOINTS: Final = 2
 """DescribeClusterRequest.EndpointType (KIP-919)."""
+
+
+def request_frame(request: Payload) -> bytes:
+    """The bytes of a request, with their length in front, whose correlation id is 0."""
+    return encode_frame(encode_request(api_of(request), request.__version__, 0, CLIENT_ID, request))
+
+
+def decode_answer(request: Payload, frame: bytes) -> Any:
+    """The response in a frame with its length in front, to a request of this kind that `request_frame` encoded."""
+    connection = ClientConnection(CLIENT_ID)
+    connection.send(request, request.__version__)
+    ((_, response),) = connection.receive_data(frame)
+    return response
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,7 @@ class Connection:
         address: tuple[str, int],
         *,
         timeout_seconds: float = 30.0,
-        client_id: str = "quorate-bench",
+        client_id: str = CLIENT_ID,
         login: Login | None = None,
         in_flight_max: int = 5,
     ) -> None:

@@ -1,100 +1,126 @@
-"""What `make bench` measures of three controllers: start, memory, failover, CreateTopics."""
+"""What `make bench` measures of three controllers: start, idle, CreateTopics, load, observers, failover."""
 
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import psutil
 from kio.schema.errors import ErrorCode
 
-from benchmarks.broker import BROKER_ID, HeartbeatingBroker
+from benchmarks import under_load
+from benchmarks.broker import BROKER_ID
 from benchmarks.client import Connection, describe_quorum
+from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Implementation, Quorum
-from benchmarks.topics import check_created, check_forwarded, create_topics, forwarded, new_topic
+from benchmarks.quorum import Quorum, free_ports, java_implementation, python_implementation
+from benchmarks.topics import check_forwarded, create_topics, forwarded, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
+    from quorate_operator.runtime.local.stock_kafka import Kafka
 
-IDLE_SECONDS: Final = 5.0
-SEQUENTIAL_REQUESTS: Final = 300
-WARM_UP_REQUESTS: Final = 50
+    from benchmarks.figures import Figures
+    from benchmarks.quorum import Implementation
+
+BROKERS: Final = 3
+"""Simulated; they send heartbeats and are as many as a topic has replicas while observers follow."""
+HEARTBEAT_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 2.0
+IDLE_SECONDS: Final = 8.0
+FORWARDED_REQUESTS: Final = 150
+FORWARDED_WARM_UP_REQUESTS: Final = 20
+FAILOVER_SECONDS_MAX: Final = 120.0
+
+OURS, KAFKA, WITHOUT_LINGER = "Quorate", "Kafka", "Kafka, linger 0"
+"""Names of what is compared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
-    """Of one implementation, in one run."""
+def measure_rounds(
+    python: str, kafka: Kafka, scratch: Path, rounds: int, progress: Callable[[str], None]
+) -> dict[str, list[Figures]]:
+    """Figures of each round by name of the implementation. Another one begins each round."""
+    contenders = (
+        python_implementation(python, kafka.version),
+        java_implementation(kafka, name=KAFKA),
+        java_implementation(kafka, linger_ms=0, name=WITHOUT_LINGER),
+    )
+    runs: dict[str, list[Figures]] = {one.name: [] for one in contenders}
+    for number in range(rounds):
+        first = number % len(contenders)
+        for one in contenders[first:] + contenders[:first]:
+            label = f"round {number + 1} of {rounds}, {one.name}"
+            directory = scratch / f"{contenders.index(one)}-{number}"
+            tell = partial(_tell, progress, label)
+            runs[one.name].append(measure(one, directory, free_ports(3), tell))
+    return runs
 
-    start_seconds: float
-    resident_bytes: int
-    failover_seconds: float
-    create_p50_seconds: float
-    create_p99_seconds: float
-    forwarded_p50_seconds: float
-    forwarded_p99_seconds: float
+
+def _tell(progress: Callable[[str], None], label: str, part: str) -> None:
+    progress(f"{label}: {part}")
 
 
 def measure(
     implementation: Implementation, directory: Path, ports: tuple[int, ...], progress: Callable[[str], None]
-) -> Measurements:
-    """Runs all measurements on a fresh quorum; leaves no process behind."""
+) -> Figures:
+    """Runs all measurements on a fresh quorum; leaves no process behind. A part that fails says why in its place."""
     quorum = Quorum(implementation, directory, ports)
-    broker: HeartbeatingBroker | None = None
+    topics = itertools.count()
+    phases: dict[str, Callable[[], Figures]] = {
+        "warm up": lambda: under_load.warm_up(quorum, topics),
+        **{
+            f"create {connections}": partial(under_load.create, quorum, topics, connections)
+            for connections in under_load.CREATE_REQUESTS
+        },
+        "forwarded": lambda: _forwarded(quorum, topics),
+        "observed": lambda: under_load.observed(quorum, BROKERS),
+        "heartbeats": lambda: under_load.heartbeats(quorum),
+        "failover": lambda: _failover(quorum, topics),
+    }
+    fleet: Fleet | None = None
+    figures: Figures = {}
     try:
         progress("start")
         quorum.start()
-        start_seconds = quorum.wait_until_registered()
-        time.sleep(IDLE_SECONDS)
-        resident_bytes = quorum.resident_bytes()
-        broker = HeartbeatingBroker(quorum, quorum.cluster_id)
-        if not broker.unfenced.wait(60):
-            raise TimeoutError(f"{implementation.name}: the broker was not unfenced")
-        topics = itertools.count()
-        progress("CreateTopics")
-        sequential = _sequential(quorum, topics)
-        progress("CreateTopics through a broker")
-        through_broker = _forwarded(quorum, topics)
-        progress("failover")
-        failover_seconds = _failover(quorum, topics)
+        figures["start_seconds"] = quorum.wait_until_registered()
+        figures |= _idle(quorum)
+        fleet = Fleet(quorum.addresses, quorum.cluster_id)
+        fleet.grow(BROKERS, HEARTBEAT_SECONDS)
+        for name, phase in phases.items():
+            progress(name)
+            try:
+                figures |= phase()
+            except (OSError, RuntimeError, psutil.Error) as error:
+                figures[f"{name} failed"] = str(error)
+    except (OSError, psutil.Error) as error:
+        figures["start failed"] = str(error)
     finally:
-        if broker is not None:
-            broker.close()
+        if fleet is not None:
+            fleet.close()
         quorum.stop()
-    return Measurements(
-        start_seconds=start_seconds,
-        resident_bytes=resident_bytes,
-        failover_seconds=failover_seconds,
-        create_p50_seconds=statistics.median(sequential),
-        create_p99_seconds=statistics.quantiles(sequential, n=100)[98],
-        forwarded_p50_seconds=statistics.median(through_broker),
-        forwarded_p99_seconds=statistics.quantiles(through_broker, n=100)[98],
-    )
+    return figures
+
+
+def _idle(quorum: Quorum) -> Figures:
+    """Memory, and the share of one core that the three take, when nothing is asked of them."""
+    time.sleep(SETTLE_SECONDS)
+    before, started = quorum.all_processor_seconds(), time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    share = (quorum.all_processor_seconds() - before) / (time.monotonic() - started)
+    return {"resident_bytes": quorum.resident_bytes(), "idle_share": share}
 
 
 def _create(number: int) -> CreateTopicsRequest:
     return create_topics([new_topic(f"topic-{number}")])
 
 
-def _sequential(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
-    """Seconds per request, one after the other."""
-    seconds = []
-    with Connection(quorum.addresses[quorum.active()]) as connection:
-        for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
-            started = time.perf_counter()
-            response = connection.ask(_create(number))
-            seconds.append(time.perf_counter() - started)
-            check_created(response)
-    return seconds[WARM_UP_REQUESTS:]
-
-
-def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
-    """Seconds per request that a broker forwards, one after the other, while the broker follows the log."""
+def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> Figures:
+    """Requests that a broker forwards, one after the other, while the broker follows the log."""
     address = quorum.addresses[quorum.active()]
     described = describe_quorum(address)
     follower = Fleet(quorum.addresses, quorum.cluster_id)
@@ -102,20 +128,20 @@ def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> list[float]:
     try:
         follower.observe(1, described.high_watermark, described.leader_epoch, first_id=BROKER_ID)
         with Connection(address, client_id=str(BROKER_ID)) as connection:
-            for number in itertools.islice(topics, WARM_UP_REQUESTS + SEQUENTIAL_REQUESTS):
+            for number in itertools.islice(topics, FORWARDED_WARM_UP_REQUESTS + FORWARDED_REQUESTS):
                 taken, response = connection.timed_ask(forwarded(_create(number)))
                 seconds.append(taken)
                 check_forwarded(response)
     finally:
         follower.close()
-    return seconds[WARM_UP_REQUESTS:]
+    return percentiles("forwarded", seconds[FORWARDED_WARM_UP_REQUESTS:])
 
 
-def _failover(quorum: Quorum, topics: itertools.count[int]) -> float:
+def _failover(quorum: Quorum, topics: itertools.count[int]) -> Figures:
     """Seconds from kill -9 of the active controller until another one has committed a topic."""
     quorum.kill(quorum.active())
     started = time.perf_counter()
-    while time.perf_counter() - started < 120:
+    while time.perf_counter() - started < FAILOVER_SECONDS_MAX:
         for address in quorum.living_addresses():
             try:
                 with Connection(address, timeout_seconds=1.0) as connection:
@@ -123,6 +149,6 @@ def _failover(quorum: Quorum, topics: itertools.count[int]) -> float:
             except OSError:
                 continue
             if response.topics[0].error_code is ErrorCode.none:
-                return time.perf_counter() - started
+                return {"failover_seconds": time.perf_counter() - started}
         time.sleep(0.002)
-    raise TimeoutError(f"{quorum.implementation.name}: no new active controller in 120 s")
+    raise TimeoutError(f"no new active controller in {FAILOVER_SECONDS_MAX:.0f} s")

@@ -14,18 +14,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+import psutil
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v18.request import ReplicaState
-from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.observer.events import Position
 from quorate_protocol.observer.wire import fetch_request, read_fetch
 from quorate_protocol.records.batch import decode_batches
-from quorate_protocol.wire.client import ClientConnection, encode_request
-from quorate_protocol.wire.frames import encode_frame
 
 from benchmarks.broker import heartbeat_request, registration_request
-from benchmarks.client import CONTROLLER_ENDPOINTS
+from benchmarks.client import CONTROLLER_ENDPOINTS, decode_answer, request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +73,11 @@ class Fleet:
     def observe(self, observers: int, offset: int, epoch: int, *, first_id: int = OBSERVERS_FROM_ID) -> None:
         """Has so many observers follow the log from its end."""
         self._ask("observe", observers, offset, epoch, first_id)
+
+    def processor_seconds(self) -> float:
+        """Processor time, user and system, that the process has used so far."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     def close(self) -> None:
         """Ends the process."""
@@ -143,24 +146,17 @@ class _Wire(asyncio.Protocol):
 
 
 class _Codec:
-    """Encodes requests with one correlation id, and decodes each distinct response once."""
+    """Decodes each distinct response once."""
 
     def __init__(self) -> None:
         self._decoded: dict[bytes, Any] = {}
-
-    @staticmethod
-    def encode(request: Payload) -> bytes:
-        return encode_frame(encode_request(api_of(request), request.__version__, 0, "fleet", request))
 
     def decode(self, request: Payload, frame: bytes) -> Any:
         response = self._decoded.get(frame)
         if response is None:
             if len(self._decoded) > 64:
                 self._decoded.clear()
-            connection = ClientConnection("fleet")
-            connection.send(request, request.__version__)
-            ((_, response),) = connection.receive_data(frame)
-            self._decoded[frame] = response
+            response = self._decoded[frame] = decode_answer(request, frame)
         return response
 
 
@@ -223,7 +219,7 @@ class _Fleet:
         broker.task.cancel()
         wire = await _Wire.open(await self._find_active())
         request = replace(heartbeat_request(broker_id, broker.epoch), want_fence=True)
-        self._tasks.append(asyncio.create_task(self._ignore(wire.ask(self._codec.encode(request)))))
+        self._tasks.append(asyncio.create_task(self._ignore(wire.ask(request_frame(request)))))
 
     @staticmethod
     async def _ignore(answer: Any) -> None:
@@ -256,7 +252,7 @@ class _Fleet:
             response = await self._ask(wire, registration)
             broker.epoch = response.broker_epoch
         request = heartbeat_request(broker.broker_id, broker.epoch)
-        frame = self._codec.encode(request)
+        frame = request_frame(request)
         # Brokers do not speak all at once.
         due = time.monotonic() + self._interval_seconds * (broker.broker_id * 0.618 % 1)
         while True:
@@ -275,7 +271,7 @@ class _Fleet:
                 due += self._interval_seconds
 
     async def _ask(self, wire: _Wire, request: Payload) -> Any:
-        return self._checked(self._codec.decode(request, await wire.ask(self._codec.encode(request))))
+        return self._checked(self._codec.decode(request, await wire.ask(request_frame(request))))
 
     @staticmethod
     def _checked(response: Any) -> Any:
@@ -342,7 +338,7 @@ class _Fleet:
                 ),
                 replica_state=ReplicaState(replica_id=OBSERVER_ID, replica_epoch=-1),
             )
-            known = self._fetches[key] = (request, self._codec.encode(request))
+            known = self._fetches[key] = (request, request_frame(request))
         return known
 
 

@@ -26,6 +26,8 @@ from benchmarks.history import write_history
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quorate_operator.runtime.local.stock_kafka import Kafka
+
 RECORDS: Final = 2_000_000
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SMALL_CLUSTERS: Final = 1_000
@@ -84,7 +86,7 @@ class Estimate:
 
 
 def measure_lake(
-    python: str, jars: Path, scratch: Path, *, records: int, progress: Callable[[str], None]
+    python: str, kafka: Kafka, scratch: Path, *, records: int, progress: Callable[[str], None]
 ) -> LakeMeasurements:
     """Writes logs, reads them in turn, leaves no process behind. Raises RuntimeError when a process fails."""
     large, small, idle = scratch / "large", scratch / "small", scratch / "idle"
@@ -115,7 +117,7 @@ def measure_lake(
     return LakeMeasurements(
         records=records,
         segment_bytes=sum(path.stat().st_size for path in segments),
-        dump=_run_dump(jars, segments, scratch / "dump.txt"),
+        dump=_run_dump(kafka, segments, scratch / "dump.txt"),
         small_clusters=SMALL_CLUSTERS,
         small_records=SMALL_RECORDS,
         idle_records=IDLE_RECORDS,
@@ -163,8 +165,8 @@ def _run_spark(python: str, directory: Path, warm_up: Path, cores: int) -> Run:
     return Run(seconds=time.perf_counter() - started, resident_bytes_max=peak.resident_bytes, **report)
 
 
-def _run_dump(jars: Path, segments: list[Path], output: Path) -> Run:
-    command = ["java", "-Xmx1g", "-cp", f"{jars}/*", DUMP, "--cluster-metadata-decoder"]
+def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
+    command = kafka.command(DUMP, "--cluster-metadata-decoder", jvm=("-Xmx1g",))
     started = time.perf_counter()
     with (
         output.open("w") as text,

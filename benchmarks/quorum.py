@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
-from quorate_protocol.kafka.releases import release_line
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE, release_line
 from quorate_protocol.properties import format_properties
 
 from benchmarks.client import CONTROLLER_ENDPOINTS, describe_cluster
-from benchmarks.tables import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from quorate_operator.runtime.local.stock_kafka import Kafka
 
 POLL_SECONDS: Final = 0.005
 NODE_IDS: Final = (3000, 3001, 3002)
@@ -40,16 +42,15 @@ JAVA_HEAP: Final = "1G"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """What runs a controller: `command` gets the properties file as its last argument."""
+    """What runs a controller: `command` gets the properties file as its last argument.
+
+    A quorum of it begins with the feature levels of `release`, and has `properties` beside those that all have.
+    """
 
     name: str
     command: tuple[str, ...]
-    environment: dict[str, str]
-
-
-def linger(linger_ms: int | None) -> dict[str, str]:
-    """The property that sets Kafka's linger; none for its default."""
-    return {} if linger_ms is None else {"controller.quorum.append.linger.ms": str(linger_ms)}
+    release: str
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def quorate_command(interpreter: str) -> tuple[str, ...]:
@@ -58,24 +59,37 @@ def quorate_command(interpreter: str) -> tuple[str, ...]:
     return (str(script),) if script.exists() else (interpreter, "-m", "quorate")
 
 
-def python_implementation(interpreter: str) -> Implementation:
-    """Quorate's controllers, run by an interpreter that has the core installed."""
+def python_implementation(interpreter: str, release: str = DEFAULT_RELEASE) -> Implementation:
+    """Quorate's controllers at the levels of a release, run by an interpreter that has the core installed."""
     command = (interpreter, "-m", "quorate", "controller", "run", "--config")
-    return Implementation(name="Quorate", command=command, environment={})
+    return Implementation(name="Quorate", command=command, release=release)
 
 
-def java_implementation(jars: Path, heap: str = JAVA_HEAP) -> Implementation:
-    """Stock Kafka's controllers."""
+def java_implementation(
+    kafka: Kafka, *, heap: str = JAVA_HEAP, linger_ms: int | None = None, name: str = "Kafka"
+) -> Implementation:
+    """Stock Kafka's controllers, with its default linger if no other is given."""
     options = (*JAVA_PERFORMANCE_OPTIONS, f"-Xmx{heap}", f"-Xms{heap}")
-    command = ("java", *options, "-cp", f"{jars}/*", "kafka.Kafka")
-    return Implementation(name="Kafka", command=command, environment={})
+    lingers = {} if linger_ms is None else {"controller.quorum.append.linger.ms": str(linger_ms)}
+    return Implementation(
+        name=name,
+        command=tuple(kafka.command("kafka.Kafka", jvm=options)),
+        release=kafka.version,
+        properties=lingers,
+    )
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Free ports; all are held until the last is found, so that they differ."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = tuple(each.getsockname()[1] for each in sockets)
+    for each in sockets:
+        each.close()
+    return ports
 
 
 class Quorum:
-    """Three formatted directories and the processes on them, with `properties` beside those that all have.
-
-    They begin with the feature levels of a release: our controllers would begin with later ones than Kafka's.
-    """
+    """Three formatted directories and the processes on them, with `properties` beside those that all have."""
 
     def __init__(
         self,
@@ -83,12 +97,9 @@ class Quorum:
         directory: Path,
         ports: tuple[int, ...],
         properties: Mapping[str, str] | None = None,
-        *,
-        release: str = RELEASE,
     ) -> None:
         self.implementation = implementation
-        self._properties = properties or {}
-        self._release = release
+        self._properties = {**implementation.properties, **(properties or {})}
         self.addresses = {node_id: ("127.0.0.1", port) for node_id, port in zip(NODE_IDS, ports, strict=True)}
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -109,7 +120,7 @@ class Quorum:
             _output(
                 *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
                 *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
-                *("--release-version", release_line(self._release)),
+                *("--release-version", release_line(self.implementation.release)),
             )
 
     def properties_of(self, node_id: int) -> dict[str, str]:

@@ -1,9 +1,8 @@
-"""What `make bench ONLY=scale` measures of three controllers with many partitions, brokers and observers."""
+"""What `make bench ONLY=scale` measures of three controllers with many partitions and brokers."""
 
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +14,9 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 
 from benchmarks.client import Connection, describe_quorum, knows_topic
+from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Quorum, linger
+from benchmarks.quorum import Quorum
 from benchmarks.snapshots import SnapshotWatch
 from benchmarks.topics import create_topics, new_topic
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kio.schema.create_topics.v7.request import CreatableTopic
 
+    from benchmarks.figures import Figures
     from benchmarks.fleet import Sample
     from benchmarks.quorum import Implementation
 
@@ -53,18 +54,14 @@ LOG_BYTES_PER_PARTITION: Final = 160
 BALLAST_BYTES: Final = 32_000
 BALLAST_CONFIGS: Final = 30
 
-Figures = dict[str, float | str]
-"""By name: a number, or why there is none."""
 
-
-def properties_for(partitions: int, linger_ms: int | None) -> dict[str, str]:
+def properties_for(partitions: int) -> dict[str, str]:
     """No snapshot while topics are created, and one soon after; nothing written that was not asked for."""
     snapshot_bytes = 4 * 1024 * 1024 + int(1.3 * LOG_BYTES_PER_PARTITION * partitions)
     return {
         "metadata.log.max.record.bytes.between.snapshots": str(snapshot_bytes),
         "metadata.max.idle.interval.ms": "0",
         "auto.leader.rebalance.enable": "false",
-        **linger(linger_ms),
     }
 
 
@@ -78,12 +75,11 @@ class ScaleRun:
         ports: tuple[int, ...],
         *,
         partitions: int,
-        linger_ms: int | None,
         progress: Callable[[str], None],
     ) -> None:
         self._partitions = partitions
         self._progress = progress
-        self._quorum = Quorum(implementation, directory, ports, properties_for(partitions, linger_ms))
+        self._quorum = Quorum(implementation, directory, ports, properties_for(partitions))
         self._fleet: Fleet | None = None
         self._connection: Connection | None = None
         self._names = itertools.count()
@@ -336,7 +332,6 @@ def _latencies(name: str, samples: Sequence[Sample]) -> Figures:
     if len(latencies) < 2:
         return {f"heartbeat_{name}_p99_seconds": "too short to be measured"}
     return {
-        f"heartbeat_{name}_p50_seconds": statistics.median(latencies),
-        f"heartbeat_{name}_p99_seconds": statistics.quantiles(latencies, n=100)[98],
+        **percentiles(f"heartbeat_{name}", latencies),
         f"heartbeat_{name}_max_seconds": latencies[-1],
     }

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from benchmarks import tables
-from benchmarks.many_brokers import BROKERS, OBSERVERS, measure_many_brokers
-from benchmarks.quorum import java_implementation, python_implementation
+from benchmarks.figures import medians
+from benchmarks.many_brokers import BROKERS, measure_many_brokers
+from benchmarks.quorum import free_ports, java_implementation, python_implementation
 from benchmarks.scale import ScaleRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from quorate_operator.runtime.local.stock_kafka import Kafka
     from rich.table import Table
 
+    from benchmarks.figures import Figures
     from benchmarks.quorum import Implementation
-    from benchmarks.scale import Figures
 
 PARTITIONS: Final = (10_000, 100_000, 500_000, 1_000_000)
 LARGE_HEAP_SINCE: Final = 500_000
@@ -74,20 +76,6 @@ MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
             (f"heartbeats_{brokers}_p99_seconds", f"{brokers:,} brokers: p99", tables.milliseconds, ""),
         )
     ),
-    ("observed_idle_share", f"{OBSERVERS} observers, nothing written: processor", tables.percent, "observed"),
-    (
-        "observed_create_p50_seconds",
-        f"CreateTopics, {OBSERVERS} observers: p50",
-        tables.milliseconds,
-        "observed",
-    ),
-    (
-        "observed_create_p99_seconds",
-        f"CreateTopics, {OBSERVERS} observers: p99",
-        tables.milliseconds,
-        "observed",
-    ),
-    ("observed_create_cpu_seconds", "the same, processor time of one", tables.milliseconds, "observed"),
 )
 
 Results = dict[str, "Figures"]
@@ -96,33 +84,34 @@ Results = dict[str, "Figures"]
 
 def measure_scale(
     python: str,
-    jars: Path,
+    kafka: Kafka,
     scratch: Path,
     *,
     sizes: Sequence[int],
     rounds: int,
     linger_ms: int | None,
-    free_ports: Callable[[int], tuple[int, ...]],
     progress: Callable[[str], None],
 ) -> Iterator[tuple[int, Results]]:
     """Yields each number of partitions, 0 for many brokers, with its figures: medians of the rounds."""
     for size in (0, *sizes):
         runs: dict[str, list[Figures]] = {}
+        heap = LARGE_HEAP if size >= LARGE_HEAP_SINCE else SMALL_HEAP
+        contenders = (
+            python_implementation(python, kafka.version),
+            java_implementation(kafka, heap=heap, linger_ms=linger_ms),
+        )
         for number in range(rounds):
-            heap = LARGE_HEAP if size >= LARGE_HEAP_SINCE else SMALL_HEAP
-            for one in (python_implementation(python), java_implementation(jars, heap)):
+            for one in contenders:
                 directory = scratch / f"{one.name}-{size}-{number}"
                 what = f"{size:,} partitions" if size else "many brokers"
                 label = f"{what}, round {number + 1} of {rounds}, {one.name}"
                 figures = _measure(
                     *(one, directory, free_ports(3)),
                     size=size,
-                    # Only Kafka has a linger to be set.
-                    linger_ms=linger_ms if one.name == "Kafka" else None,
                     progress=lambda part, label=label: progress(f"{label}: {part}"),
                 )
                 runs.setdefault(one.name, []).append(figures)
-        yield size, {name: _median(figures) for name, figures in runs.items()}
+        yield size, {name: medians(figures) for name, figures in runs.items()}
 
 
 def _measure(
@@ -131,24 +120,12 @@ def _measure(
     ports: tuple[int, ...],
     *,
     size: int,
-    linger_ms: int | None,
     progress: Callable[[str], None],
 ) -> Figures:
     if not size:
-        return measure_many_brokers(implementation, directory, ports, linger_ms, progress)
-    run = ScaleRun(implementation, directory, ports, partitions=size, linger_ms=linger_ms, progress=progress)
+        return measure_many_brokers(implementation, directory, ports, progress)
+    run = ScaleRun(implementation, directory, ports, partitions=size, progress=progress)
     return run.measure()
-
-
-def _median(runs: Sequence[Figures]) -> Figures:
-    """Of what was measured; a reason where no round measured it."""
-    names = dict.fromkeys(name for run in runs for name in run)
-    medians: Figures = {}
-    for name in names:
-        numbers = [value for run in runs if isinstance(value := run.get(name), int | float)]
-        reasons = [value for run in runs if isinstance(value := run.get(name), str)]
-        medians[name] = statistics.median(numbers) if numbers else reasons[0]
-    return medians
 
 
 def exponent(values: dict[int, float]) -> float | None:
@@ -174,23 +151,23 @@ def _numbers(results: dict[int, Results], implementation: str, row: str) -> dict
     return {size: value for size, value in figures.items() if isinstance(value, int | float)}
 
 
-def print_size(size: int, by_name: Results, rounds: int) -> None:
+def print_size(size: int, by_name: Results, rounds: int, release: str) -> None:
     """The table of one number of partitions, or of many brokers."""
     if size:
         title = f"{size:,} partitions, 30 brokers, medians of {rounds} rounds"
-        table = _table(title, ROWS, by_name["Quorate"], by_name["Kafka"])
+        table = _table(title, ROWS, by_name, release)
     else:
         title = f"Heartbeats, 500 a second, medians of {rounds} rounds"
-        table = _table(title, MANY_BROKERS_ROWS, by_name["Quorate"], by_name["Kafka"])
+        table = _table(title, MANY_BROKERS_ROWS, by_name, release)
     Console(width=120).print(table)
 
 
-def print_growth(results: dict[int, Results]) -> None:
+def print_growth(results: dict[int, Results], release: str) -> None:
     """The exponents, if there are two numbers of partitions."""
     sizes = {size: by_name for size, by_name in results.items() if size}
     if len(sizes) < 2:
         return
-    table = tables.table("Exponent of growth with the number of partitions", "Quorate", tables.KAFKA)
+    table = tables.table("Exponent of growth with the number of partitions", "Quorate", f"Kafka {release}")
     for row, label, *_ in ROWS:
         values = [exponent(_numbers(sizes, name, row)) for name in ("Quorate", "Kafka")]
         if any(value is not None for value in values):
@@ -198,8 +175,9 @@ def print_growth(results: dict[int, Results]) -> None:
     Console(width=120).print(table)
 
 
-def _table(title: str, rows: Sequence[Row], ours: Figures, theirs: Figures) -> Table:
-    table = tables.table(title, "Quorate", tables.KAFKA, "Kafka/Quorate")
+def _table(title: str, rows: Sequence[Row], by_name: Results, release: str) -> Table:
+    ours, theirs = by_name["Quorate"], by_name["Kafka"]
+    table = tables.table(title, "Quorate", f"Kafka {release}", "Kafka/Quorate")
     for name, label, text, phase in rows:
         our, their = ours.get(name), theirs.get(name)
         ratio = ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-RELEASE: Final = "4.3.1"
-"""The release of Kafka that is measured."""
-KAFKA: Final = f"Kafka {RELEASE}"
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 MEBIBYTE: Final = 1024 * 1024
 
 
@@ -49,3 +49,11 @@ def table(title: str, *headings: str) -> Table:
     for heading in headings:
         made.add_column(heading, justify="right")
     return made
+
+
+def markdown(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The same as a table of Markdown, with the title above it."""
+    lines = [("", *headings), ("---",) * (len(headings) + 1), *rows]
+    return "\n".join(
+        (f"{title}:", "", *(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines), "")
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import time
 from contextlib import contextmanager
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 from quorate_protocol.properties import format_properties
 
 from benchmarks.client import describe_cluster
-from benchmarks.quorum import JAVA_PERFORMANCE_OPTIONS, quorate_command
+from benchmarks.quorum import JAVA_PERFORMANCE_OPTIONS, free_ports, quorate_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from quorate_operator.runtime.local.stock_kafka import Kafka
 
 BROKER_ENDPOINTS: Final = 1
 """DescribeClusterRequest.EndpointType."""
@@ -35,70 +36,77 @@ JAVA_TOOL_OPTIONS: Final = (
     "-Dcom.sun.management.jmxremote.authenticate=false",
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
-QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
+STORAGE: Final = "kafka.tools.StorageTool"
 TOPIC: Final = "org.apache.kafka.tools.TopicCommand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolMeasurements:
-    """Seconds of one command, the median of some runs."""
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A command of ours and the class of Kafka that does the same, with the same arguments."""
 
-    metadata_quorum_seconds: float
-    topics_list_seconds: float
+    command: str
+    main_class: str
+    arguments: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return " ".join((self.command, *self.arguments))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRuns:
+    """Seconds of each run."""
+
+    ours: list[float]
+    theirs: list[float]
+
+
+TOOLS: Final = (
+    Tool("metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", ("describe", "--status")),
+    Tool("topics", TOPIC, ("--list",)),
+    Tool("configs", "kafka.admin.ConfigCommand", ("--describe", "--entity-type", "topics")),
+    Tool("features", "org.apache.kafka.tools.FeatureCommand", ("describe",)),
+)
 
 
 def measure_tools(
-    python: str,
-    jars: Path,
-    directory: Path,
-    ports: tuple[int, int],
-    *,
-    pairs: int,
-    progress: Callable[[str], None],
-) -> tuple[ToolMeasurements, ToolMeasurements]:
-    """Ours and Kafka's; leaves no process behind.
+    python: str, kafka: Kafka, directory: Path, *, pairs: int, progress: Callable[[str], None]
+) -> dict[str, ToolRuns]:
+    """Seconds of each run, ours and Kafka's; leaves no process behind.
 
     Raises RuntimeError when a command fails, TimeoutError when the node does not come up.
     """
     directory.mkdir(parents=True)
-    java = ("java", *JAVA_TOOL_OPTIONS, f"-Dkafka.logs.dir={directory}", "-cp", f"{jars}/*")
+    options = (*JAVA_TOOL_OPTIONS, f"-Dkafka.logs.dir={directory}")
     progress("start of a node")
-    with _node(java, directory, ports) as address:
+    measured = {}
+    with _node(kafka, options, directory, free_ports(2)) as address:
         where = ("--bootstrap-server", address)
         for topic in TOPICS:
-            _run(*java, TOPIC, *where, "--create", "--topic", topic)
-        medians = []
-        for command, main_class, arguments in (
-            ("metadata-quorum", QUORUM, (*where, "describe", "--status")),
-            ("topics", TOPIC, (*where, "--list")),
-        ):
-            progress(command)
-            medians.append(
-                _in_turn(
-                    (*quorate_command(python), command, *arguments), (*java, main_class, *arguments), pairs
-                )
-            )
-    (our_quorum, their_quorum), (our_topics, their_topics) = medians
-    return (
-        ToolMeasurements(metadata_quorum_seconds=our_quorum, topics_list_seconds=our_topics),
-        ToolMeasurements(metadata_quorum_seconds=their_quorum, topics_list_seconds=their_topics),
-    )
+            _run(*kafka.command(TOPIC, *where, "--create", "--topic", topic, jvm=options))
+        for tool in TOOLS:
+            progress(tool.label)
+            arguments = (*where, *tool.arguments)
+            ours = (*quorate_command(python), tool.command, *arguments)
+            theirs = tuple(kafka.command(tool.main_class, *arguments, jvm=options))
+            measured[tool.label] = _in_turn(ours, theirs, pairs)
+    return measured
 
 
-def _in_turn(ours: tuple[str, ...], theirs: tuple[str, ...], pairs: int) -> tuple[float, float]:
-    """The medians of two commands that are run one after the other."""
+def _in_turn(ours: tuple[str, ...], theirs: tuple[str, ...], pairs: int) -> ToolRuns:
+    """The seconds of two commands that are run one after the other."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(WARM_UP_PAIRS + pairs):
         for command, times in zip((ours, theirs), seconds, strict=True):
             started = time.perf_counter()
             _run(*command)
             times.append(time.perf_counter() - started)
-    ours_median, theirs_median = (statistics.median(times[WARM_UP_PAIRS:]) for times in seconds)
-    return ours_median, theirs_median
+    our_seconds, their_seconds = (times[WARM_UP_PAIRS:] for times in seconds)
+    return ToolRuns(ours=our_seconds, theirs=their_seconds)
 
 
 @contextmanager
-def _node(java: tuple[str, ...], directory: Path, ports: tuple[int, int]) -> Iterator[str]:
+def _node(kafka: Kafka, options: tuple[str, ...], directory: Path, ports: tuple[int, ...]) -> Iterator[str]:
     """A stock node that is controller and broker; the address of the broker."""
     broker, controller = (f"127.0.0.1:{port}" for port in ports)
     properties = {
@@ -112,12 +120,15 @@ def _node(java: tuple[str, ...], directory: Path, ports: tuple[int, int]) -> Ite
     }
     config = directory / "server.properties"
     config.write_text(format_properties(properties))
-    cluster_id = _run(*java, "kafka.tools.StorageTool", "random-uuid").strip()
+    cluster_id = _run(*kafka.command(STORAGE, "random-uuid", jvm=options)).strip()
     storage = ("format", "--standalone", "--config", str(config), "--cluster-id", cluster_id)
-    _run(*java, "kafka.tools.StorageTool", *storage)
+    _run(*kafka.command(STORAGE, *storage, jvm=options))
     with (directory / "node.out").open("wb") as output:
         process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(config)], stdout=output, stderr=subprocess.STDOUT, cwd=directory
+            kafka.command("kafka.Kafka", str(config), jvm=options),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
         )
     try:
         started = time.perf_counter()
