@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 def register(spark: "SparkSession") -> None:
     """Register the data source with a session, and let Spark push filters down to it.
 
-    Without this call, Spark finds the source by the module's name (`pyspark_…`), and filters its rows itself.
+    Without this call, Spark finds the source by the module's name (`pyspark_…`), and applies filters itself.
     """
     from pyspark_quorate.source.reader import FilteringDataSource  # noqa: PLC0415
 

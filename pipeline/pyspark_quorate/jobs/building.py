@@ -31,7 +31,7 @@ SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The tables built, and the number of clusters."""
+    """The tables that were built, and the number of clusters that they were built for."""
 
     tables: tuple[str, ...]
     clusters: int
@@ -59,7 +59,7 @@ def build(
 ) -> Built:
     """Build the stale parts of some tables, in one commit. Call it within `Lake.writing`."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")  # whose days the folders are
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Spark's own is read by few
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # few can read INT96
     fingerprints = {table.name: _fingerprint(table) for table in tables}
     stale = {
         table.name: frozenset(lake.state.clusters)

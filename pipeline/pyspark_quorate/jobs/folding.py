@@ -1,11 +1,11 @@
-"""Runs the fold of :mod:`pyspark_quorate.tables.fold` as two Spark jobs: what the rows are, and the tables of them.
+"""Runs the fold of :mod:`pyspark_quorate.tables.fold` as two Spark jobs: a summary of the rows, then the tables.
 
-Spark reads the stored rows, brings those of a cluster together and sorts them, on disk if they are many; a Python
-worker folds them batch by batch. It writes the tables itself, each file when enough rows are complete, and gives
-the rows of table `records` back to Spark, which writes them with their VARIANT.
+Spark reads the stored rows, brings those of a cluster together and sorts them, on disk if there are many. A Python
+worker folds them batch by batch. The worker writes the files of most tables, each as soon as it has enough complete
+rows. It returns the rows of table `records` to Spark, which writes them with their VARIANT column.
 
-A task may be repeated. So a cluster's tables are written to a folder of the attempt, which gets the cluster's name
-when it is complete; whichever attempt is first counts, since all write the same.
+Spark may run a task more than once. Each attempt writes a cluster's tables to a folder of its own, and renames the
+folder to the cluster's name when it is complete. The first attempt wins; all attempts write the same content.
 """
 
 import pickle
@@ -40,7 +40,7 @@ FOLDED_ROWS: Final = StructType(
 )
 """The columns of rows in the fold, whose times are numbers of microseconds."""
 WAITING_ROWS_MAX: Final = 100_000
-"""Complete rows of a cluster in memory, of all tables together."""
+"""The maximum number of complete rows of one cluster in memory, summed over all tables."""
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = date(1970, 1, 1)
@@ -49,28 +49,28 @@ _SUMMARIES: Final = StructType([rows.CLUSTER_ID, rows.column("summary", BinaryTy
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a task needs to know."""
+    """The input of a task: the tables to make, where to write them, and the evidence for each cluster."""
 
     where: Path
     """The directory for the tables of each cluster: cluster_id=<id>/<table>/day=<YYYY-MM-DD>/*.parquet."""
     tables: Sequence[Table]
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    """By cluster id."""
+    """Cluster id -> what counts in the cluster's rows."""
 
 
 def evidence(found: DataFrame) -> dict[str, Evidence]:
-    """What counts in the rows of each cluster, by its id."""
+    """Returns for each cluster id which of the cluster's rows count. Runs a Spark job."""
     chosen = found.where(f.col("kind") != rows.GAP).withColumn("time", f.unix_micros("time"))
     parts = chosen.select(*summary.COLUMNS).mapInArrow(_summarize, _SUMMARIES).collect()
     summaries: dict[str, Summary] = {}
     for cluster_id, pickled in parts:
-        # From a task of this job: who can change it can change the job.
+        # The pickle comes from a task of this job: whoever can change it can also change the job.
         summaries.setdefault(cluster_id, Summary()).add(pickle.loads(pickled))  # noqa: S301
     return {cluster_id: evidence_of(one) for cluster_id, one in summaries.items()}
 
 
 def fold(found: DataFrame, plan: Plan) -> DataFrame:
-    """The rows of table `records`, without its VARIANT. Reading them writes the other tables."""
+    """Returns the rows of table `records`, without its VARIANT column. Evaluating them writes the other tables."""
     ordered = (
         found.withColumn("time", f.unix_micros("time"))
         .select(*FOLDED_ROWS.names)
@@ -93,7 +93,7 @@ def _summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One partition: the sorted rows of some clusters, one after the other."""
+    """Fold one partition, which has the sorted rows of some clusters, one cluster after the other."""
     wants_records = any(table.fold is None for table in plan.tables)
     folding: _Folding | None = None
     for batch in batches:
@@ -110,7 +110,7 @@ def _fold(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _by_cluster(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The parts of a sorted batch that are of one cluster."""
+    """Split a sorted batch by cluster. Yields the cluster id and its rows."""
     encoded = pc.run_end_encode(batch.column("cluster_id"))
     start = 0
     for cluster_id, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
@@ -131,7 +131,7 @@ class _Folding:
         self._files = 0
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The next rows. Returns those that `records` has."""
+        """Fold the next rows. Returns those that belong to table `records`."""
         records = self._fold.take(batch)
         self._drain()
         if sum(map(len, self._waiting.values())) >= WAITING_ROWS_MAX:
@@ -139,7 +139,7 @@ class _Folding:
         return records
 
     def finish(self) -> None:
-        """Write what is left, and let the cluster's folder appear."""
+        """Write the remaining rows, and rename the attempt's folder to the cluster's name."""
         self._fold.finish()
         self._drain()
         self._attempt.mkdir(parents=True, exist_ok=True)
@@ -187,12 +187,12 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
 
 
 def _day_name(number: int | None) -> str:
-    """The name of a day since 1970."""
+    """Returns YYYY-MM-DD for a number of days since 1970-01-01, as the folders are named."""
     return NO_DAY if number is None else (_EPOCH + timedelta(days=number)).isoformat()
 
 
 def _sortable(value: Any) -> tuple[Any, ...]:
-    """Orders nulls before other values, also within lists and structs."""
+    """Returns a sort key that orders nulls before other values, also within lists and structs."""
     if value is None:
         return (0,)
     return (1, tuple(map(_sortable, value))) if isinstance(value, tuple | list) else (1, value)

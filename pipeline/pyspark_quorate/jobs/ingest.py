@@ -34,7 +34,7 @@ class Place:
     address: str
     start: int
     files: Mapping[str, str]
-    """All of its files, by address: size and modification time."""
+    """Address of each file in it -> size and modification time."""
     new_files: int
     new_bytes: int
 
@@ -95,7 +95,7 @@ def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place], cluster_
 
 
 def _groups(places: Sequence[Place]) -> list[list[Place]]:
-    """Places that are read together, from the lowest offset of the group, which is that of its first place."""
+    """Group places that are read together. A group is read from the start of its first place, the lowest one."""
     ordered = sorted(places, key=lambda place: (place.start, place.address))
     first = [place for place in ordered if place.start == 0]
     later = [place for place in ordered if place.start > 0]

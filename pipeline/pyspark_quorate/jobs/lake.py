@@ -92,7 +92,7 @@ class Lake:
 
     @staticmethod
     def check(location: str, kind: str | None = None) -> None:
-        """Refuse what `writing` refuses, before anything is created. Raises LakeError."""
+        """Check the arguments as `writing` does, without creating anything. Raises LakeError."""
         path = _lake_directory(location)
         if (path / LOCK).exists():
             with _locked(path):

@@ -22,7 +22,7 @@ SCHEMA: Final = StructType(
     [*rows.SCHEMA.fields, rows.column(COMMIT_COLUMN, LongType(), "the commit of the lake that added it")]
 )
 IDENTITY: Final = ("cluster_id", "source", "kind", "offset", "ordinal", "epoch", "type", "version")
-"""Identifies a row of a file that is read again; of gaps, the newest read counts."""
+"""The columns that identify a row of a file that is read again. Of equal gaps, that of the newest read counts."""
 UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster id of directories without one."""
 FOLDER: Final = "cluster_id="
@@ -42,7 +42,7 @@ def read_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> Dat
 
 
 def read_all_rows(spark: SparkSession, lake: Lake, clusters: Collection[str]) -> DataFrame:
-    """All rows of these clusters, also gaps that a newer read resolved; columns as of `read_rows`."""
+    """All rows of these clusters, including gaps that a newer read resolved; the columns are those of `read_rows`."""
     known = folders(lake.rows)
     chosen = sorted(set(clusters) & set(known))
     if not chosen:
@@ -113,7 +113,7 @@ def folders(where: Path) -> dict[str, Path]:
 
 
 def _valid_gaps(spark: SparkSession, gaps: DataFrame, state: State) -> DataFrame:
-    """Gaps that no later read of the same directory, from their offset on, covered again."""
+    """Returns the gaps whose offsets no later read of the same directory covered."""
     reads: Sequence[tuple[str, int, int]] = [
         (directory, read.commit, read.start) for directory, found in state.reads.items() for read in found
     ]

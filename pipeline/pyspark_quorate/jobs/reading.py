@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a table. `is_all`: the limit left none out."""
+    """Rows of a table. `is_all` is false if there are more rows than the limit."""
 
     rows: tuple[Row, ...]
     is_all: bool

@@ -93,7 +93,7 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
         "spark.sql.parquet.compression.codec": "zstd",
         # A rerun must write the same files whatever the size of the shuffle.
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # PySpark would tell the JVM for each operation which line of ours it is from: several calls instead of one.
+        # PySpark would send the JVM our source line with each operation: several calls instead of one.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if master is not None:
@@ -106,7 +106,8 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
             "spark.sql.shuffle.partitions": str(2 * _cores(master)),
             "spark.local.dir": str(scratch / "spark"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            # One job sorts rows for the fold: to plan it anew midway, and to compile it, costs more than it saves.
+            # One job sorts rows for the fold. Adaptive planning and compiled code cost more time there than they
+            # save.
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
             "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "2g"),
@@ -124,7 +125,7 @@ def _cores(master: str) -> int:
 
 
 def check_installed() -> None:
-    """Raises LakeError if Spark or Java is missing."""
+    """Raise LakeError if Spark or Java is missing."""
     from importlib.util import find_spec  # noqa: PLC0415 - beside the check that needs it
     from shutil import which  # noqa: PLC0415
 

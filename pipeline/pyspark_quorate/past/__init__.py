@@ -1,1 +1,1 @@
-"""The metadata of a cluster as it was at a moment, from the rows of a lake. Needs neither Spark nor Java."""
+"""The metadata of a cluster at a moment in the past, from the rows of a lake. Needs neither Spark nor Java."""

@@ -1,6 +1,6 @@
-"""Makes a record of the fields that a lake has of it. Pure.
+"""Rebuilds metadata records from the fields that a lake stores. Pure.
 
-The inverse of :mod:`pyspark_quorate.source.payload`, except for secrets, which a lake does not have.
+The inverse of :mod:`pyspark_quorate.source.payload`, except for secrets, which a lake does not store.
 """
 
 from base64 import b64decode
@@ -25,13 +25,13 @@ class FieldsError(Exception):
 
 
 def entity_of(name: str, fields: Fields) -> MetadataRecord | None:
-    """The metadata record of this name with these fields; None for a control record.
+    """Returns the metadata record of this name with these fields; None for a control record.
 
     An absent field has its default, since a lake may be older than a field. An unknown field is ignored. Secret bytes
     become those of `[redacted]`.
 
     Raises:
-        FieldsError: these are not the fields of a record of this name.
+    FieldsError: if the fields do not fit the record of this name.
     """
     entity_type = _CLASSES.get(name)
     if entity_type is None:

@@ -1,4 +1,4 @@
-"""Replays the lines of a cluster's history into the metadata as it was. Pure."""
+"""Replays the lines of a cluster's history into an image of the metadata at a moment. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ NOTES_MAX: Final = 20
 
 @dataclass(slots=True)
 class Past:
-    """The metadata as it was, and what makes it uncertain."""
+    """The metadata at a moment, and notes on what may be missing or wrong in it."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
     notes: list[str] = field(default_factory=list)
-    """At most NOTES_MAX, in the order of the offsets."""
+    """At most NOTES_MAX notes, in the order of the offsets."""
     notes_dropped: int = 0
 
     def note(self, text: str) -> None:
@@ -34,15 +34,15 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A place in a history; without a bound it is the end."""
+    """A point in a history, given by an offset, a time or both. Without either, it is the end of the history."""
 
     offset: int | None = None
-    """Only lines below this offset, and a snapshot at it, came before."""
+    """Lines below this offset are before the moment, and so is a snapshot at it."""
     time_us: int | None = None
-    """Microseconds since 1970. Nothing from the first later line on came before, whatever a slower clock says."""
+    """In microseconds since 1970. The first later line ends the moment, even if lines after it have earlier times."""
 
     def is_before(self, line: Line) -> bool:
-        """Whether the line came after the moment."""
+        """Whether the line is after the moment."""
         if self.offset is not None and line.placed >= self.offset:
             return True
         return self.time_us is not None and line.time_us is not None and line.time_us > self.time_us
@@ -57,7 +57,10 @@ class Playback:
         self._next = next(self._lines, None)
 
     def to(self, moment: Moment) -> Past:
-        """What was at this moment, which is not before the last one. The image changes with the next call."""
+        """Replay up to a moment, which must not be before the previous one.
+
+        The next call changes the returned image.
+        """
         replay(self.past, self._until(moment))
         return self.past
 
@@ -68,10 +71,10 @@ class Playback:
 
 
 def replay(past: Past, lines: Iterable[Line]) -> None:
-    """Brings the image to the end of these lines, which follow those that it has.
+    """Replay lines into the image; they must follow the lines that were replayed before.
 
-    A gap before a snapshot does no harm: the snapshot has the complete state. After any other gap, the image has what
-    was known before it, with a note. So has a record that does not fit or can't be read.
+    A gap before a snapshot does no harm: the snapshot has the complete state. After any other gap, the image keeps
+    what was known before, and a note is added. A record that does not fit or can't be read adds a note too.
     """
     for (kind, _), group in groupby(lines, _stretch_of):
         if kind == rows.SNAPSHOT:
@@ -97,7 +100,7 @@ def _restore(past: Past, lines: list[Line]) -> None:
     except ReplayError as error:
         past.note(f"the snapshot at offset {last.offset} is not used: {error.message}")
         return
-    # Nothing before a complete state matters any more.
+    # The complete state replaces everything before it, so earlier notes no longer apply.
     past.notes.clear()
     past.notes_dropped = 0
 
@@ -123,7 +126,7 @@ def _place_after(line: Line) -> Provenance:
 
 
 def _record_of(past: Past, line: Line) -> MetadataRecord | None:
-    """The metadata record of a line; None for a control record, which is the quorum's own, and for a damaged one."""
+    """Returns the metadata record of a line; None for a control record and, with a note, for a damaged record."""
     try:
         return entity_of(line.type, line.fields)
     except FieldsError as error:

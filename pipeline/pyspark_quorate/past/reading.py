@@ -1,6 +1,6 @@
 """Reads a cluster's history from the rows of a lake, without Spark.
 
-The rows are sorted in memory, so that a history needs about as much memory as its rows.
+The rows are sorted in memory, so reading a history takes about as much memory as its rows.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ BATCH_ROWS: Final = 50_000
 
 
 def choose_cluster(lake: Lake, cluster_id: str | None) -> str:
-    """The cluster of this id, or the only one. Raises LakeError, with the ids that there are."""
+    """Returns this cluster id, or without one the id of the only cluster. Raises LakeError, which lists the ids."""
     known = sorted(lake.state.clusters)
     if cluster_id is not None and cluster_id not in known:
         raise LakeError(f"--cluster-id {cluster_id}: {lake.path} has {', '.join(known) or 'no clusters'}")
@@ -59,7 +59,7 @@ def read_history(lake: Lake, cluster_id: str) -> Iterator[Line]:
 
 
 def _columns(names: Any, cluster_id: str) -> dict[str, Any]:
-    """The columns of rows as the timeline takes them; the cluster is in the name of the folder."""
+    """Returns expressions for the columns that the timeline reads. The cluster id comes from the folder's name."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
     import pyarrow.dataset as ds  # noqa: PLC0415

@@ -23,7 +23,7 @@ TABLES: Final = (
 class History:
     """Rows of `TABLES` of a cluster, and the period: since <= t < until.
 
-    `cut` has the tables with more rows than the limit. A table that the lake lacks has no entry in `tables`.
+    `cut` names the tables with more rows than the limit. A table that the lake lacks has no entry in `tables`.
     """
 
     cluster_id: str

@@ -140,7 +140,10 @@ class RowReader:
         return batches, scanned.consumed_bytes
 
     def _of_snapshot(self, gap: Gap) -> Gap:
-        """Offsets within a checkpoint count its records: they are not offsets of the log."""
+        """Convert a gap of a checkpoint.
+
+        Offsets within a checkpoint number its records, they are not offsets of the log.
+        """
         if self._origin.snapshot is None:
             return gap
         place = "" if gap.offset is None else f" (its records from {gap.offset}"
@@ -249,7 +252,7 @@ class RowReader:
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
     def _note_header_and_footer(self, data: bytes, records: Records) -> None:
-        """The header of a checkpoint has the time of its rows."""
+        """Note the time of a checkpoint's rows, which its header has, and whether its footer was seen."""
         for index in np.flatnonzero(records.is_control & (records.key_size >= 4)).tolist():
             (kind,) = struct.unpack_from(">h", data, int(records.key_start[index]) + 2)
             if kind == ControlRecordType.SNAPSHOT_HEADER and records.value_size[index] >= 10:

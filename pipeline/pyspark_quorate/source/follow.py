@@ -146,7 +146,7 @@ class Planner:
             self.close()
             if taken.end == start:
                 raise
-            # What was committed before still belongs to this stretch; the next call reports the loss.
+            # Records committed before the loss still belong to this stretch; the next call reports the loss.
         if offered is not None:
             self.close()
             is_allowed = limit.offset_max is None or offered.offset <= limit.offset_max

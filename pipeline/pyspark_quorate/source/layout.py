@@ -105,7 +105,10 @@ def find_directories(root: Root, cluster_id: str | None = None) -> list[Metadata
 def _search(
     root: Root, path: str, cluster_id: str | None, depth: int
 ) -> Iterator[MetadataDirectory | UnreadablePlace]:
-    """In a log directory of Kafka, with thousands of partitions, only the metadata partition is searched."""
+    """Search a directory.
+
+    In a log directory of Kafka, with thousands of partitions, visit only the metadata partition.
+    """
     address = root.address(path)
     try:
         entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)

@@ -150,7 +150,7 @@ def number(options: Mapping[str, str], name: str, *, at_least: int) -> int | Non
 
 
 def choice(options: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
-    """One of some words, in any case; the first without the option. Raises OptionError."""
+    """The option as one of the allowed words, in any case; without the option, the first word. Raises OptionError."""
     text = options.get(name.lower(), allowed[0])
     value = text.strip().lower()
     if value not in allowed:

@@ -2,7 +2,7 @@
 
 :mod:`pyspark_quorate.source.stream_options` has the options. On the driver, Spark requests the end of the next
 micro-batch and stores it; an executor reads the micro-batch, with the same result after a failure, whichever
-controller leads then. :mod:`pyspark_quorate.source.follow` defines a micro-batch that the log no longer has.
+controller leads then. :mod:`pyspark_quorate.source.follow` tells what is read if the log no longer has it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

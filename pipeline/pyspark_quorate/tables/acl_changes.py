@@ -43,12 +43,12 @@ class AclChanges(KeyedFold):
     TYPES = (_ADD, _REMOVE)
 
     def step(self, line: Line) -> None:
-        """Take an entry, or its removal."""
+        """Take a record that adds or removes an entry."""
         state = _entry(line.fields) if line.type == _ADD else None
         self.lives.tell((line.fields["id"],), state, line)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
-        """Rows for the start of an interval, and for its end."""
+        """Add a row for the start of an interval, and one for its end."""
         for one in boundaries(life, previous, is_followed):
             for change, entry in (("removed", one.before), ("added", one.after)):
                 if entry is not None:

@@ -38,7 +38,7 @@ SCHEMA: Final = schema(
 
 
 class AdvertisedAddresses(Fold):
-    """The state of the table: what it needs are all registrations and voter sets, so it has its rows at the end."""
+    """The state of the table. It needs all registrations and voter sets, so it makes its rows in `finish`."""
 
     NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
 
@@ -53,7 +53,7 @@ class AdvertisedAddresses(Fold):
         self._roles = (("broker", brokers, 1), ("controller", controllers, 1), ("voter", voters, 0))
 
     def finish(self) -> None:
-        """One row per interval in which a node advertised an address."""
+        """Add a row per interval in which a node advertised an address."""
         owned: dict[Key, list[Life]] = defaultdict(list)
         for life in merge_adjacent(self._stated(), self.cluster.breaks):
             owned[life.key[:2]].append(life)
@@ -62,7 +62,7 @@ class AdvertisedAddresses(Fold):
                 self.rows.append((*life.key, *_reuse(life, lives, REUSE_WINDOW), *life.span))
 
     def _stated(self) -> Iterator[Life]:
-        """host, port, role, node and listener of each interval of a registration or voter."""
+        """Yields an interval per listener of a registration or voter, by (host, port, role, node id, listener)."""
         for role, source, at in self._roles:
             for life in source.ended:
                 for listener, host, port, *_ in life.state[at] or ():
@@ -70,9 +70,10 @@ class AdvertisedAddresses(Fold):
 
 
 def _reuse(life: Life, lives: list[Life], window: timedelta) -> tuple[int | None, float | None]:
-    """The last other node at the same host and port, if it was there at most `window` before, and for how long not.
+    """Returns the other node that used this host and port last, and the pause since then in seconds.
 
-    Offsets decide which node was first. Times come from several leaders' clocks: a negative pause counts as 0.
+    Both are None if no other node used it, or if the pause is longer than `window`. Offsets decide which node was
+    first. Times come from several leaders' clocks: a negative pause counts as 0.
     """
     found = []
     for other in lives:

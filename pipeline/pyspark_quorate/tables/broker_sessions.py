@@ -70,7 +70,7 @@ _CHANGE: Final = "BrokerRegistrationChangeRecord"
 
 @dataclass(slots=True)
 class _Session:
-    """What the records of one broker epoch tell; None: none did."""
+    """The state of one broker epoch, merged from its records. None: no record has the field."""
 
     epoch: int
     registered: tuple[Any, ...] = (None, None, None)
@@ -82,7 +82,10 @@ class _Session:
 
     @property
     def state(self) -> State:
-        """As the table has it. A fenced broker is fenced, whether it shuts down or not (BrokerControlState)."""
+        """The columns of the table.
+
+        A broker that is fenced counts as fenced, even if it shuts down (BrokerControlState).
+        """
         incarnation_id, rack, endpoints = self.registered
         in_service = CONTROLLED_SHUTDOWN if self.in_shutdown else UNFENCED
         shown = None if self.fenced is None else FENCED if self.fenced else in_service
@@ -91,7 +94,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Recent:
-    """A broker's rows that wait for the fencings of the hour, and the times of those."""
+    """The rows of a broker that wait until all fencings of their hour are known, and the times of these fencings."""
 
     waiting: list[tuple[Life, bool]] = field(default_factory=list)
     fencings_ms: list[int] = field(default_factory=list)
@@ -100,8 +103,8 @@ class _Recent:
 class BrokerSessions(KeyedFold):
     """The state of the table.
 
-    The hour of a row is one of timestamps, and leaders' clocks differ: a later record may have an earlier time. So a
-    row waits until its broker has an interval that begins more than an hour after it.
+    `fencings_in_hour` counts by timestamps. Leaders' clocks differ, so a later record may have an earlier time.
+    Therefore a row waits until its broker has an interval that begins more than an hour later.
     """
 
     TYPES = (_REGISTER, _UNREGISTER, _FENCE, _UNFENCE, _CHANGE)
@@ -112,7 +115,7 @@ class BrokerSessions(KeyedFold):
         self._recent: dict[int, _Recent] = {}
 
     def step(self, line: Line) -> None:
-        """Take what a record tells of a broker."""
+        """Take a record about a broker."""
         fields = line.fields
         broker_id = fields["brokerId"] if "brokerId" in fields else fields["id"]
         epoch = fields["brokerEpoch"] if "brokerEpoch" in fields else fields["epoch"]
@@ -125,7 +128,7 @@ class BrokerSessions(KeyedFold):
         self.lives.tell((broker_id,), None if line.type == _UNREGISTER else session.state, line)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """A row for each interval, when the fencings of its hour are known."""
+        """Queue a row for the interval, and add the rows whose fencings are all known."""
         (broker_id,) = life.key
         was_epoch, _, was = previous.state[:3] if previous is not None else (None, None, None)
         is_fencing = life.state[2] == FENCED and was_epoch == life.state[0] and was not in (None, FENCED)
@@ -137,13 +140,13 @@ class BrokerSessions(KeyedFold):
             self._emit(recent, _ms(life) - FENCINGS_WINDOW_MS)
 
     def finish(self) -> None:
-        """The brokers that are left, and the rows that wait."""
+        """End the open intervals, and add all waiting rows."""
         super().finish()
         for recent in self._recent.values():
             self._emit(recent, None)
 
     def _emit(self, recent: _Recent, before_ms: int | None) -> None:
-        """Add the rows that begin before an instant; None: all."""
+        """Add the waiting rows that begin before this time; None: all."""
         waiting = []
         for life, is_fencing in recent.waiting:
             now_ms = _ms(life)
@@ -164,7 +167,7 @@ def _ms(life: Life) -> int:
 
 
 def _merge(session: _Session, line: Line) -> None:
-    """The fields that a record has; a change without directories keeps the current ones."""
+    """Update a session with a record's fields. A change record without directories keeps the current ones."""
     fields = line.fields
     match line.type:
         case "FenceBrokerRecord":

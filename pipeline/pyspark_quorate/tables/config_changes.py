@@ -39,8 +39,8 @@ _TOPIC: Final = ConfigResourceType.TOPIC.name
 class ConfigChanges(KeyedFold):
     """The state of the table. Setting the same value is no change, except for secrets, which look alike.
 
-    The state of a config is its value, and the offset of the record that set it if it is a secret; of a secret in a
-    snapshot the offset is not known.
+    The state of a config is its value. The state of a secret also has the offset of the record that set it, which is
+    unknown for a secret in a snapshot.
     """
 
     TYPES = (_CONFIG, TOPIC, REMOVE)
@@ -52,15 +52,15 @@ class ConfigChanges(KeyedFold):
         self._of_topic: dict[str, set[Key]] = defaultdict(set)
         """Topic name -> its configs that were set."""
         self._ended: dict[str, int] = {}
-        """Topic name -> the number of gaps when a topic of that name was last seen to end, with all its configs."""
+        """Topic name -> the number of gaps when a topic of that name last ended, and all its configs with it."""
         self._set: dict[Key, int | None] = {}
-        """The configs that the last record set or removed, with the offset if they are secrets."""
+        """Configs set or removed by the records at `_set_at` -> the offset for a secret, else None."""
         self._set_at = -1
 
     def step(self, line: Line) -> None:
-        """Take a config, or the end of a topic: it deletes the configs, without records of their own.
+        """Take a config, or the end of a topic.
 
-        (ConfigurationsDelta.deleteTopic)
+        The end of a topic deletes its configs; there are no records for them (ConfigurationsDelta.deleteTopic).
         """
         if line.type != _CONFIG:
             ended = self._names.ended
@@ -82,7 +82,7 @@ class ConfigChanges(KeyedFold):
         self._ended = {}
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
-        """Rows for the start of an interval, and for its end."""
+        """Add a row for the start of an interval, and one for its end."""
         for one in boundaries(life, previous, is_followed):
             before = one.before[0] if one.before is not None else None
             after, set_offset = one.after if one.after is not None else (None, None)
@@ -97,7 +97,10 @@ class ConfigChanges(KeyedFold):
         self._ended[topic] = self.cluster.breaks.count
 
     def _noted(self, key: Key, set_offset: int | None, line: Line) -> int | None:
-        """The offset that set a secret: the last record in a snapshot has set the secret that the snapshot has."""
+        """Note which record set or removed a config. Returns the offset of the record that set a secret.
+
+        For a secret in a snapshot, the offset is known only if the last record in the snapshot set it.
+        """
         if line.is_snapshot:
             return self._set.get(key) if self._set_at == line.placed else None
         if line.offset != self._set_at:

@@ -1,8 +1,8 @@
 """The contract of a table: its name, its columns, and the part of the fold that makes its rows.
 
-The tables of a cluster are made by one fold over its timeline. Each part of the fold keeps what its open
-rows need, takes the lines of the record types that it names, and appends rows when they are complete. A part may
-need others, which take each line before it; several tables may share one.
+One fold over a cluster's timeline makes all tables of the cluster. Each part of the fold takes the lines of the
+record types that it names, keeps what its open rows need, and appends rows when they are complete. A part may need
+other parts, which take each line before it does. Several tables may share a part.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What all parts of the fold of one cluster know."""
+    """The data that all parts of the fold of one cluster share."""
 
     evidence: "Evidence"
     breaks: Breaks
@@ -32,14 +32,14 @@ class Fold:
     """A part of the fold: the state of one table, or one that several tables share. Pure: no session, no clock."""
 
     TYPES: ClassVar[tuple[str, ...]] = ()
-    """The types of the records that `step` takes."""
+    """The record types whose lines `step` takes."""
     NEEDS: ClassVar[tuple[type["Fold"], ...]] = ()
-    """Other parts, which are the arguments after the cluster."""
+    """The parts that this one needs. They are passed to the constructor after the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.rows: list[Row] = []
-        """The complete rows that nobody has taken yet."""
+        """The complete rows that were not drained yet."""
 
     def step(self, line: Line) -> None:
         """Take the next line of one of the types."""
@@ -57,7 +57,7 @@ class Fold:
         """The snapshot's lines are complete."""
 
     def finish(self) -> None:
-        """There are no more lines: complete the open rows."""
+        """Complete the open rows, because there are no more lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ FEATURES: Final = list_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """The records that register and unregister nodes of a role, and their field of the node's id."""
+    """A role of nodes: the record types that register and unregister them, and the field with the node id."""
 
     name: str
     register: str
@@ -49,17 +49,20 @@ CONTROLLER: Final = Role(
 
 
 class Registrations(KeyedFold):
-    """The intervals of the nodes of a role: incarnation_id, endpoints, features, and zk_migration_ready or None."""
+    """Intervals of registrations of one role.
+
+    States: incarnation_id, endpoints, features, zk_migration_ready or None.
+    """
 
     ROLE: ClassVar[Role]
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.ended: list[Life] = []
-        """All that have ended, and at the end of the history the others."""
+        """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
-        """Take a registration, or its end."""
+        """Take a record that registers or unregisters a node."""
         fields = line.fields
         state = None
         if line.type == self.ROLE.register:
@@ -72,26 +75,26 @@ class Registrations(KeyedFold):
         self.lives.tell((fields[self.ROLE.node_id],), state, line)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep it."""
+        """Keep the interval in `ended`."""
         self.ended.append(life)
 
 
 class BrokerRegistrations(Registrations):
-    """Those of brokers."""
+    """Intervals of registrations of brokers."""
 
     ROLE = BROKER
     TYPES = (BROKER.register, BROKER.unregister)
 
 
 class ControllerRegistrations(Registrations):
-    """Those of controllers."""
+    """Intervals of registrations of controllers."""
 
     ROLE = CONTROLLER
     TYPES = (CONTROLLER.register, CONTROLLER.unregister)
 
 
 def endpoints_of(fields: Fields) -> tuple[tuple[Any, ...], ...]:
-    """The advertised listeners of a registration, as `ENDPOINTS`; sorted, as snapshots have any order."""
+    """The listeners of a registration, as in `ENDPOINTS`. Sorted, because their order in snapshots is arbitrary."""
     protocols = {int(one): one.name for one in SecurityProtocol}
     return tuple(
         sorted(
@@ -124,7 +127,7 @@ class RegisteredControllers(Fold):
         self._controllers = controllers
 
     def finish(self) -> None:
-        """All rows."""
+        """Add all rows."""
         self.rows.extend((*life.key, *life.state, *life.span) for life in self._controllers.ended)
 
 

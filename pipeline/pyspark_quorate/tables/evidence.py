@@ -1,7 +1,7 @@
-"""Which of a cluster's rows took effect, where offsets are missing, and which snapshots bridge that.
+"""Decides which of a cluster's rows took effect, where offsets are missing, and which snapshots bridge the gaps.
 
-It follows from the :class:`~pyspark_quorate.tables.summary.Summary` of all rows, before the first of them is folded:
-a later leader decides what an earlier one lost, and the end of a transaction whether its records count.
+It is computed from the :class:`~pyspark_quorate.tables.summary.Summary` of all rows, before the fold begins: whether
+a record counts depends on later rows, on the log of the next leader and on the end of its transaction.
 """
 
 from bisect import bisect_right
@@ -27,18 +27,18 @@ class Bridge(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A stretch of the timeline; one begins after each gap and with each snapshot."""
+    """A stretch of the timeline. A new one begins after each gap, and at each snapshot that bridges a gap."""
 
     first: int
     time_us: int | None
-    """The time of its first line, or else of the next run, or else of the one before."""
+    """The time of its first line; if unknown, of the next run that has one; otherwise, of the previous one."""
     after_gap: bool
     is_based: bool
     """Whether the state at its first offset is known."""
 
 
 class Lost(NamedTuple):
-    """Records of an epoch that did not count."""
+    """Records that did not take effect: the log of a later leader does not have them."""
 
     epoch: int
     first: int
@@ -48,14 +48,14 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What counts. Lists are ordered by offset."""
+    """Which rows of a cluster take effect. Lists are ordered by offset."""
 
     epochs: dict[int, int | None] = field(default_factory=dict)
-    """From :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
+    """The result of :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
     stretches: list[Stretch] = field(default_factory=list)
-    """The offsets that count and exist."""
+    """The offsets of the log that take effect and that some file has."""
     bridges: dict[int, Bridge] = field(default_factory=dict)
-    """By offset."""
+    """Offset of the snapshot -> snapshot."""
     runs: list[Run] = field(default_factory=list)
     void: list[tuple[int, int]] = field(default_factory=list)
     """First and last offset of transactions that were aborted, or whose end is unknown."""
@@ -64,13 +64,13 @@ class Evidence:
     """(offset, epoch) of each snapshot -> the file whose copy is stored."""
 
     def held(self, offset: int) -> Stretch | None:
-        """The stretch whose first offset is the last one up to this offset; it may end before it."""
+        """The last stretch that begins at or before this offset. It may also end before the offset."""
         at = bisect_right(self.stretches, offset, key=lambda one: one.first)
         return self.stretches[at - 1] if at else None
 
 
 def evidence_of(summary: Summary) -> Evidence:
-    """What the rows of a cluster tell, from their summary."""
+    """Derive the evidence of a cluster from the summary of its rows."""
     epochs = effective_epochs(Span(*place, *ends) for place, ends in summary.spans.items())
     stretches = joined(_cut(summary, epochs))
     bridges = {one.copy.offset: one for one in _bridges(summary, stretches)}
@@ -87,7 +87,7 @@ def evidence_of(summary: Summary) -> Evidence:
 
 
 def _cut(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Stretch]:
-    """The offsets that count, of each epoch."""
+    """Yields for each epoch the offsets that take effect."""
     for epoch, stretches in summary.log.items():
         if epoch not in epochs:
             continue
@@ -108,7 +108,7 @@ def _lost(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Lost]:
 
 
 def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
-    """Of each snapshot the copy that is stored: a complete one if there is one."""
+    """Choose the copy of each snapshot to store: a complete one if there is one."""
     ordered = sorted(summary.copies, key=lambda one: (not summary.is_complete(one), one.source))
     chosen: dict[tuple[int, int], str] = {}
     for copy in ordered:
@@ -117,11 +117,11 @@ def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
 
 
 def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
-    """Snapshots that are complete, and needed.
+    """Yields the complete snapshots that bridge gaps.
 
-    A stretch from offset 0 needs none; in any other, the first snapshot is enough. Nodes write the same state in
-    different orders, so copies are never mixed. What stands at offset 0 is what a directory was formatted with: the
-    first leader appends the same to the log.
+    A stretch that begins at offset 0 needs none; any other stretch needs only the first snapshot in it. Nodes write
+    the same state in different orders, so copies are never mixed. The snapshot at offset 0 is left out: it is from
+    formatting the directory, and the first leader appends the same records to the log.
     """
     complete = [one for one in summary.copies if one.offset > 0 and summary.is_complete(one)]
     chosen: dict[int, Copy] = {}
@@ -167,7 +167,10 @@ def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
 def _void_transactions(
     summary: Summary, epochs: dict[int, int | None], runs: list[Run]
 ) -> Iterator[tuple[int, int]]:
-    """Transactions do not nest (KIP-868). An abort whose begin is missing voids the stretch up to it."""
+    """Yields first and last offset of each transaction that was aborted or whose end is unknown.
+
+    Transactions do not nest (KIP-868). An abort whose begin is missing voids its run up to the abort.
+    """
     of_run: dict[int, list[tuple[int, str]]] = {}
     for offset, epoch, kind in sorted(summary.brackets):
         until = epochs.get(epoch, 0)

@@ -32,7 +32,7 @@ class FeatureLevels(KeyedFold):
     TYPES = (_FEATURE_LEVEL, _KRAFT_VERSION)
 
     def step(self, line: Line) -> None:
-        """Take a level; 0 is none."""
+        """Take the level of a feature; level 0 means that it is not finalized."""
         if line.type == _KRAFT_VERSION:
             feature, level = KRAFT_VERSION, line.fields["kRaftVersion"]
         else:
@@ -42,7 +42,7 @@ class FeatureLevels(KeyedFold):
         self.lives.tell((feature,), (level,) if level else None, line)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """A row for each interval."""
+        """Add a row for the interval."""
         (feature,), (level,) = life.key, life.state
         self.rows.append((feature, level, level_name(feature, level), *life.span))
 

@@ -1,8 +1,8 @@
-"""One pass over the rows of a cluster that makes all tables.
+"""Makes all tables of a cluster in one pass over its rows.
 
-The rows come sorted (:data:`pyspark_quorate.tables.timeline.ORDER`), after what counts among them is known
-(:mod:`pyspark_quorate.tables.evidence`). In memory is what open rows need, and the complete rows since the last
-`drain`.
+The rows come sorted (:data:`pyspark_quorate.tables.timeline.ORDER`), and the evidence decides which of them count
+(:mod:`pyspark_quorate.tables.evidence`). The fold keeps in memory what open rows need, and the complete rows since
+the last `drain`.
 """
 
 import json
@@ -23,7 +23,7 @@ from pyspark_quorate.tables.timeline import Timeline
 
 
 class ClusterFold:
-    """The tables of one cluster. Batches have the columns of :data:`pyspark_quorate.rows.SCHEMA`, with `time` in
+    """The fold of one cluster. Batches have the columns of :data:`pyspark_quorate.rows.SCHEMA`, with `time` in
     microseconds since 1970.
     """
 
@@ -40,7 +40,7 @@ class ClusterFold:
         self._epoch: int | None = None
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The next rows. Returns those of them that the table `records` has."""
+        """Fold the next rows. Returns those that belong to table `records`."""
         kinds, names = codes(batch.column("kind"))
         is_gap = np.array([one == rows.GAP for one in names], np.bool_)[kinds]
         if is_gap.any():
@@ -56,7 +56,7 @@ class ClusterFold:
         return taken.records
 
     def step(self, line: Line) -> None:
-        """The next line of the timeline."""
+        """Pass the next line of the timeline to the parts that take it."""
         if line.type == rows.GAP:
             self._cluster.breaks.gap(line.offset)
             for part in self._parts.values():
@@ -77,21 +77,21 @@ class ClusterFold:
                     part.step_epoch(line)
 
     def finish(self) -> None:
-        """There are no more rows."""
+        """Complete all open rows, because there are no more rows of the source."""
         for line in self._timeline.finish():
             self.step(line)
         for part in self._parts.values():
             part.finish()
 
     def drain(self) -> Iterator[tuple[str, list[Row]]]:
-        """The complete rows of each table since the last time, by its name."""
+        """Yields the name of each table and its rows that were completed since the last call."""
         for name, part in self._tables.items():
             if part.rows:
                 yield name, part.rows.copy()
                 part.rows.clear()
 
     def _part(self, kind: Any) -> Fold:
-        """The part of this kind, after those that it needs."""
+        """Returns the part of this class. Creates it if needed, after the parts that it needs."""
         if kind not in self._parts:
             needs = [self._part(one) for one in kind.NEEDS]
             self._parts[kind] = kind(self._cluster, *needs)

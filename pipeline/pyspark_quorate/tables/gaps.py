@@ -38,7 +38,7 @@ SCHEMA: Final = schema(
 
 
 class Gap(NamedTuple):
-    """Something that is missing: the first columns of the table."""
+    """Missing records, as the first columns of the table."""
 
     reason: str
     source: str | None
@@ -49,7 +49,10 @@ class Gap(NamedTuple):
 
     @property
     def behind(self) -> int | None:
-        """The first offset that is not missing, as far as known."""
+        """The offset after the gap.
+
+        If its end is unknown, the gap counts as one offset; None: the start is unknown too.
+        """
         if self.end_offset is not None:
             return self.end_offset
         return None if self.first_offset is None else self.first_offset + 1
@@ -58,8 +61,8 @@ class Gap(NamedTuple):
 class Gaps(Fold):
     """The gaps of the sources, the offsets that all of them lack, and the records that leaders lost.
 
-    The times are those of the nearest records on both sides. A snapshot stands between two records: half an offset
-    before the one that its state comes before.
+    The times of a gap are those of the nearest records on both sides. A snapshot is placed half an offset before its
+    own offset, between the last record in it and the next one.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -67,19 +70,19 @@ class Gaps(Fold):
         evidence = cluster.evidence
         self._found = {*_missing(evidence), *_truncated(evidence)}
         self._before: list[tuple[int, Gap]] | None = None
-        """The gaps whose beginning is ahead, the last one first; None until the first record."""
+        """(first offset, gap) of gaps that no record has passed yet, highest first; None before the first record."""
         self._behind: list[tuple[int, Gap]] = []
-        """The same for their ends."""
+        """(offset after the gap, gap) of the gaps whose end no record has passed yet, highest first."""
         self._last_us: int | None = None
         self._not_before: dict[Gap, int | None] = {}
         self._not_after: dict[Gap, int | None] = {}
 
     def add(self, gap: Gap) -> None:
-        """A gap of a source; all come before the first record."""
+        """Add a gap that a source reported. All of them are added before the first call of `see`."""
         self._found.add(gap)
 
     def see(self, offsets: Any, times: Any) -> None:
-        """The next records, as :class:`pyspark_quorate.tables.timeline.Taken` has them."""
+        """Note the times of the next records. The arrays are from :class:`pyspark_quorate.tables.timeline.Taken`."""
         known = times != NO_TIME
         offsets, times = offsets[known], times[known]
         before, behind = self._queued()
@@ -95,7 +98,7 @@ class Gaps(Fold):
         self._last_us = int(times[-1])
 
     def finish(self) -> None:
-        """All rows."""
+        """Add all rows."""
         before, _ = self._queued()
         self._not_before |= {gap: self._last_us for _, gap in before}
         for gap in self._found:
@@ -115,7 +118,7 @@ class Gaps(Fold):
         return self._before, self._behind
 
     def _is_covered(self, gap: Gap) -> bool:
-        """Whether the log has all offsets of the gap, or its records did not take effect."""
+        """Whether the gap hides nothing: the log has all its offsets, or its records did not take effect."""
         if gap.reason == rows.TRUNCATED_EPOCH:
             return True
         if gap.first_offset is None or gap.behind is None:
@@ -124,7 +127,7 @@ class Gaps(Fold):
         return held is not None and held.end >= gap.behind
 
     def _bridge(self, gap: Gap) -> int | None:
-        """The first snapshot after the gap, unless other offsets are missing before it."""
+        """The offset of the first snapshot after the gap, unless other offsets are missing before the snapshot."""
         behind = gap.behind
         if behind is None:
             return None
@@ -141,7 +144,7 @@ class Gaps(Fold):
 
 
 def _missing(evidence: Evidence) -> Iterator[Gap]:
-    """Offsets that no file has, up to the last known offset."""
+    """Yields the offsets that no file has, up to the last known offset."""
     known = [(one.first, one.end) for one in evidence.stretches]
     known += [(offset, offset) for offset, one in evidence.bridges.items() if one.after_gap]
     before = 0
@@ -153,7 +156,7 @@ def _missing(evidence: Evidence) -> Iterator[Gap]:
 
 
 def _truncated(evidence: Evidence) -> Iterator[Gap]:
-    """Records in a directory that lost against the log of a later leader."""
+    """Yields the records that are not in the log of a later leader, and so were truncated."""
     for one in evidence.lost:
         detail = f"{one.records} records of epoch {one.epoch} did not count: a later leader did not have them"
         yield Gap(rows.TRUNCATED_EPOCH, None, one.first, one.end, one.epoch, detail)

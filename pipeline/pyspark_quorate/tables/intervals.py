@@ -67,7 +67,10 @@ CHANGE_COLUMNS: Final = (
 """Where a change is in the history."""
 Key = tuple[Any, ...]
 State = tuple[Any, ...]
-"""What a table shows of a key. States are compared; None: the key is not there."""
+"""The values that a table shows for a key.
+
+A change of them ends an interval. None instead: the key does not exist.
+"""
 _NO_END: Final = 2**63 - 1
 
 
@@ -91,17 +94,17 @@ class Life(NamedTuple):
 
     @property
     def end(self) -> int:
-        """`to_offset` as a number; above all offsets if it still holds."""
+        """`to_offset`; a number above all offsets if the interval is open."""
         return _NO_END if self.to_offset is None else self.to_offset
 
 
 Take = Callable[[Life, Life | None, bool], None]
-"""Takes an interval that is complete, the one that ends where it begins (None: none), and whether another follows."""
+"""Arguments: a complete interval; the interval that ends where it begins, or None; whether another one follows."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The present state of a key, since when it has it, and the record that showed it."""
+    """The current state of a key, since when the key has it, and the record that showed it."""
 
     state: State | None
     valid_from: int | None
@@ -111,15 +114,15 @@ class _Entry:
     """The time of the record at from_offset, and `exact` whether a gap is right before it."""
     exact: bool
     seen: int
-    """The number of gaps when something last showed whether the key is there."""
+    """The number of gaps up to the last line that showed whether the key exists."""
     previous: Life | None = None
     """The interval that ends where this one begins."""
 
 
 class Intervals:
-    """Turns what is told of keys into intervals, which go to `take` as they end: those of a key in order.
+    """Turns states of keys into intervals. Passes each interval to `take` when it ends, those of a key in order.
 
-    It keeps the keys that are there, and those that went away behind a gap that no snapshot has bridged.
+    It keeps the keys that exist, and those that were removed after a gap that no snapshot has bridged.
     """
 
     def __init__(self, breaks: Breaks, take: Take) -> None:
@@ -127,7 +130,7 @@ class Intervals:
         self._take = take
         self._entries: dict[Key, _Entry] = {}
         self._base = 0
-        """The number of gaps when all keys that were there were told: no other key was there."""
+        """The number of gaps up to the last complete state. Keys that it lacked did not exist then."""
         self._header: Line | None = None
         self._stated: set[Key] = set()
 
@@ -136,25 +139,25 @@ class Intervals:
         return entry is not None and entry.state is not None
 
     def known(self) -> list[Key]:
-        """The keys that something is known of."""
+        """The keys with an entry, including those of which only their absence is known."""
         return list(self._entries)
 
     def tell(self, key: Key, state: State | None, line: Line, seen: int = 0) -> None:
-        """A line shows that a key has this state from now on; None: that it is not there.
+        """Note that a key has this state from this line on; None: that it does not exist.
 
-        `seen`: the number of gaps when something else last showed that a key that was never told is not there.
+        `seen` is for a key without an entry, if its absence is known from elsewhere: the number of gaps up to there.
         """
         if self._header is not None:
             self._stated.add(key)
         self._observe(key, state, line, seen)
 
     def begin_snapshot(self, header: Line) -> None:
-        """What is told until the snapshot's end is its complete state."""
+        """Begin a complete state: all keys that exist are told before `end_snapshot`."""
         self._header = header
         self._stated = set()
 
     def end_snapshot(self) -> None:
-        """Keys that the snapshot lacks are not there."""
+        """Remove the keys that the snapshot lacks."""
         header, self._header = self._header, None
         if header is None:
             return
@@ -165,13 +168,13 @@ class Intervals:
         self.complete()
 
     def complete(self) -> None:
-        """All keys that are there have just been told: any other is not there."""
+        """Note that all existing keys have just been told, so that no other key exists."""
         self._base = self._breaks.count
         for key in [key for key, entry in self._entries.items() if entry.state is None]:
             del self._entries[key]
 
     def finish(self) -> None:
-        """The open intervals have no end."""
+        """Pass on the open intervals, without an end."""
         for key, entry in self._entries.items():
             if entry.state is not None:
                 self._take(self._life(key, entry, None, None, None), entry.previous, False)
@@ -192,7 +195,7 @@ class Intervals:
         offset = line.placed
         begun = _Entry(state, line.time_us, exact, offset, line.time_us, exact, count)
         if entry is not None and entry.from_offset == offset:
-            # The snapshot right after a record is complete where the record is partial: from that record on.
+            # The snapshot right after a partial record has the complete state, which holds from that record on.
             begun = replace(begun, valid_from=entry.time_us, from_exact=entry.exact, previous=entry.previous)
         elif entry is not None and entry.state is not None:
             ended = self._life(key, entry, line.time_us, offset, exact)
@@ -215,7 +218,7 @@ class Intervals:
 
 
 class Boundary(NamedTuple):
-    """A change of a key. `before` and `after` are its states; None: it is not there."""
+    """A change of a key. `before` and `after` are its states; None: the key does not exist."""
 
     time_us: int | None
     offset: int
@@ -235,7 +238,7 @@ def boundaries(life: Life, previous: Life | None, is_followed: bool) -> Iterator
 def merge_adjacent(lives: Iterable[Life], breaks: Breaks) -> list[Life]:
     """Merges intervals of the same key that overlap or touch, with the state of the first."""
     merged: dict[Key, list[Life]] = {}
-    # Of several that begin at the same offset, one that is exact tells the start.
+    # If several begin at the same offset, an exact one comes first and gives the start.
     for life in sorted(lives, key=lambda one: (one.from_offset, not one.from_exact)):
         of_key = merged.setdefault(life.key, [])
         if not of_key or life.from_offset > of_key[-1].end:
@@ -252,7 +255,10 @@ def merge_adjacent(lives: Iterable[Life], breaks: Breaks) -> list[Life]:
 
 
 def overlap(left: Life, right: Life) -> Life | None:
-    """The part of the left interval within the right one; None: there is none. `through_gap` is that of the left."""
+    """The part of the left interval that is within the right one, or None.
+
+    `through_gap` is taken from the left one.
+    """
     if right.from_offset >= left.end or left.from_offset >= right.end:
         return None
     begins = right if right.from_offset > left.from_offset else left

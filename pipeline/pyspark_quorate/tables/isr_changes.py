@@ -47,7 +47,7 @@ class IsrChanges(Fold):
         partitions.takers.append(self._take)
 
     def finish(self) -> None:
-        """The rows of topics without a name."""
+        """Add the rows of topics whose name no record has."""
         self._named.finish()
 
     def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all

@@ -1,4 +1,4 @@
-"""A part of the fold whose keys have intervals: a snapshot's lines state all keys that are there."""
+"""A part of the fold that makes intervals of keys. The lines of a snapshot name all keys that exist."""
 
 from pyspark_quorate.tables.contract import Cluster, Fold
 from pyspark_quorate.tables.intervals import Intervals, Life
@@ -6,18 +6,24 @@ from pyspark_quorate.tables.lines import Line
 
 
 class KeyedFold(Fold):
-    """Tell `lives` what a line shows; `take` gets the intervals as they end, those of a key in order."""
+    """The base class.
+
+    `step` tells states to `lives`; `take` gets each interval when it ends, those of a key in order.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.lives = Intervals(cluster.breaks, self.take)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
-        """Take an interval, the one that ends where it begins (None: none), and whether another follows."""
+        """Take an interval.
+
+        `previous` is the interval that ends where this one begins, if any. `is_followed`: another begins at its end.
+        """
         raise NotImplementedError
 
     def begin_snapshot(self, line: Line) -> None:
-        """All keys that are there follow."""
+        """Begin a snapshot, whose lines name all keys that exist."""
         self.lives.begin_snapshot(line)
 
     def end_snapshot(self) -> None:
@@ -25,5 +31,5 @@ class KeyedFold(Fold):
         self.lives.end_snapshot()
 
     def finish(self) -> None:
-        """The keys that are left."""
+        """End the open intervals."""
         self.lives.finish()

@@ -48,11 +48,11 @@ class Leadership(Fold):
         self._lives.tell((), state, line)
 
     def gap(self, offset: int) -> None:
-        """It may hide elections."""
+        """Note a gap, which may hide elections."""
         self._breaks.gap(offset)
 
     def finish(self) -> None:
-        """The last leader's row."""
+        """Add the row of the last leader."""
         self._lives.finish()
 
     def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """First and last offset of an epoch in a file. A snapshot id has the epoch of the record before it."""
+    """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
 
     source: str
     epoch: int
@@ -22,9 +22,9 @@ class Span(NamedTuple):
 
 
 def effective_epochs(spans: Iterable[Span]) -> dict[int, int | None]:
-    """epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
+    """Returns epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
 
-    Epochs that lost completely are not there.
+    Epochs without records that count are left out.
     """
     known = list(spans)
     first_of: dict[int, int] = {}
@@ -44,7 +44,7 @@ def effective_epochs(spans: Iterable[Span]) -> dict[int, int | None]:
 
 
 def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
-    """epoch -> the epoch right before its first record, where a file shows it, or else a directory."""
+    """Returns epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
     files, directories = defaultdict(list), defaultdict(list)
     for span in spans:
         files[span.source].append(span)
@@ -61,7 +61,7 @@ def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
 
 
 def _right_before(group: list[Span]) -> Iterator[tuple[Span, int]]:
-    """The spans that follow directly on one of an earlier epoch, and that epoch."""
+    """Yields each span that directly follows a span of an earlier epoch, and that epoch."""
     latest: tuple[int, int] | None = None
     for span in sorted(group, key=lambda one: (one.first, one.epoch)):
         if latest is not None and latest[0] == span.first - 1 and latest[1] < span.epoch:

@@ -16,7 +16,7 @@ class Line(NamedTuple):
     """A record that took effect, a line of a snapshot, or the end of a gap; ordered by offset and ordinal."""
 
     offset: int
-    """The record's offset; of a snapshot, the offset that its state comes before."""
+    """The record's offset; for a snapshot, its end offset: its state is that before the record at this offset."""
     ordinal: int
     """Orders lines of one offset: `GAP_ORDINAL` for a gap, below 0 for a snapshot, 0 for the log."""
     epoch: int | None
@@ -26,9 +26,9 @@ class Line(NamedTuple):
     """The record's name; :data:`pyspark_quorate.rows.GAP` where offsets are missing right before `offset`."""
     fields: Fields
     run: int
-    """Number of the stretch, from 0; one begins after each gap and with each snapshot."""
+    """The index of its :class:`pyspark_quorate.tables.evidence.Run`, from 0."""
     is_snapshot: bool = False
-    """Whether it belongs to a complete state rather than being a change."""
+    """Whether the line is part of a complete state and not a change."""
 
     @property
     def placed(self) -> int:
@@ -48,16 +48,16 @@ class Breaks:
         return len(self._ends)
 
     def gap(self, offset: int) -> None:
-        """Offsets are missing right before this one."""
+        """Add a gap that ends right before this offset."""
         self._ends.append(offset)
 
     def bridge(self, offset: int) -> None:
-        """A snapshot has the state before this offset."""
+        """Place the gap that ends at this offset before the snapshot that bridges it."""
         if self._ends and self._ends[-1] == offset:
             self._ends[-1] = offset - 1
 
     def is_within(self, from_offset: int, to_offset: int | None) -> bool:
-        """Whether a gap ends after the first offset, and not after the second; None: whether any ends after it."""
+        """Whether a gap ends after `from_offset` and at or before `to_offset`. None: no upper bound."""
         after = bisect_right(self._ends, from_offset)
         until = len(self._ends) if to_offset is None else bisect_right(self._ends, to_offset)
         return after < until

@@ -25,17 +25,20 @@ SCHEMA: Final = schema(
 
 
 class VoterLives(KeyedFold):
-    """The intervals of voters: node id and directory id, with their endpoints and versions."""
+    """The intervals of voters.
+
+    Key: node id and directory id. State: endpoints, and lowest and highest kraft.version.
+    """
 
     TYPES = (VOTERS_RECORD,)
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.ended: list[Life] = []
-        """All that have ended, and at the end of the history the others."""
+        """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
-        """Take a record with all voters: any other is none."""
+        """Take a VotersRecord. It has all voters: a node that it lacks is not a voter."""
         voters: dict[Key, State] = {}
         for one in line.fields["voters"]:
             endpoints = sorted((each["name"], each["host"], each["port"]) for each in one["endpoints"])
@@ -51,7 +54,7 @@ class VoterLives(KeyedFold):
         self.lives.complete()
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep it."""
+        """Keep the interval in `ended`."""
         self.ended.append(life)
 
 
@@ -68,7 +71,7 @@ class Membership(Fold):
         self._voters = voters
 
     def finish(self) -> None:
-        """All rows."""
+        """Add all rows."""
         self.rows.extend((*life.key, *life.state, *life.span) for life in self._voters.ended)
 
 

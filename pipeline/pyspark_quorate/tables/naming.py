@@ -7,7 +7,7 @@ from quorate_protocol.features import METADATA_VERSION, METADATA_VERSIONS
 
 
 def name_of(kind: type[IntEnum], number: int) -> str:
-    """The name of the enum's member; for a number without a member, the number as text."""
+    """The name of the member with this number; the number as text if the enum has no such member."""
     return _names(kind).get(number, str(number))
 
 

@@ -1,8 +1,8 @@
 """Table `partition_leadership`: leader, in-sync replicas and the other state of partitions, over time.
 
-A PartitionRecord is complete, a PartitionChangeRecord has only changes (PartitionRegistration.merge), so each field
-keeps its value until the next record that has it. Change records have no epochs: these are counted from the
-PartitionRecord on, and unknown after a gap without a snapshot.
+A PartitionRecord is complete. A PartitionChangeRecord has only changes (PartitionRegistration.merge): a field that it
+lacks keeps its value. Change records have no epochs, so the epochs are counted from the PartitionRecord on; they are
+unknown after a gap without a snapshot.
 """
 
 from collections import defaultdict
@@ -78,7 +78,7 @@ class PartitionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition, and the run of its PartitionRecord: from another one on, its epochs are unknown."""
+    """A partition, and the run that has its PartitionRecord. In later runs the epochs are unknown."""
 
     state: PartitionState
     run: int
@@ -87,7 +87,7 @@ class _Partition:
 
 
 class PartitionLives(Fold):
-    """The partitions that are there; their intervals go to `takers` as they end."""
+    """The existing partitions. Passes each interval of a partition to all `takers` when it ends."""
 
     TYPES = (_RECORD, _CHANGE, _CLEAR, TOPIC, REMOVE)
     NEEDS = (TopicNames,)
@@ -98,7 +98,7 @@ class PartitionLives(Fold):
         self.takers: list[Take] = []
         self._lives = Intervals(cluster.breaks, self._take)
         self._topics: dict[str, dict[int, _Partition]] = defaultdict(dict)
-        """Topic id -> partition -> what it is."""
+        """Topic id -> partition id -> the partition."""
         self._stated: dict[str, dict[int, _Partition]] | None = None
 
     def step(self, line: Line) -> None:
@@ -120,7 +120,7 @@ class PartitionLives(Fold):
                         self._lives.tell((ended.topic_id, number), None, line)
 
     def begin_snapshot(self, line: Line) -> None:
-        """All partitions that are there follow."""
+        """Begin a snapshot, whose lines name all partitions that exist."""
         self._stated = defaultdict(dict)
         self._lives.begin_snapshot(line)
 
@@ -131,7 +131,7 @@ class PartitionLives(Fold):
         self._lives.end_snapshot()
 
     def finish(self) -> None:
-        """The partitions that are left."""
+        """End the open intervals."""
         self._lives.finish()
 
     def _clear_elr(self, line: Line) -> None:
@@ -161,7 +161,7 @@ class PartitionLives(Fold):
 
 
 def _stated(line: Line) -> _Partition:
-    """What a PartitionRecord states, which is everything."""
+    """The partition of a PartitionRecord, which has all fields."""
     fields = line.fields
     epochs = (fields["leaderEpoch"], fields["partitionEpoch"])
     state = PartitionState(
@@ -180,7 +180,10 @@ def _stated(line: Line) -> _Partition:
 
 
 def _changed(known: _Partition, fields: Fields, run: int) -> _Partition:
-    """The partition after a change, which has only the fields that change. A negative recovery state is none."""
+    """The partition after a change record, which has only changed fields.
+
+    A negative recovery state means no change.
+    """
     before = known.state
     leader = fields.get("leader", NO_LEADER_CHANGE)
     names_leader = leader != NO_LEADER_CHANGE
@@ -214,7 +217,10 @@ def _recovery_name(number: int | None) -> str:
 
 
 class NamedRows:
-    """Rows of partitions, which wait until a record tells the name of their topic: behind a gap that may be later."""
+    """Rows of partitions.
+
+    A row waits until the name of its topic is known, which may be late if offsets are missing.
+    """
 
     def __init__(self, partitions: PartitionLives, rows: list[Row]) -> None:
         self._names = partitions.names
@@ -223,7 +229,7 @@ class NamedRows:
         self._names.takers.append(self._name)
 
     def add(self, key: Key, *values: Any) -> None:
-        """Add the columns that follow those of the partition."""
+        """Add a row; `values` are the columns after those of the partition."""
         topic_id, number = key
         name = self._names.names.get(topic_id)
         if name is None:
@@ -232,7 +238,7 @@ class NamedRows:
         self._rows.append((topic_id, name, number, *values))
 
     def finish(self) -> None:
-        """No record told the names that are lacking."""
+        """Add the waiting rows with no topic name, because no record has it."""
         for topic_id in list(self._waiting):
             self._name(topic_id, None)
 
@@ -242,7 +248,7 @@ class NamedRows:
 
 
 class PartitionLeadership(Fold):
-    """The state of the table: nothing but rows that wait."""
+    """The state of the table, which consists only of waiting rows."""
 
     NEEDS = (PartitionLives,)
 
@@ -252,7 +258,7 @@ class PartitionLeadership(Fold):
         partitions.takers.append(self._take)
 
     def finish(self) -> None:
-        """The rows of topics without a name."""
+        """Add the rows of topics whose name no record has."""
         self._named.finish()
 
     def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all

@@ -35,14 +35,14 @@ class Quotas(KeyedFold):
     TYPES = ("ClientQuotaRecord",)
 
     def step(self, line: Line) -> None:
-        """Take a quota, or its removal. Snapshots have the parts of an entity in any order."""
+        """Take a record that sets or removes a quota. The order of an entity's parts is arbitrary in snapshots."""
         stated = [(one["entityType"], one["entityName"]) for one in line.fields["entity"]]
         parts = sorted(stated, key=lambda part: (part[0], part[1] or ""))
         state = None if line.fields["remove"] else (line.fields["value"],)
         self.lives.tell((tuple(parts), line.fields["key"]), state, line)
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """A row for each interval."""
+        """Add a row for the interval."""
         self.rows.append((*life.key, *life.state, *life.span))
 
 

@@ -1,6 +1,6 @@
-"""What a cluster's rows are, without their payloads: which offsets and snapshots exist, of which epochs and files.
+"""Summaries of a cluster's rows without payloads: which offsets and snapshots exist, of which epochs, in which files.
 
-A summary is small, whatever the number of rows, and the sum of the summaries of any portions of them in any order.
+A summary is small, whatever the number of rows. Summaries of parts of the rows can be added in any order.
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ class Stretch(NamedTuple):
     first: int
     end: int
     time_us: int | None
-    """The time of the first one."""
+    """The time of the first record, in microseconds since 1970."""
 
 
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The same numbers as few stretches, in order."""
+    """Merge overlapping and adjacent stretches. Returns them in order."""
     made: list[Stretch] = []
     for one in sorted(stretches, key=lambda each: each[:2]):
         if made and one.first <= made[-1].end:
@@ -50,7 +50,7 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """The rows of one cluster, but for gaps."""
+    """The rows of one cluster, without those of gaps."""
 
     spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(source, epoch) -> first and last offset. A snapshot counts as the record before its offset."""
@@ -59,7 +59,7 @@ class Summary:
     copies: dict[Copy, list[Stretch]] = field(default_factory=dict)
     """The ordinals of each snapshot."""
     footers: dict[Copy, int] = field(default_factory=dict)
-    """The greatest ordinal of a footer."""
+    """Snapshot -> the ordinal of its footer record."""
     brackets: set[tuple[int, int, str]] = field(default_factory=set)
     """Offset, epoch and type of the records that begin and end transactions."""
 
@@ -86,7 +86,7 @@ class Summary:
 
 
 def summarize(batches: Iterable[pa.RecordBatch]) -> dict[str, Summary]:
-    """The summaries of the clusters whose rows these are, by cluster id. The batches have `COLUMNS`."""
+    """Summarize rows of any clusters. Returns cluster id -> summary. The batches have the columns `COLUMNS`."""
     found: dict[str, Summary] = {}
     for batch in batches:
         for cluster_id, part in _summaries(batch).items():
@@ -95,13 +95,13 @@ def summarize(batches: Iterable[pa.RecordBatch]) -> dict[str, Summary]:
 
 
 def codes(column: pa.Array) -> tuple[Any, list[Any]]:
-    """Numbers that stand for the values of a column, and the values."""
+    """Encode a column with a dictionary. Returns the index of each value, and the values."""
     encoded = column.dictionary_encode()
     return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
 
 
 def _summaries(batch: pa.RecordBatch) -> dict[str, Summary]:
-    """One batch. Rows that continue the row before them are taken together."""
+    """Summarize one batch. Rows that directly follow the previous row are taken together."""
     found: dict[str, Summary] = {}
     keys, values = zip(*(codes(batch.column(name)) for name in ("cluster_id", "source", "kind")), strict=True)
     is_log = np.array([kind == rows.LOG for kind in values[2]], np.bool_)[keys[2]]
@@ -150,7 +150,7 @@ def _add_span(summary: Summary, source: str, epoch: int, first: int, last: int) 
 
 
 def _add_marks(batch: pa.RecordBatch, found: dict[str, Summary], is_log: Any) -> None:
-    """The brackets of transactions, and the footers of snapshots."""
+    """Add the begin and end records of transactions, and the footers of snapshots."""
     kinds, types = codes(batch.column("type"))
     marks = np.array([one in (BEGIN, END, ABORT, SNAPSHOT_FOOTER) for one in types], np.bool_)[kinds]
     for at in np.flatnonzero(marks).tolist():

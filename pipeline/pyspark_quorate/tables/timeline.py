@@ -1,9 +1,9 @@
 """The timeline: a cluster's single history, merged from the directories of several nodes.
 
 A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.lineage`).
-Copies, and records of metadata transactions that were aborted or are still open, are left out. So are checkpoints
-that the log covers; a checkpoint that bridges a gap stays, and its lines are the complete state at that offset.
-NoOpRecords and the brackets of transactions are left out.
+The timeline leaves out copies, records of metadata transactions that were aborted or are still open, NoOpRecords, and
+the records that begin and end transactions. It also leaves out checkpoints that the log covers. A checkpoint that
+bridges a gap stays; its lines are the complete state at its offset.
 
 The rows of a cluster come in batches, in the order of `ORDER`, with all record types.
 """
@@ -23,20 +23,20 @@ from pyspark_quorate.tables.lines import GAP_ORDINAL, SNAPSHOT_FOOTER, SNAPSHOT_
 from pyspark_quorate.tables.summary import ABORT, BEGIN, END, codes
 
 ORDER: Final = ("cluster_id", "kind != 'gap'", "offset", "kind desc", "epoch", "source", "ordinal")
-"""How rows are sorted: gaps first, then by offset, a snapshot before the record at its offset, copies together."""
+"""The order of the rows: gaps first, then by offset; a snapshot before the record at its offset; copies together."""
 _SILENT: Final = frozenset({"NoOpRecord", BEGIN, END, ABORT})
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a batch has."""
+    """What :meth:`Timeline.take` takes from a batch."""
 
     records: pa.RecordBatch
     """Every record once, whether it took effect or not."""
     offsets: Any
-    """The offsets of the records of the log that took effect, and of bridging snapshots less a half; ascending."""
+    """Ascending offsets of the records of the log that took effect, and of bridging snapshots minus 0.5."""
     times: Any
-    """Their times in microseconds; the least number where unknown."""
+    """The times of `offsets` in microseconds since 1970; `NO_TIME` where unknown."""
     lines: list[Line]
     """The lines of the wanted types, gaps, and the first line of each epoch."""
 
@@ -45,7 +45,7 @@ NO_TIME: Final = -(2**63)
 
 
 class Timeline:
-    """Chooses from the sorted rows of one cluster."""
+    """Chooses the lines of the timeline from the sorted rows of one cluster."""
 
     def __init__(self, evidence: Evidence, types: Iterable[str] | None = None) -> None:
         """`types`: the record types whose lines are wanted; None: all."""
@@ -62,7 +62,7 @@ class Timeline:
         self._last_snapshot: tuple[int, int, str, int] | None = None
 
     def take(self, batch: pa.RecordBatch) -> Taken:
-        """The next rows of the cluster, without gaps: the columns of :data:`pyspark_quorate.rows.SCHEMA`."""
+        """Take the next rows, none of them a gap. They have the columns of :data:`pyspark_quorate.rows.SCHEMA`."""
         kinds, kind_names = codes(batch.column("kind"))
         types, type_names = codes(batch.column("type"))
         offsets, epochs = (batch.column(name).to_numpy() for name in ("offset", "epoch"))
@@ -95,7 +95,7 @@ class Timeline:
         )
 
     def _first_copies(self, offsets: Any, epochs: Any) -> Any:
-        """Which of these rows of the log are the first of their offset and epoch."""
+        """A mask of the rows of the log that are the first with their offset and epoch."""
         first = np.ones(len(offsets), np.bool_)
         first[1:] = (np.diff(offsets) != 0) | (np.diff(epochs) != 0)
         first[0] = self._last_log != (offsets[0], epochs[0])
@@ -103,12 +103,12 @@ class Timeline:
         return first
 
     def _ends(self, epochs: Any) -> Any:
-        """Of each epoch the offset from which on its records do not count."""
+        """For each of the epochs, the offset from which its records do not count."""
         names, inverse = np.unique(epochs, return_inverse=True)
         return np.array([self._until.get(int(one), 0) for one in names], np.int64)[inverse]
 
     def _snapshots(self, batch: pa.RecordBatch, at: Any, offsets: Any, epochs: Any) -> tuple[Any, Any]:
-        """Which of the rows of snapshots are stored, and which of them bridge a gap."""
+        """Two masks of the rows of snapshots: those that are stored, and those that bridge a gap."""
         sources, names = codes(batch.column("source").take(pa.array(at)))
         ordinals = batch.column("ordinal").to_numpy()[at]
         offsets, epochs = offsets[at], epochs[at]
@@ -134,7 +134,7 @@ class Timeline:
         return (at >= 0) & (offsets <= self._void_last[np.maximum(at, 0)])
 
     def _is_first_of_epoch(self, shown: Any, epochs: Any) -> Any:
-        """Which of the shown lines of the log are the first ones of their epoch."""
+        """A mask of the shown lines of the log that are the first of their epoch."""
         first = np.zeros(len(shown), np.bool_)
         at = np.flatnonzero(shown)
         if len(at):
@@ -160,7 +160,7 @@ class Timeline:
             yield Line(offset, place, epoch, told_us, kind, fields, self._run, is_snapshot=True)
 
     def _gaps(self, offset: int) -> Iterator[Line]:
-        """Count the runs up to an offset. Returns the lines of the gaps that they begin after."""
+        """Advance to the run of this offset. Yields a line for each gap on the way."""
         runs = self._evidence.runs
         while self._run + 1 < len(runs) and runs[self._run + 1].first <= offset:
             self._run += 1
@@ -169,5 +169,5 @@ class Timeline:
                 yield Line(run.first, GAP_ORDINAL, None, run.time_us, rows.GAP, {}, self._run)
 
     def finish(self) -> list[Line]:
-        """The gaps that no line follows."""
+        """Returns the lines of the gaps after the last row."""
         return list(self._gaps(2**63 - 1))

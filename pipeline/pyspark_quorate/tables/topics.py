@@ -27,18 +27,18 @@ _PARTITION: Final = "PartitionRecord"
 
 
 class TopicEnd(NamedTuple):
-    """A line shows that a topic is not there any more."""
+    """A topic that a line showed to be deleted."""
 
     topic_id: str
     name: str | None
-    """None: no record told it."""
+    """None: no record has its name."""
 
 
 class TopicNames(Fold):
     """The names of topics, and where the log shows that a topic was deleted.
 
-    A record that gives a topic's name to another topic shows it too: the RemoveTopicRecord is then in a gap. A topic
-    that ended before such a record may end there once more.
+    A TopicRecord that gives the name to another topic also shows a deletion, whose RemoveTopicRecord is in a gap. So
+    a deletion may be reported twice.
     """
 
     TYPES = (TOPIC, REMOVE)
@@ -46,13 +46,13 @@ class TopicNames(Fold):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.names: dict[str, str] = {}
-        """Topic id -> name, of the topics that are there, and until the next line of those that ended."""
+        """Topic id -> name, of the topics that exist. A topic that ended stays until the next line."""
         self.latest: dict[str, str] = {}
         """Name -> id of the topic that had it last."""
         self.ended: TopicEnd | None = None
-        """What the last of these lines ended."""
+        """The topic that the last line ended, if any."""
         self.takers: list[Callable[[str, str], None]] = []
-        """Take the id and the name of each topic."""
+        """Functions that are called with the id and name of each topic."""
         self._gone: set[str] = set()
         self._stated: set[str] | None = None
 
@@ -82,7 +82,7 @@ class TopicNames(Fold):
             self._stated.add(topic_id)
 
     def begin_snapshot(self, line: Line) -> None:  # noqa: ARG002 - of all parts
-        """All topics that are there follow."""
+        """Begin a snapshot, whose lines name all topics that exist."""
         self._stated = set()
 
     def end_snapshot(self) -> None:
@@ -104,9 +104,9 @@ class Topics(Fold):
         self._lives = Intervals(cluster.breaks, self._take)
         self._partitions: dict[str, int] = {}
         self._previous: dict[str, str] = {}
-        """Topic id -> the topic before it of the same name."""
+        """Topic id -> id of the previous topic of the same name."""
         self._before: dict[str, str] = {}
-        """Name -> the topic of that name that began last."""
+        """Name -> id of the topic of that name that began last."""
 
     def step(self, line: Line) -> None:
         """Take a topic, its end, or one of its partitions."""
@@ -128,7 +128,7 @@ class Topics(Fold):
             self._lives.tell((topic_id,), (name,), line)
 
     def begin_snapshot(self, line: Line) -> None:
-        """All topics that are there follow."""
+        """Begin a snapshot, whose lines name all topics that exist."""
         self._lives.begin_snapshot(line)
 
     def end_snapshot(self) -> None:
@@ -136,7 +136,7 @@ class Topics(Fold):
         self._lives.end_snapshot()
 
     def finish(self) -> None:
-        """The topics that are left."""
+        """End the open intervals."""
         self._lives.finish()
 
     def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all

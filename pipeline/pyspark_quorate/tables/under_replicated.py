@@ -1,6 +1,6 @@
 """Partitions at risk: with fewer in-sync replicas than replicas, or without a leader.
 
-Replicas that a reassignment is adding do not count until it is done: that is Kafka's own measure
+Replicas that a reassignment is adding do not count until it is done. This is Kafka's own definition
 (OngoingReassignmentState.replicationFactor, Partition.isUnderReplicated, kafka-topics --under-replicated-partitions).
 """
 
@@ -38,7 +38,7 @@ SCHEMA: Final = schema(
 
 @dataclass(slots=True)
 class _Risk:
-    """Adjacent intervals of a partition with equal flags."""
+    """Adjacent intervals of a partition with the same kind of risk, merged."""
 
     first: Life
     last: Life
@@ -51,7 +51,7 @@ class _Risk:
 
     @classmethod
     def of(cls, life: Life) -> "_Risk":
-        """That of one interval."""
+        """The risk within one interval of a partition."""
         state = PartitionState(*life.state)
         counted = set(state.replicas) - set(state.adding_replicas)
         return cls(
@@ -67,11 +67,11 @@ class _Risk:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is a risk at all."""
+        """Whether the partition is at risk."""
         return self.is_under_replicated or self.is_offline
 
     def add(self, other: "_Risk") -> None:
-        """Add the interval that follows."""
+        """Merge the next interval into this one."""
         self.last = other.last
         self.isr_size_min = min(self.isr_size_min, other.isr_size_min)
         self.replication_factor = max(self.replication_factor, other.replication_factor)
@@ -80,7 +80,7 @@ class _Risk:
 
 
 class UnderReplicated(Fold):
-    """The state of the table: the open risk of each partition that has one."""
+    """The state of the table: for each partition that is at risk, the row that is still open."""
 
     NEEDS = (PartitionLives,)
 
@@ -91,7 +91,7 @@ class UnderReplicated(Fold):
         partitions.takers.append(self._take)
 
     def finish(self) -> None:
-        """The rows of topics without a name."""
+        """Add the rows of topics whose name no record has."""
         self._named.finish()
 
     def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:

@@ -46,7 +46,7 @@ SCHEMA: Final = schema(
 
 
 class UpgradeBlockers(Fold):
-    """The state of the table: what it needs are all registrations and voters, so it has its rows at the end.
+    """The state of the table. It needs all registrations and voters, so it makes its rows in `finish`.
 
     Kafka checks every registration, also of fenced brokers and stopped controllers
     (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
@@ -66,7 +66,7 @@ class UpgradeBlockers(Fold):
         self._voters = voters
 
     def finish(self) -> None:
-        """One row per registration and level that another registration supports at the same time."""
+        """Add a row per registration and level that it blocks while another registration supports it."""
         for life in merge_adjacent(self._blocking(), self.cluster.breaks):
             feature, level, role, node_id, supported = life.key
             ghost = self._ghost(life) if role == CONTROLLER.name else (None, None)
@@ -74,7 +74,7 @@ class UpgradeBlockers(Fold):
             self.rows.append((feature, level, name, role, node_id, supported, *ghost, *life.span))
 
     def _blocking(self) -> Iterator[Life]:
-        """feature, level, role, node and supported level, where another registration supports the level."""
+        """Yields intervals of blocked levels; the key is (feature, level, role, node id, supported level)."""
         reachable: dict[str, list[Life]] = defaultdict(list)
         for life in merge_adjacent(self._supported(), self.cluster.breaks):
             reachable[life.key[0]].append(life)
@@ -90,7 +90,7 @@ class UpgradeBlockers(Fold):
                             yield both._replace(key=key, state=())
 
     def _supported(self) -> Iterator[Life]:
-        """feature and level of each registration that supports it."""
+        """Yields an interval per registration and level that it supports; the key is (feature, level)."""
         for _, registrations in self._roles:
             for node in registrations.ended:
                 for feature, _, maximum in node.state[2]:
@@ -98,7 +98,10 @@ class UpgradeBlockers(Fold):
                         yield node._replace(key=(feature, level), state=())
 
     def _ghost(self, life: Life) -> tuple[bool | None, int | None]:
-        """Whether a controller was no voter when the interval ended, and when it last stopped being one."""
+        """Whether a controller was not a voter when the interval ended, and when it last stopped being one.
+
+        None: unknown.
+        """
         voters = self._voters.ended
         if not voters:
             return None, None
