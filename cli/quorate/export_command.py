@@ -81,7 +81,7 @@ def _target(context: typer.Context, cluster: str | None, secret: str | None) -> 
 async def _exported(
     admin: "AdminClient", target: dict[str, Any], *, topics: bool, users: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns manifests, and warnings about what is not in them."""
+    """Returns the manifests, and warnings about what they lack."""
     found: list[dict[str, Any]] = []
     warnings: list[str] = []
     if topics:
@@ -129,7 +129,7 @@ async def _users(admin: "AdminClient", target: dict[str, Any], warnings: list[st
 
 
 def _usable(manifests: Sequence[dict[str, Any]], warnings: list[str]) -> list[dict[str, Any]]:
-    """Returns the manifests that the operator takes."""
+    """Returns the manifests that the operator would accept. Adds a warning for each of the others."""
     from quorate_operator.models.manifests import ManifestError, load_entity
 
     usable = []

@@ -289,7 +289,7 @@ def report(
 
 @contextmanager
 def _failures_reported() -> Iterator[None]:
-    """Reports expected errors in one line, and ends the job on SIGTERM as on Ctrl-C."""
+    """Report expected errors in one line, and end the job on SIGTERM as on Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
         raise KeyboardInterrupt
@@ -304,7 +304,7 @@ def _failures_reported() -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM arrived. An exception during a call to the JVM would break later calls."""
+    """Yields a function that tells whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
     arrived = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
@@ -362,7 +362,7 @@ def _settings(conf: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(to: str, format_: str | None = None, tables: str | None = None) -> "Sequence[Table]":
-    """The tables to build. Raises LakeError for options that can be refused without waiting for Spark to start."""
+    """Returns the tables to build. Raises LakeError for invalid options, before Spark is started."""
     from pyspark_quorate.jobs.session import check_installed
 
     check_installed()

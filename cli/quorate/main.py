@@ -14,7 +14,7 @@ from typer.main import get_command
 class Part:
     """A command of another module, which has a Typer app.
 
-    `is_member`: the module's app has several commands; this is the one of the same name.
+    `is_member`: the module's app has several commands, and this is the one with the part's name.
     """
 
     module: str
@@ -101,7 +101,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    from quorate.console import print_version  # the start of each command does without
+    from quorate.console import print_version  # importing it here keeps the start of all commands fast
 
     print_version(wanted)
 

@@ -1,1 +1,1 @@
-"""Clusters in a Kubernetes as a user sees them: read, explained, and changed through their resources alone."""
+"""Clusters on Kubernetes, as users see them. The commands read, explain and change only their resources."""

@@ -1,6 +1,6 @@
 """Reads and changes clusters through the API server, with the rights of the caller.
 
-Imports `kubernetes`, which takes a while: only when a command needs it.
+Commands import this module only when they need it, because importing `kubernetes` is slow.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ _Answer = TypeVar("_Answer")
 
 
 class ClustersApi:
-    """Clusters in one namespace, or with `namespace` None in all. Raises CommandError for what a user can fix."""
+    """Clusters in one namespace; in all, if `namespace` is None.
+
+    Raises CommandError for problems that users can fix.
+    """
 
     def __init__(self, *, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
         try:
@@ -62,7 +65,7 @@ class ClustersApi:
         return found
 
     def change(self, pool: Pool, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into a resource, if it is still as it was read."""
+        """Merges a patch into a resource, unless the resource has changed since it was read."""
         version = pool.resource["metadata"]["resourceVersion"]
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         changed = {**patch, "metadata": metadata}
@@ -79,13 +82,13 @@ class ClustersApi:
         return None if found is None else dict(found)
 
     def put_rebalance(self, known: Object | None, body: Mapping[str, Any]) -> Object:
-        """Creates a KafkaRebalance, or merges `body` into the one that is known; returns it."""
+        """Creates a KafkaRebalance, or merges `body` into the known one. Returns the result."""
         assert self._namespace is not None
         namespace = self._namespace
         if known is None:
             return self._call(lambda api: api.create(REBALANCES, namespace, body))
         name = known["metadata"]["name"]
-        # Its status changes all the time, and so does its version.
+        # The status changes all the time, and with it the resourceVersion.
         annotations = body["metadata"].get("annotations", {})
         patch = {"metadata": {"annotations": annotations}, "spec": body.get("spec", {})}
         return self._call(lambda api: api.merge(REBALANCES, namespace, name, patch))
@@ -93,7 +96,10 @@ class ClustersApi:
     def wait_rebalance(
         self, name: str, is_reached: Callable[[Object], bool], what: str, timeout_s: float
     ) -> Object:
-        """Returns a KafkaRebalance once `is_reached`; asks each second."""
+        """Polls a KafkaRebalance, and returns it when `is_reached` is true for it.
+
+        `what` names the wait in the error.
+        """
         assert self._namespace is not None
         namespace = self._namespace
 

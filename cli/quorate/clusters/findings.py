@@ -13,7 +13,7 @@ _ORDER = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFinding:
-    """One finding; `about` is the resource, `commands` are to be typed next."""
+    """One finding. `about` names the resource, `commands` are what the user can type next."""
 
     severity: Severity
     about: str
@@ -30,7 +30,7 @@ def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
 
 
 def is_healthy(findings: tuple[ClusterFinding, ...]) -> bool:
-    """Whether there are notes at most."""
+    """Whether all findings are mere notes."""
     return all(one.severity is Severity.NOTE for one in findings)
 
 
@@ -120,11 +120,11 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 severity=Severity.NOTE, about=about, message=f"The plan waits for {step.waits_for}"
             )
-            break  # what comes later waits for this, too
+            break  # all later steps wait for this one, too
 
 
 def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
-    """Yields the bad conditions; Ready only if no other one says why."""
+    """Yields the bad conditions. Ready is left out if another condition tells the reason."""
     bad = {
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),

@@ -15,7 +15,7 @@ BUSY = ("Rebalancing", "Stopping")
 
 
 def of_cluster(rebalances: Iterable[Rebalance], cluster: str) -> Rebalance | None:
-    """Returns the resource that keeps the cluster's balance: the oldest one; None if there is none."""
+    """Returns the oldest KafkaRebalance of the cluster; None if there is none."""
     own = [one for one in rebalances if one.get("spec", {}).get("cluster") == cluster]
     return min(
         own,
@@ -32,7 +32,7 @@ def request(
     throttle: str | None,
     refresh: str,
 ) -> dict[str, Any]:
-    """Returns the resource, or what to merge into the one that is there: a new proposal is made in any case."""
+    """Returns the resource, or a patch for the existing one. Either makes the operator compute a new proposal."""
     mode = "AddBrokers" if added else "RemoveBrokers" if removed else "Full"
     spec: dict[str, Any] = {
         "cluster": cluster,
@@ -52,17 +52,17 @@ def request(
 
 
 def approval(proposal_id: str) -> dict[str, Any]:
-    """Returns what to merge to approve a proposal."""
+    """Returns the patch that approves a proposal."""
     return {"metadata": {"annotations": {ANNOTATION_APPROVE: proposal_id}}}
 
 
 def status_of(rebalance: Rebalance) -> KafkaRebalanceStatus:
-    """Returns its status; empty before there is one."""
+    """Returns the status of a rebalance; empty before the operator has written it."""
     return KafkaRebalanceStatus.model_validate(rebalance.get("status") or {})
 
 
 def stalled(rebalance: Rebalance) -> str | None:
-    """Returns why it can't go on without somebody, None if it can; of its present spec."""
+    """Returns why the rebalance can't go on without a user. None: it can, or the status is of an older spec."""
     status = status_of(rebalance)
     if status.observed_generation != rebalance["metadata"].get("generation"):
         return None
@@ -71,7 +71,7 @@ def stalled(rebalance: Rebalance) -> str | None:
 
 
 def proposal_text(rebalance: Rebalance) -> str:
-    """What the proposal moves, and what each broker has without and with it."""
+    """What the proposal moves, and what each broker has before and after it."""
     status = status_of(rebalance)
     proposal = status.proposal
     if proposal is None:
@@ -96,13 +96,13 @@ def proposal_text(rebalance: Rebalance) -> str:
 
 
 def to_approve(rebalance: Rebalance, proposal_id: str) -> str:
-    """How to approve a proposal."""
+    """The command that approves a proposal."""
     command = f"kubectl annotate --overwrite {_named(rebalance)} {ANNOTATION_APPROVE}={proposal_id}"
     return f"To approve it: `{command}`\n"
 
 
 def to_watch(rebalance: Rebalance) -> str:
-    """How to see what is done."""
+    """The command that shows the progress."""
     return f"Approved; `kubectl get {_named(rebalance)} --watch` shows the progress.\n"
 
 
@@ -123,7 +123,7 @@ def progress_text(rebalance: Rebalance) -> str:
 
 
 def rebalance_json(rebalance: Rebalance) -> dict[str, Any]:
-    """A rebalance for programs."""
+    """A rebalance as JSON, for programs."""
     metadata = rebalance["metadata"]
     return {
         "name": metadata["name"],

@@ -1,4 +1,4 @@
-"""What `kubectl quorate rebalance` does: asks for a proposal, waits for it, for the end, or for a stop."""
+"""The work of `kubectl quorate rebalance`: request a proposal, and wait for it, for its end, or for a stop."""
 
 from typing import Any
 
@@ -15,7 +15,11 @@ def about(found: KafkaObject) -> str:
 def proposed(
     api: ClustersApi, known: KafkaObject | None, body: dict[str, Any], timeout_s: int
 ) -> dict[str, Any]:
-    """Asks for another proposal, and returns the resource with it."""
+    """Requests a new proposal, and waits until the resource has it. Returns the resource.
+
+    Raises:
+        CommandError: if the operator makes no proposal within the timeout, or tells why it can't.
+    """
     before = rebalances.status_of(known).proposal if known is not None else None
     put = api.put_rebalance(dict(known) if known is not None else None, body)
 
@@ -32,7 +36,11 @@ def proposed(
 
 
 def done(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int) -> dict[str, Any]:
-    """Waits until a proposal is carried out."""
+    """Waits until a proposal is carried out. Returns the resource.
+
+    Raises:
+        CommandError: if it takes longer than the timeout, stalls, or another proposal replaces it.
+    """
 
     def is_over(one: KafkaObject) -> bool:
         proposal = rebalances.status_of(one).proposal

@@ -1,4 +1,4 @@
-"""A cluster as the API server has it: a KafkaController, and the KafkaBrokers that name it. Pure."""
+"""A cluster as its resources on the API server: a KafkaController, and the KafkaBrokers that refer to it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ class Pool:
 
     @property
     def is_controllers(self) -> bool:
-        """Whether it is the quorum."""
+        """Whether the pool is a KafkaController."""
         return self.kind == "KafkaController"
 
     @property
@@ -56,12 +56,12 @@ class Pool:
 
     @property
     def conditions(self) -> dict[str, Condition]:
-        """By type."""
+        """The conditions of the status, by type."""
         return {one.type: one for one in self.status.conditions}
 
     @property
     def status(self) -> KafkaControllerStatus | KafkaBrokerStatus:
-        """What the operator wrote; empty before it did."""
+        """The status that the operator wrote; empty before it wrote one."""
         model = KafkaControllerStatus if self.is_controllers else KafkaBrokerStatus
         return model.model_validate(self.resource.get("status", {}))
 
@@ -73,12 +73,12 @@ class Pool:
 
     @property
     def first_node_id(self) -> int | None:
-        """Where its range begins; None before the operator has chosen it."""
+        """The first id of the range that the pool takes its ids from; None before the operator has chosen it."""
         node_ids = self.spec.get("nodeIds")
         return None if node_ids is None else int(node_ids["first"])
 
     def node_ids(self) -> tuple[int, ...]:
-        """The ids that the pool is to have: the first `replicas` ones that are not decommissioned."""
+        """The desired node ids: the first `replicas` ids of the range that are not decommissioned."""
         first, replicas = self.first_node_id, int(self.spec["replicas"])
         if first is None:
             return ()
@@ -101,12 +101,12 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace of all of it."""
+        """The namespace of all its resources."""
         return self.controllers.namespace
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The quorum first."""
+        """All pools, the quorum first."""
         return (self.controllers, *self.brokers)
 
     @property
@@ -118,12 +118,12 @@ class Cluster:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the operator was asked to leave it alone, by its spec or by annotation."""
+        """Whether the cluster is paused, by its spec or by annotation."""
         annotations = self.controllers.resource["metadata"].get("annotations", {})
         return bool(self.controllers.spec.get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
 
     def pool_with(self, node_id: int) -> Pool | None:
-        """The pool that has the node, or whose id it would be."""
+        """The pool that has the node, or whose range has the id; None if there is none."""
         has = (pool for pool in self.pools if node_id in (*pool.node_ids(), *pool.decommission))
         may = sorted(
             (pool for pool in self.pools if pool.may_have(node_id)),

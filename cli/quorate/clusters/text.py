@@ -39,7 +39,7 @@ def clusters_text(clusters: Sequence[Cluster]) -> str:
 
 
 def cluster_text(cluster: Cluster) -> str:
-    """All that is known of a cluster."""
+    """The full status of one cluster."""
     status = cluster.status
     quorum = status.quorum
     led = (
@@ -69,7 +69,7 @@ def cluster_text(cluster: Cluster) -> str:
 
 
 def plan_text(cluster: Cluster) -> str:
-    """What is left to do, in order, and what was refused."""
+    """The steps of the plan in order, and the refusals."""
     lines: list[str] = []
     for pool in cluster.pools:
         lines += _plan_lines(pool.status.plan)
@@ -78,7 +78,7 @@ def plan_text(cluster: Cluster) -> str:
 
 
 def doctor_text(cluster: Cluster, findings: tuple[ClusterFinding, ...]) -> str:
-    """What was found, each with what to type next."""
+    """The findings, each with the commands to type next."""
     lines = [f"Cluster {cluster.namespace}/{cluster.name}:"]
     for one in findings:
         label = f"{one.severity.upper():<{_LABEL_WIDTH}}"
@@ -108,7 +108,7 @@ def cluster_json(cluster: Cluster) -> dict[str, Any]:
 
 
 def plan_json(cluster: Cluster) -> dict[str, Any]:
-    """What is left to do, for programs."""
+    """The plan as JSON, for programs."""
     pools = [_pool_json(pool)["status"] for pool in cluster.pools]
     return {
         "name": cluster.name,
@@ -119,7 +119,7 @@ def plan_json(cluster: Cluster) -> dict[str, Any]:
 
 
 def doctor_json(cluster: Cluster, findings: tuple[ClusterFinding, ...]) -> dict[str, Any]:
-    """What was found, for programs."""
+    """The findings as JSON, for programs."""
     return {
         "name": cluster.name,
         "namespace": cluster.namespace,
@@ -190,7 +190,7 @@ def _condition(pool: Pool, kind: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows in columns, the first of them the heading."""
+    """The rows as text in aligned columns. The first row is the heading."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -78,7 +78,7 @@ def show(context: typer.Context, text: Callable[[], str], content: Callable[[], 
 
 
 def show_as(output: Output, text: Callable[[], str], content: Callable[[], object]) -> None:
-    """The same for commands with an --output of their own."""
+    """Write the result as text or JSON, for commands with their own --output option."""
     if output is Output.JSON:
         print_json(content())
     else:
@@ -131,7 +131,7 @@ class ToolGroup(TyperGroup):
 def option(
     metavar: str | None, text: str, panel: str | None = None, *, names: Sequence[str] = (), **settings: Any
 ) -> Any:
-    """An option with a value. `names` are needed only where its name is not that of the parameter."""
+    """An option with a value. `names` is needed only if the name of the option differs from that of the parameter."""
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **settings)
 
 
@@ -194,7 +194,10 @@ def output_parameter() -> TyperOption:
 
 
 def remembered_option(names: Sequence[str], metavar: str, text: str, **settings: Any) -> TyperOption:
-    """An option that many commands have: its value is no argument of the function, but in `remembered`."""
+    """An option that many commands have.
+
+    `remembered` returns its value; the function of a command does not get it.
+    """
     settings.setdefault("callback", _remember)
     return TyperOption(param_decls=[*names], metavar=metavar, help=text, expose_value=False, **settings)
 

@@ -63,8 +63,8 @@ def options_command(
 ) -> type[ToolCommand]:
     """The class of a tool without subcommands.
 
-    `actions` has option and help text of each action, of which a command line has exactly one; `flags` those of other
-    options without a value, where only presence or order matters. `controllers`: whether the tool has
+    `actions` has option and help text of each action; a command line has exactly one of them. `flags` has those of
+    other options without a value, where only presence or order matters. `controllers`: whether the tool has
     --bootstrap-controller.
     """
     content = {"ACTIONS": actions, "FLAGS": flags or {}, "CONTROLLERS": controllers}
@@ -78,7 +78,7 @@ def given_options(context: Any) -> tuple[str, ...]:
 
 
 def one_action(given: Collection[str], actions: Sequence[str], *, controllers: bool = True) -> str:
-    """The action on the command line, which needs a bootstrap option too.
+    """Returns the action on the command line. Checks that there is a bootstrap option, too.
 
     `controllers`: whether the tool has --bootstrap-controller.
 
@@ -118,7 +118,7 @@ def only_with(given: Collection[str], option: str, actions: Sequence[str]) -> No
 
 
 def parse_principals(option: str, texts: Iterable[str]) -> "list[KafkaPrincipal]":
-    """The `Type:name` of an option that can be repeated. Raises UsageError."""
+    """Parse the values of a repeatable option, each `Type:name`. Raises UsageError."""
     from quorate_admin.types.credentials import KafkaPrincipal  # two tools have such options
 
     try:

@@ -25,7 +25,7 @@ class UsageError(typer.BadParameter):
 def report_failures(*expected: type[Exception]) -> Iterator[None]:
     """Turn expected errors into a message on stderr and exit code 1, without a traceback.
 
-    AdminError, CommandError and OSError are expected, and the types that are given.
+    AdminError, CommandError, OSError and the given types are expected.
 
     Raises:
         typer.Exit: code 1, after one of these errors or Ctrl-C.

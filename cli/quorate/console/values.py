@@ -7,7 +7,7 @@ import typer
 INT32_MAX = 2**31 - 1
 """The highest id of a node, number of a partition, or count in Kafka's protocol."""
 DURATION_MS_MAX = 2**53
-"""The longest time that is taken in milliseconds: 285,000 years. A `timedelta` can hold it."""
+"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 _UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 

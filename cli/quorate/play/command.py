@@ -39,7 +39,7 @@ QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
 SUPERVISOR_TIMEOUT_S = 5
 DEATHS_MAX = 3
-"""A node that dies so often in a row while the cluster starts will not come up by waiting."""
+"""The number of exits in a row after which a node of a starting cluster counts as failed."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -207,7 +207,7 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
 
     async def snapshot(since: int) -> Snapshot:
         if running.done():
-            await running  # raises what ended it
+            await running  # raises the error that ended it
         return await supervisor.snapshot(since)
 
     try:
@@ -263,7 +263,7 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
 async def _hand_over(
     request: play_session.Request, progress: Progress, wait_s: float, output: Output
 ) -> None:
-    """Give the manifest to the supervisor that runs the cluster, and wait until all that it asks for is done."""
+    """Give the manifest to the supervisor of the running cluster, and wait until the cluster is as it says."""
     directory = request.directory
     progress.seen = await _asked_to_play(request)
     progress.note("it runs already, and goes on with this manifest")
@@ -286,7 +286,7 @@ async def _hand_over(
 
 
 async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
-    """Returns the supervisor's snapshot; one that does not answer is asked again until the deadline."""
+    """Returns the supervisor's snapshot. Asks again until `deadline` (of the loop's clock) if it does not answer."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -297,7 +297,7 @@ async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: floa
 
 
 async def _asked_to_play(request: play_session.Request) -> int:
-    """The number of the last event before; a supervisor that is only beginning is waited for."""
+    """Send the request. Returns the number of the last event before it. Waits for a supervisor that is starting."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SUPERVISOR_TIMEOUT_S
     while True:
@@ -329,7 +329,7 @@ def _warn(progress: Progress, notes: Sequence[str]) -> None:
 async def _until_ready(
     take: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
 ) -> Snapshot | None:
-    """The first snapshot of a ready cluster, or None if it was stopped before. Raises PlayError."""
+    """Returns the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
@@ -361,7 +361,7 @@ async def _stop(directory: PlayDirectory, progress: Progress) -> None:
     await play_session.ask_stop(directory)
     with progress:
         while directory.held:
-            with suppress(NotRunningError):  # it may be about to let the lock go
+            with suppress(NotRunningError):  # it may be about to release the lock
                 progress.show(await play_session.ask_snapshot(directory, progress.seen))
             await asyncio.sleep(SHOW_EVERY_S)
 
@@ -381,7 +381,7 @@ def _show_state(status: ClusterStatus, output: Output) -> None:
 
 
 def _find(context: typer.Context, file: list[Path] | None, directory: Path | None) -> PlayDirectory:
-    """The directory of the cluster that is meant: --dir, the name in --file, or the only one there is."""
+    """The directory of the cluster: --dir, the one named in --file, or the only one that exists."""
     before_command: tuple[list[Path] | None, Path | None] = context.obj or (None, None)
     file, directory = file or before_command[0], directory or before_command[1]
     if directory is None and file:
@@ -400,7 +400,7 @@ def _find(context: typer.Context, file: list[Path] | None, directory: Path | Non
 
 
 def _selecting(directory: PlayDirectory) -> list[str]:
-    """The options by which a command finds this cluster from here; none if it finds it by itself."""
+    """The options that a command needs to find this cluster from the working directory; empty if it needs none."""
     played = [path.absolute() for path in play_session.played_clusters()]
     return [] if played == [directory.path] else ["--dir", str(directory.path)]
 

@@ -27,7 +27,7 @@ STATE_STYLES = {
 
 WIDTH_WITH_DIRECTORY_IDS = 92
 WIDTH_OF_FILES = 120
-"""The width where output goes to a file or pipe, which has none."""
+"""The width of output to a file or pipe, in columns."""
 
 
 def console_for(stream: TextIO) -> Console:
@@ -57,7 +57,7 @@ class Progress:
             self._live = None
 
     def say(self, text: str) -> None:
-        """Show what takes time before there is a cluster; each text replaces the one before."""
+        """Show what happens before the cluster exists. Each text replaces the previous one."""
         if self._live is not None:
             self._live.update(Spinner("dots", text=Text(text)))
         elif (line := text.split(":", maxsplit=1)[0]) != self._last_line:
@@ -73,7 +73,7 @@ class Progress:
         self._console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show where the cluster is."""
+        """Show the state of the cluster."""
         self.show_events(snapshot.events)
         if self._live is not None:
             waits = "; ".join(snapshot.waits) or "working"
@@ -113,7 +113,7 @@ def show_status(console: Console, status: ClusterStatus) -> None:
 
 
 def show_plan(console: Console, status: ClusterStatus) -> None:
-    """Show what is left to do, what is refused, and the old addresses that clients can still use."""
+    """Show the remaining steps, the refusals, and the old addresses that clients can still use."""
     steps, refusals = status.plan["steps"], status.plan["refusals"]
     if steps:
         console.print("\nleft to do:", highlight=False)
@@ -154,7 +154,7 @@ def node_table(status: ClusterStatus, width: int) -> Table:
 
 
 def next_lines(status: ClusterStatus, tools: Path, arguments: Sequence[str]) -> list[str]:
-    """Commands to try next, which work as they stand; `arguments` select the cluster if need be."""
+    """Commands to try next, ready to be typed. `arguments` are the options that select the cluster, if needed."""
     lines = []
     if status.bootstrap_servers:
         tool = _shown_path(tools)
@@ -171,7 +171,7 @@ def next_lines(status: ClusterStatus, tools: Path, arguments: Sequence[str]) -> 
 
 
 def command_line(command: str, arguments: Sequence[str]) -> str:
-    """A command of `quorate play` as it can be typed here."""
+    """A command of `quorate play`, as a user can type it in the working directory."""
     return " ".join([_own_name(), "play", command, *map(shlex.quote, arguments)])
 
 
@@ -184,7 +184,7 @@ def show_next(console: Console, lines: Sequence[str], ending: str) -> None:
 
 
 def _own_name() -> str:
-    """How this command can be called from here: `quorate` if that finds it, else its path."""
+    """The name of this command: `quorate` if the PATH has it, otherwise its path."""
     script = Path(sys.argv[0])
     found = shutil.which("quorate")
     if found and script.name == "quorate" and Path(found).resolve() == script.resolve():
@@ -193,7 +193,7 @@ def _own_name() -> str:
 
 
 def _shown_path(path: Path) -> str:
-    """The path as short as it can be written from here."""
+    """The path, relative to the working directory if it is below it, and quoted for a shell."""
     path = path.absolute()
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else str(path))

@@ -45,7 +45,7 @@ def tail(log: Path, lines: int) -> list[str]:
 
 
 class _Followed:
-    """A log that is read to its end again and again, from the start when it was cut."""
+    """A log that is read to its end again and again; from its start, if it was truncated."""
 
     def __init__(self, log: Path, files: ExitStack) -> None:
         self._log = log
@@ -55,7 +55,7 @@ class _Followed:
         self._open(at_end=True)
 
     def new_lines(self) -> list[str]:
-        """The whole lines that were added."""
+        """Returns the complete lines that were added since the last call."""
         if self._file is None:
             self._open(at_end=False)
         if self._file is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
 
 NODE_TIMEOUT_MS = 5_000
-"""For each node, as in Kafka's tool, so that a node that is down does not delay the others."""
+"""The timeout for each node, as in Kafka's tool: a node that is down does not delay the others."""
 
 app = tool_app()
 
@@ -29,7 +29,7 @@ def broker_api_versions(context: typer.Context) -> None:
     found = run(_ask_all, context)
     to_controllers = tool_options(context).bootstrap_controller is not None
     listener = ListenerType.CONTROLLER if to_controllers else ListenerType.BROKER
-    # A node need not have an API that a supported release lacks.
+    # A node may lack an API that one of the supported releases lacks.
     expected = {
         key
         for key, api in APIS.items()

@@ -81,7 +81,7 @@ def upgrade(
 
     levels = _wanted_levels(metadata, release_version, feature)
     if release_version is not None:
-        levels = {name: level for name, level in levels.items() if level > 0}  # 0 is no upgrade
+        levels = {name: level for name, level in levels.items() if level > 0}  # level 0 is not an upgrade
     _update(context, "upgrade", levels, UpgradeType.UPGRADE, dry_run=dry_run)
 
 
@@ -206,7 +206,7 @@ def _check_known(name: str, level: int) -> None:
         raise CommandError(f"unknown feature {name!r}; known features are {', '.join(SUPPORTED_FEATURES)}")
     lowest, highest = SUPPORTED_FEATURES[name]
     if name == METADATA_VERSION:
-        highest = max(METADATA_VERSIONS)  # with those that a release has for tests, as in Kafka's tool
+        highest = max(METADATA_VERSIONS)  # including levels only for tests, as in Kafka's tool
     if not lowest <= level <= highest:
         raise CommandError(f"{name}={level}: unknown level; known levels are {lowest} to {highest}")
 
@@ -219,7 +219,7 @@ def _update(
     *,
     dry_run: bool,
 ) -> None:
-    """Change levels and print the result of each. All are changed or none: then the command fails."""
+    """Change levels and print the result of each. Either all levels change, or none does and the command fails."""
     from quorate_admin.errors import ServerError
     from quorate_admin.types.cluster import FeatureUpdate
 

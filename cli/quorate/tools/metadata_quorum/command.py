@@ -178,7 +178,7 @@ async def _cluster_id_and_quorum(admin: "AdminClient") -> "tuple[str, QuorumDesc
 async def _remove(
     admin: "AdminClient", controller_id: int, directory_id: "uuid.UUID", way_out: str | None
 ) -> None:
-    """Remove the voter and, with a `way_out` for when that fails half-way, unregister it."""
+    """Remove the voter. If `way_out` is given, unregister it too; `way_out` is the advice if only that fails."""
     try:
         await admin.remove_raft_voter(controller_id, directory_id)
     except (ServerError, UnsupportedByServerError) as error:

@@ -36,9 +36,9 @@ class _Source:
     """Where the metadata comes from."""
 
     refresh: "Callable[[], Node]"
-    """Returns the root of the current tree. Raises AdminError if the cluster gives no answer."""
+    """Returns the root of the current tree. Raises AdminError if the cluster does not answer."""
     refresh_or_warn: "Callable[[], Node]"
-    """The same, or a warning and the former tree."""
+    """The same, but prints a warning and returns the previous tree if the cluster does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

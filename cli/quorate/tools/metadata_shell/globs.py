@@ -1,7 +1,7 @@
 """Globs of one component of a path, as Kafka's GlobComponent reads them. Pure.
 
-The time of a match grows with the length of the glob times that of the name. A regular expression would try every
-way to divide a name among the stars of a glob.
+The time of a match is proportional to the length of the glob times the length of the name. A regular expression
+would try every way to divide the name among the stars, which takes exponential time.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ _Step = str | _Any
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """`{a,b}`: the ways to go on, each a sequence of steps."""
+    """A group `{a,b}`: its alternatives, each a sequence of steps."""
 
     ways: tuple[tuple[_Step, ...], ...]
 
 
 class Glob:
-    """The names that `*`, `?` and `{a,b}` stand for."""
+    """A pattern of names, with `*`, `?` and `{a,b}`."""
 
     def __init__(self, parts: "list[_Step | _Group]") -> None:
         self._parts = parts
 
     def matches(self, name: str) -> bool:
-        """Whether it stands for this name."""
-        reached = {0}  # the lengths of the beginnings of the name that the parts so far match
+        """Whether the glob matches the whole name."""
+        reached = {0}  # the lengths of the prefixes of the name that the parts so far match
         for part in self._parts:
             ways = part.ways if isinstance(part, _Group) else ((part,),)
             reached = {end for way in ways for end in _ends(way, name, reached)}
@@ -42,7 +42,7 @@ class Glob:
 
 
 def _ends(steps: tuple[_Step, ...], name: str, starts: set[int]) -> set[int]:
-    """The places of a name that the steps lead to from any of these."""
+    """The positions in a name where a match of the steps can end, if it starts at one of `starts`."""
     reached = starts
     for step in steps:
         if not reached:
@@ -55,13 +55,12 @@ def _ends(steps: tuple[_Step, ...], name: str, starts: set[int]) -> set[int]:
 
 
 def parse_glob(text: str) -> Glob | None:
-    """The glob that a component is; None for a name, and for a glob that is malformed.
+    """Parse a component of a path. Returns None if it is a plain name, or a malformed glob.
 
-    A backslash escapes the next character, but only in a component that is a glob: a name is looked up as it is
-    written.
+    A backslash escapes the next character, but only in a glob; a plain name is looked up literally.
     """
     parts: list[_Step | _Group] = []
-    ways: list[list[_Step]] | None = None  # of the group that is open
+    ways: list[list[_Step]] | None = None  # the alternatives of the open group
     is_glob = False
     for character, is_escaped in _characters(text):
         step: _Step = character
@@ -84,7 +83,7 @@ def parse_glob(text: str) -> Glob | None:
 
 
 def _characters(text: str) -> Iterator[tuple[str, bool]]:
-    """The characters, and whether a backslash was before them."""
+    """Yields each character, and whether a backslash escapes it."""
     characters = iter(text)
     for character in characters:
         if character == "\\":

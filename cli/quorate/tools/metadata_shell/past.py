@@ -1,4 +1,4 @@
-"""The metadata of a cluster as it was, from a lake: `metadata-shell --lake` and `lake diff`."""
+"""The metadata of a cluster at a moment in the past, from a lake: `metadata-shell --lake` and `lake diff`."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _OFFSET_MAX = 2**63 - 1
 
 
 def parse_moment(text: str) -> "Moment":
-    """The moment that a user writes: a time in UTC, or an offset, before whose record it is.
+    """Parse a moment: a time, in UTC unless it has a zone, or an offset, whose record is after the moment.
 
     Raises:
         typer.BadParameter: it is neither.
@@ -41,10 +41,10 @@ def parse_moment(text: str) -> "Moment":
 
 
 def open_history(location: str, cluster_id: str | None) -> "Playback":
-    """The history of a cluster in a lake, which needs to be named where the lake has several.
+    """Open the history of a cluster in a lake. `cluster_id` may be None if the lake has only one cluster.
 
     Raises:
-        LakeError: there is no lake, no such cluster, or no name where one is needed.
+        LakeError: there is no lake or no such cluster, or the lake has several and `cluster_id` is None.
     """
     from pyspark_quorate.jobs.lake import Lake
     from pyspark_quorate.past.image import Playback
@@ -55,7 +55,7 @@ def open_history(location: str, cluster_id: str | None) -> "Playback":
 
 
 def warn_of(past: "Past") -> None:
-    """Warns of what makes the metadata uncertain."""
+    """Print the notes on what may be missing or wrong in the metadata, as warnings."""
     for note in past.notes:
         warn(note)
     if past.notes_dropped:
@@ -72,7 +72,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed between two places in a cluster's log."""
+    """The differences of the metadata between two positions in a cluster's log."""
 
     before: "Provenance"
     after: "Provenance"
@@ -80,10 +80,10 @@ class Changes:
 
 
 def parse_span(before: str, after: str | None) -> Span:
-    """Two moments that a user writes; without the second one, up to the end.
+    """Parse two moments. Without the second one, the span ends with the history.
 
     Raises:
-        typer.BadParameter: one of them is no moment, or the second one is earlier.
+        typer.BadParameter: one of them is not a moment, or the second one is earlier.
     """
     from pyspark_quorate.past.image import Moment
 
@@ -98,10 +98,10 @@ def parse_span(before: str, after: str | None) -> Span:
 
 
 def find_difference(location: str, cluster_id: str | None, span: Span) -> Changes:
-    """What changed in a cluster between two moments. Warns of what is uncertain.
+    """Find what changed in a cluster between two moments. Prints warnings about what is uncertain.
 
     Raises:
-        LakeError: see `open_history`.
+        LakeError: as `open_history`.
     """
     from quorate.tools.metadata_shell.tree.differences import differences
 
@@ -115,7 +115,7 @@ def find_difference(location: str, cluster_id: str | None, span: Span) -> Change
 
 
 def _tree(image: "ImageState", where: "Provenance") -> "Node":
-    """The tree of the shell without what is in it twice, or differs between any two moments."""
+    """The shell's tree without provenance and without topics by id: one always differs, the other is also by name."""
     from quorate.tools.metadata_shell.tree import image_root
     from quorate.tools.metadata_shell.tree.nodes import Directory, without
 
@@ -125,7 +125,7 @@ def _tree(image: "ImageState", where: "Provenance") -> "Node":
 
 
 def difference_text(changes: Changes) -> str:
-    """The changes for people: `+` for what came, `-` for what went, `~` with each field that differs."""
+    """The changes as text: `+` for an added file, `-` for a removed one, `~` with each field that differs."""
     lines = [f"from {_place_text(changes.before)}", f"to   {_place_text(changes.after)}"]
     for one in changes.differences:
         lines += _difference_lines(one)
@@ -152,7 +152,7 @@ def _value(content: Any) -> str:
 
 
 def difference_json(changes: Changes) -> dict[str, Any]:
-    """The changes for programs: `from`, `to`, and files by path with their content."""
+    """The changes as JSON, for programs: `from`, `to`, and the content of the files by path."""
     found = changes.differences
     return {
         "from": _place_json(changes.before),

@@ -210,7 +210,7 @@ def effective_paths(paths: Sequence[str]) -> Sequence[str]:
 
 
 def columns(names: Sequence[str], screen_width: int | None) -> Iterator[str]:
-    """Lines with the names, read downwards, in as many columns as fit; without a screen one a line."""
+    """Lines with the names in as many columns as fit, ordered downwards. Without a screen, one name per line."""
     if not names:
         return
     widths = _widths(names, screen_width or 0)
@@ -227,7 +227,7 @@ def _widths(names: Sequence[str], screen_width: int) -> list[int]:
     for count in range(min(screen_width // _COLUMN_WIDTH_MIN, len(names)), 1, -1):
         height = -(-len(names) // count)
         tops = range(0, len(names), height)
-        if len(tops) == count:  # otherwise the last ones would be empty
+        if len(tops) == count:  # otherwise the last columns would be empty
             widths = [max(lengths[top : top + height]) + _GAP for top in tops]
             if sum(widths) <= screen_width:
                 return widths

@@ -1,7 +1,7 @@
 """Load an image from files: one checkpoint or log segment, or the directory of a metadata partition.
 
-Files are only read, and may belong to a running node: a batch that it is writing is ignored as a torn end. Files have
-no high watermark, so the end of a log may hold records that were never committed.
+Files are only read, and may belong to a running node: a batch that the node is writing is ignored as a torn end.
+Files have no high watermark, so the end of a log may hold records that were never committed.
 """
 
 import re
@@ -65,8 +65,8 @@ def visible(image: MetadataImage) -> tuple[ImageState, Provenance]:
 def load_file(path: Path) -> Loaded:
     """Load one file, a checkpoint or a log segment, as Kafka's shell does.
 
-    Each record has the offset that it has in the file, control records are skipped, and so is a record that can't be
-    applied, with a note.
+    Each record has the offset that it has in the file. Control records are skipped. A record that can't be applied is
+    skipped with a note.
 
     Raises:
         OSError: the file can't be read.
@@ -108,7 +108,7 @@ def load_directory(path: Path) -> Loaded:
     for place, (base_offset, segment) in enumerate(segments):
         next_base = segments[place + 1][0] if place + 1 < len(segments) else None
         if next_base is not None and next_base <= loaded.image.end_offset:
-            continue  # the checkpoint contains all of it
+            continue  # the checkpoint contains the whole segment
         if base_offset > loaded.image.end_offset:
             loaded.note(f"{segment}: the records from {loaded.image.end_offset} on are missing before it")
         if not _follow(loaded, segment):

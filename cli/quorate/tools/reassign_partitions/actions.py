@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 MOVE_RETRY_S = 0.1
-"""How soon a broker is asked again to move a replica that it does not have yet."""
+"""The pause before a broker is asked again to move a replica that it does not have yet, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class Selection:
     if_exists: bool
 
     async def names(self, admin: "AdminClient") -> list[str]:
-        """The names of existing topics. Raises CommandError if there are none, but must be."""
+        """The names of the selected topics that exist. Raises CommandError if none exists, but one must."""
         listed = await admin.list_topics(list_internal=not self.exclude_internal)
         names = list(select_topics(listed, self.include, exclude_internal=self.exclude_internal))
         if self.include and not names and not self.if_exists:

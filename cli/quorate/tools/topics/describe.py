@@ -59,7 +59,7 @@ class DescribedTopic:
     configs: Mapping[str, ConfigEntry]
     partitions: tuple[DescribedPartition, ...]
     replication_factor: int
-    """That of its first partition."""
+    """The replication factor of the first partition."""
 
     @property
     def overrides(self) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""What differs between two trees. Pure."""
+"""Finds the differences between two trees. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that only one tree has, or that has another content in each."""
+    """A file that only one tree has, or that has different content in both."""
 
     path: str
     before: Any
@@ -19,7 +19,7 @@ class Difference:
 
     @property
     def fields(self) -> Mapping[str, tuple[Any, Any]]:
-        """The fields that differ, with both values, of a file with a JSON object in both trees; else empty."""
+        """Field -> both values, of fields that differ. Empty unless the file is a JSON object in both trees."""
         if not (isinstance(self.before, dict) and isinstance(self.after, dict)):
             return {}
         names = dict.fromkeys((*self.before, *self.after))

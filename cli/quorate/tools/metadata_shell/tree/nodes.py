@@ -68,7 +68,10 @@ def by_key(
     key_of: Callable[[str], Any] = str,
     name_of: Callable[[_Key], str] = str,
 ) -> Directory:
-    """A directory with a child for each entry of a mapping; `key_of` may raise ValueError for what is no name."""
+    """A directory with a child for each entry of a mapping.
+
+    `key_of` may raise ValueError for a name without a key.
+    """
 
     def child(name: str) -> Node | None:
         try:
@@ -81,7 +84,7 @@ def by_key(
 
 
 def without(directory: Directory, *paths: tuple[str, ...]) -> Directory:
-    """A directory without what is at these paths below it."""
+    """The directory without the nodes at these paths below it."""
     hidden = {path[0] for path in paths if len(path) == 1}
 
     def child(name: str) -> Node | None:

@@ -1,8 +1,8 @@
 """/image/configs, /image/clientQuotas, /image/features, /image/producerIds and /image/provenance.
 
-Sensitive configs are shown, as Kafka's shell shows them. Kafka's shell names a quota entity without its default
-parts, so that it shows `user(alice)` twice or an empty name, finds neither, and ends `find` with an exception. Here
-a default part is `user(<default>)`, as Kafka's other tools write it.
+Sensitive configs are shown, as in Kafka's shell. Kafka's shell leaves out the default parts in the name of a quota
+entity. It may list `user(alice)` twice or an empty name, can't open either, and ends `find` with an exception. Here a
+default part is `user(<default>)`, as in Kafka's other tools.
 """
 
 from datetime import UTC, datetime, timedelta
