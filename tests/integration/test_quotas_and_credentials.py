@@ -179,6 +179,26 @@ def test_a_scram_user_logs_in_until_deleted(
     assert "RESOURCE_NOT_FOUND" in refused(quorate("configs", *at, *delete))
 
 
+def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: SecuredCluster) -> None:
+    """Goal: no deletion shuts others out where brokers start (ScramDelta.apply of 4.3.1 and 4.4.0). Method: delete
+    all users of a mechanism but one; kill the stock broker, which has no snapshot, and start it; the user logs
+    in, and one that is gone does not.
+    """
+    at, mechanism = ("--bootstrap-server", cluster.bootstrap_servers), "SCRAM-SHA-512"
+    gone, kept = [f"gone-{number}" for number in range(7)], "kept"
+    for user in (*gone, kept):
+        credential = f"{mechanism}=[password=a-secret]"
+        succeeded(quorate("configs", *at, "--alter", "--user", user, "--add-config", credential))
+    for user in gone:
+        succeeded(quorate("configs", *at, "--alter", "--user", user, "--delete-config", mechanism))
+    (broker,) = cluster.brokers
+    cluster.kill(broker)
+    cluster.start(broker)
+    login = cluster.login(kept, "a-secret", mechanism)
+    eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "the user to log in")
+    assert not lists_topics(cluster, cluster.login(gone[0], "a-secret", mechanism))
+
+
 def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     """Goal: tokens of our controllers are Kafka's. Method: a SCRAM user makes one with Kafka's tool; one logs in with
     it at the stock broker and at our controllers, and makes no other with it; it is renewed with our tool, and

@@ -77,6 +77,8 @@ NIGHTLY = {
     "tests/integration/test_release.py"
     "::test_the_plugin_needs_nothing_but_its_archive": "installs forty packages from an index",
     "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
+    "tests/integration/test_quotas_and_credentials.py"
+    "::test_a_broker_that_starts_knows_the_users_that_were_not_deleted": "restarts a broker",
     "tests/integration/test_rotation_of_mixed_clusters.py": "23 restarts of five nodes, three of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 20 to 25 minutes",

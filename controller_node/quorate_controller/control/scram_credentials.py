@@ -17,15 +17,24 @@ from kio.schema.alter_user_scram_credentials.v0.response import (
 from kio.schema.errors import ErrorCode
 from quorate_protocol import features
 from quorate_protocol.kafka.enums import ScramMechanism
-from quorate_protocol.records.generated import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from quorate_protocol.records.generated import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 
 from quorate_controller.control.api import ControlError, ControlResult
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from quorate_protocol.image import MetadataImage
+    from quorate_protocol.records.framing import MetadataRecord
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
+TRANSACTION_NAME: Final = "SCRAM credentials"
 
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -81,7 +90,30 @@ class ScramManager:
             for user, error in errors.items()
         ]
         response = AlterUserScramCredentialsResponse(throttle_time=timedelta(0), results=tuple(results))
-        return ControlResult(records=tuple(map(_record, accepted.values())), response=response)
+        return ControlResult(records=self._records(accepted.values()), response=response)
+
+    def _records(self, alterations: "Iterable[Alteration]") -> "tuple[MetadataRecord, ...]":
+        """The records of alterations: the deletions in a metadata transaction of their own, then the others.
+
+        ScramDelta.apply of Kafka 4.3.1 and 4.4.0 loses credentials if a removal leaves a mechanism without users
+        and the same delta gives others a credential. A broker that starts makes one delta of all records that it
+        reads. MetadataBatchLoader.loadBatch ends a delta where a transaction begins ("Emit the accumulated delta").
+        So the first transaction separates the removals from the users before them, and the second one from all
+        later records, whoever writes them.
+        """
+        deletions: list[MetadataRecord] = []
+        upsertions: list[MetadataRecord] = []
+        for alteration in alterations:
+            if isinstance(alteration, ScramCredentialDeletion):
+                deletions.append(
+                    RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
+                )
+            else:
+                upsertions.append(_credential(alteration))
+        if not deletions or self._image.metadata_version < features.TRANSACTIONS_SINCE:
+            return (*deletions, *upsertions)
+        begin, end = BeginTransactionRecord(name=TRANSACTION_NAME), EndTransactionRecord()
+        return (begin, *deletions, end, begin, *upsertions, end)
 
     def _check(self, alteration: Alteration, *, is_second: bool) -> None:
         if is_second:
@@ -111,13 +143,11 @@ class ScramManager:
             raise ControlError(ErrorCode.unknown_server_error)
 
 
-def _record(alteration: Alteration) -> UserScramCredentialRecord | RemoveUserScramCredentialRecord:
-    if isinstance(alteration, ScramCredentialDeletion):
-        return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
+def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     return credential_record(
-        alteration.name,
-        ScramMechanism(alteration.mechanism),
-        salt=alteration.salt,
-        salted_password=alteration.salted_password,
-        iterations=alteration.iterations,
+        upsertion.name,
+        ScramMechanism(upsertion.mechanism),
+        salt=upsertion.salt,
+        salted_password=upsertion.salted_password,
+        iterations=upsertion.iterations,
     )

@@ -13,7 +13,11 @@ from kio.schema.alter_user_scram_credentials.v0.request import (
 from kio.schema.errors import ErrorCode
 from quorate_controller.directories.scram import parse_scram_users
 from quorate_protocol.kafka.enums import ScramMechanism
-from quorate_protocol.records.generated import RemoveUserScramCredentialRecord
+from quorate_protocol.records.generated import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveUserScramCredentialRecord,
+)
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SALT = b"a salt"
@@ -72,8 +76,31 @@ def test_credentials_are_replaced_and_deleted(harness: Any) -> None:
     ask(harness, upsertion("alice", iterations=8192))
     assert harness.image.scram[SHA_256, "alice"].iterations == 8192
     assert ask(harness, deletion("alice")) == {"alice": DONE}
-    assert harness.records == [RemoveUserScramCredentialRecord(name="alice", mechanism=SHA_256)]
+    assert RemoveUserScramCredentialRecord(name="alice", mechanism=SHA_256) in harness.records
     assert list(harness.image.scram) == [(SHA_512, "alice")]
+
+
+def test_deletions_are_a_transaction_and_what_follows_is_another(harness: Any, new_harness: Any) -> None:
+    """Goal: Kafka's loader applies removals apart from what is before and after them, whose defect would lose users.
+
+    Method: deletions alone, beside an upsertion, and at a level that has no transactions; none without deletions.
+    """
+    begin, end = BeginTransactionRecord(name="SCRAM credentials"), EndTransactionRecord()
+    removed = [RemoveUserScramCredentialRecord(name=user, mechanism=SHA_256) for user in ("alice", "bob")]
+    ask(harness, upsertion("alice"), upsertion("bob"))
+    assert begin not in harness.records
+    ask(harness, deletion("alice"), deletion("bob"))
+    assert harness.records == [begin, *removed, end, begin, end]
+    ask(harness, upsertion("alice"))
+    assert ask(harness, upsertion("carol"), deletion("alice")) == {"alice": DONE, "carol": DONE}
+    first, *deleted, last = harness.records
+    assert (first, last) == (begin, end)
+    assert deleted[:3] == [removed[0], end, begin]
+    assert [one.name for one in deleted[3:]] == ["carol"]
+    old = new_harness(12)
+    ask(old, upsertion("alice"), upsertion("bob"))
+    ask(old, deletion("alice"), deletion("bob"))
+    assert old.records == removed
 
 
 @pytest.mark.parametrize(
