@@ -4,6 +4,7 @@ Commands import this module only when they need it, because importing `kubernete
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from quorate_operator.runtime.kubernetes.api import (
     ApiError,
     KubernetesApi,
     Object,
+    kubeconfig_files,
     load_settings,
 )
 
@@ -149,10 +151,11 @@ class ClustersApi:
 
 def default_namespace(kubeconfig: Path | None, context: str | None) -> str:
     """Returns the namespace that kubectl would use: that of the context, else `default`."""
+    files, _ = kubeconfig_files(kubeconfig)
+    if not files:
+        return "default"
     try:
-        contexts, active = config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
-            kubeconfig and str(kubeconfig)
-        )
+        contexts, active = config.list_kube_config_contexts(os.pathsep.join(files))  # type: ignore[no-untyped-call]
     except config.ConfigException:
         return "default"
     chosen = next((one for one in contexts if one["name"] == context), None) if context else active

@@ -6,6 +6,7 @@ reconcile loop looks again, and a person runs the command again.
 """
 
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ WATCH_TIMEOUT_S = 300
 WATCH_SILENCE_S = 70.0
 """A watch without an event or bookmark for so long is broken: bookmarks come each minute."""
 CONNECTIONS_MAX = 64
+KUBECONFIG_DEFAULT = "~/.kube/config"
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """More than etcd holds in one object."""
 TEXT_SHOWN_MAX = 200
@@ -112,6 +114,13 @@ OPTIONAL_KINDS: Mapping[str, str] = {
 """Those that Kubernetes knows only where something brings them: what to do elsewhere, by the name of the kind."""
 
 
+def kubeconfig_files(kubeconfig: Path | None = None) -> tuple[list[str], str]:
+    """Returns the files of the kubeconfig that exist, and its name: the argument, KUBECONFIG or the default."""
+    named = f"{kubeconfig}" if kubeconfig else os.environ.get("KUBECONFIG") or KUBECONFIG_DEFAULT
+    paths = [Path(path).expanduser() for path in named.split(os.pathsep) if path]
+    return [f"{path}" for path in paths if path.exists()], named
+
+
 async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:
     """Returns how to reach the API server: by a kubeconfig, or by the service account of this pod.
 
@@ -126,15 +135,20 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
     # With it aiohttp looks for a .netrc before each request, in the thread pool where names are looked up: while
     # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
     settings.client_session_kwargs = {"trust_env": False}
+    files, named = kubeconfig_files(kubeconfig)
     try:
-        if context is None and kubeconfig is None:
-            await config.load_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-        else:
+        # The library warns of a kubeconfig that does not exist, in words of its own and on stderr.
+        if files:
             await config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=kubeconfig and str(kubeconfig), context=context, client_configuration=settings
+                config_file=os.pathsep.join(files), context=context, client_configuration=settings
             )
+        elif context is None and kubeconfig is None:
+            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+        else:
+            raise FileNotFoundError("no service account is used where one or a context is given")
     except (config.ConfigException, OSError) as error:
-        raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API server: {error}") from error
+        told = f"{error}" if files else f"there is no kubeconfig {named}; {error}"
+        raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API server: {told}") from error
     settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
     return settings
 

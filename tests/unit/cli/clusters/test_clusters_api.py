@@ -2,6 +2,7 @@
 
 import json
 import threading
+import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -143,8 +144,36 @@ def test_a_server_that_can_not_be_reached(tmp_path: Path) -> None:
     gone.server.server_close()
     with pytest.raises(CommandError, match="does not answer"):
         gone.api.clusters()
-    with pytest.raises(CommandError, match="no way to a Kubernetes API server"):
-        ClustersApi(kubeconfig=tmp_path / "missing", context=None, namespace="kafka")
+    missing = tmp_path / "missing"
+    with pytest.raises(
+        CommandError, match=f"no way to a Kubernetes API server: there is no kubeconfig {missing};"
+    ):
+        ClustersApi(kubeconfig=missing, context=None, namespace="kafka")
+
+
+def test_without_a_kubeconfig_one_line_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Goal: the library's warnings do not stand before the error. Method: what is printed and logged where KUBECONFIG
+    names two files that do not exist; then one of them does."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert default_namespace(None, None) == "default"
+        with pytest.raises(CommandError, match=f"kubeconfig {first}:{second}; Service host/port is not set"):
+            ClustersApi(kubeconfig=None, context=None, namespace="kafka")
+        with pytest.raises(CommandError, match="no service account is used"):
+            ClustersApi(kubeconfig=None, context="other", namespace="kafka")
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+    server = Server(tmp_path)
+    server.server.server_close()
+    server.kubeconfig.rename(second)
+    assert default_namespace(None, None) == "kafka"
 
 
 def test_the_namespace_is_that_of_the_context(server: Server, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from aiohttp import web
 from kit.waiting import HANG_S
-from kubernetes.aio import config
 from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi
 
 
@@ -54,10 +53,9 @@ def busy_lookups() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes the kubeconfig of the process name a server. The client reads KUBECONFIG when it is imported."""
+    """Makes the kubeconfig of the process name a server."""
     path = tmp_path / "kubeconfig"
-    for module in (config, config.kube_config):
-        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", f"{path}")
+    monkeypatch.setenv("KUBECONFIG", f"{path}")
 
     def configure(server: str) -> None:
         path.write_text(kubeconfig(server))
