@@ -11,7 +11,8 @@ from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import RecordBatch, decode_batches
-from quorate_protocol.records.generated import MetadataRecord
+from quorate_protocol.records.framing import decode_record
+from quorate_protocol.records.generated import MetadataRecord, UserScramCredentialRecord
 
 # Both keep them as hash maps, so that their order has no meaning.
 UNORDERED_FIELDS = ("end_points", "features", "entity")
@@ -37,6 +38,18 @@ def batches_in(partition: Path) -> Iterator[RecordBatch]:
     """Every batch of a log, segment by segment."""
     for segment in sorted(partition.glob("*.log")):
         yield from decode_batches(segment.read_bytes())
+
+
+def scram_keys(partition: Path) -> dict[str, bytes]:
+    """What a log has of the passwords of SCRAM users, by user and field: salts, and keys that were made of them."""
+    found = {}
+    for batch in batches_in(partition):
+        for record in () if batch.is_control else batch.records:
+            decoded = decode_record(record.value or b"")
+            if isinstance(decoded, UserScramCredentialRecord):
+                for field in ("salt", "stored_key", "server_key"):
+                    found[f"{field} of {decoded.name}"] = getattr(decoded, field)
+    return found
 
 
 def end_offset(partition: Path) -> int:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 import psutil
@@ -10,18 +11,28 @@ import psutil
 LOOK_EVERY_S: Final = 0.05
 
 
+@dataclass(slots=True)
+class Shown:
+    """What was seen, each text once."""
+
+    arguments: set[str] = field(default_factory=set)
+    """Whole command lines."""
+    environments: set[str] = field(default_factory=set)
+    """Values of variables."""
+
+
 @contextmanager
-def watching_processes() -> Iterator[set[str]]:
+def watching_processes() -> Iterator[Shown]:
     """Collects what processes of this machine have as arguments and environment, while the context is open."""
-    seen: set[str] = set()
+    seen = Shown()
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(LOOK_EVERY_S):
             for process in psutil.process_iter():
                 try:
-                    seen.add(" ".join(process.cmdline()))
-                    seen.update(process.environ().values())
+                    seen.arguments.add(" ".join(process.cmdline()))
+                    seen.environments.update(process.environ().values())
                 except (psutil.Error, OSError):
                     continue  # it ended meanwhile, or is somebody else's
 

@@ -8,13 +8,16 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from kit.lake.without_spark import store_rows
+from kit.metadata import scram_keys
 from kit.player import TIMEOUT_S, Player
+from kit.secret_search import Secret, files_below, homes_of
 from kit.watched_processes import watching_processes
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, AuthenticationError, ServerError
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
-from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.topics import NewTopic
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
@@ -24,7 +27,24 @@ pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 USERS = ("admin", "alice", "bob", "broker", "node")
-HISTORY = "  replicas: 3\n  nodeIds: {first: 3000}\n"
+TOPIC = "planted-name"
+"""Also the name of the quorum."""
+LISTENER = "PLANTED_NAME"
+NODES = (
+    *(f"controller-{number}" for number in (3000, 3001, 3002)),
+    *(f"broker-{number}" for number in range(3)),
+)
+TOKEN_KEY = "kept-secret-of-all-tokens"
+PLUGIN_PASSWORD = "kept-secret-of-a-plug-in"
+CHANGES = {
+    "  replicas: 3\n  nodeIds: {first: 3000}\n": "  replicas: 3\n  nodeIds: {first: 3000}\n"
+    f"  history: {{claimName: history}}\n  config: {{delegation.token.secret.key: {TOKEN_KEY}}}\n",
+    "    - name: CONTROLLER\n": f"    - name: {LISTENER}\n",
+    "  name: quorum\n": f"  name: {TOPIC}\n",
+    "  controllers: quorum\n": f"  controllers: {TOPIC}\n",
+    "    min.insync.replicas: 2\n": f"    min.insync.replicas: 2\n    delegation.token.secret.key: {TOKEN_KEY}\n",
+}
+"""Of the example: a history, tokens, and names that are planted."""
 REFUSED_TIMEOUT_MS = 2_000
 """A client takes a closed connection for a failure that may pass, and tries again for so long."""
 
@@ -55,29 +75,35 @@ def allow(name: str, kind: ResourceType, operation: AclOperation) -> AclBinding:
     return AclBinding(pattern=ResourcePattern(resource_type=kind, name=name), entry=entry)
 
 
-async def use_as_users(player: Player, servers: str) -> None:
-    """What each user may do, as alice is allowed to do more by and by."""
-    topic = NewTopic(name="orders", partitions=1)
+async def use_as_users(player: Player, servers: str) -> bytes:
+    """What each user may do, as alice is allowed to do more by and by. Returns the key of a token of alice's."""
+    topic = NewTopic(name=TOPIC, partitions=1)
     async with client(player, servers, "alice") as alice, client(player, servers, "admin") as admin:
         denied = await alice.create_topics([topic])
-        error = denied.errors["orders"]
+        error = denied.errors[TOPIC]
         assert isinstance(error, ServerError)
         assert error.error_code is ErrorCode.topic_authorization_failed
         bindings = [
-            allow("orders", ResourceType.TOPIC, AclOperation.ALL),
+            allow(TOPIC, ResourceType.TOPIC, AclOperation.ALL),
             allow("shop", ResourceType.GROUP, AclOperation.READ),
         ]
         assert not (await admin.create_acls(bindings)).errors
         assert not (await alice.create_topics([topic])).errors
+        broker = ConfigResource(ConfigResourceType.BROKER, "0")
+        password = AlterConfigOp(name="plugin.password", value=PLUGIN_PASSWORD)
+        assert not (await admin.incremental_alter_configs({broker: [password]})).errors
+        token = await alice.create_delegation_token()
     with pytest.raises(AuthenticationError):
         async with client(player, servers, "alice", "wrong") as wrong:
             await wrong.describe_cluster()
+    return token.hmac
 
 
 async def described_configs(player: Player, servers: str, controllers: str) -> str:
     """All that nodes tell of their configurations."""
     async with client(player, servers, "admin") as admin:
         resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in range(3)]
+        resources.append(ConfigResource(ConfigResourceType.TOPIC, TOPIC))
         told = [await admin.describe_configs([one]) for one in resources]
     properties = parse_properties((player.directory / "controllers.properties").read_text())
     config = AdminConfig.from_properties(properties, bootstrap_controllers=controllers)
@@ -96,24 +122,23 @@ def page_of(player: Player, node: str, path: str) -> str:
         return str(answer.read().decode())
 
 
-def files_with(player: Player, text: str) -> dict[str, int]:
-    """The files of the cluster that have a text, each with its mode."""
-    found = {}
-    for file in player.directory.rglob("*"):
-        mode = file.stat(follow_symlinks=False).st_mode
-        if stat.S_ISREG(mode) and text.encode() in file.read_bytes():
-            found[str(file.relative_to(player.directory))] = stat.S_IMODE(mode)
-    return found
-
-
-def homes_of(secret: str) -> set[str]:
-    """Where a secret has to be."""
+def files_of(secret: str) -> set[str]:
+    """The files that have to have a secret."""
     match secret:
         case "node":
             return {"controllers.properties", "secrets/controllers-login/node"}
         case "controllers-tls" | "brokers-tls":
             return {f"secrets/{secret}/tls.key"}
+        case "key of tokens":
+            return {f"{node}/server.properties" for node in NODES}
     return {f"clients/{secret}.properties", f"secrets/users/{secret}"}
+
+
+def is_of_metadata(file: str) -> bool:
+    """Whether a file is a log or a checkpoint of metadata, or a copy of one in the history."""
+    return Path(file).suffix in (".log", ".checkpoint") and (
+        "__cluster_metadata-0" in file or file.startswith("history/") or "bootstrap" in file
+    )
 
 
 def run(player: Player, line: str) -> subprocess.CompletedProcess[str]:
@@ -129,52 +154,75 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
     """Goal: TLS, SCRAM and ACLs of a whole cluster work, and no secret leaves the files that need it.
 
     Method: play the example, with a history; produce and consume as alice, who needs ACLs; a wrong password; a
-    client in plain text. Then look for each secret in everything that was written, told or run.
+    client in plain text. Then look for each secret in everything that was written, told or run, and in a lake of the
+    history. Names of the quorum, a listener and a topic are planted: the same search has to find one in each place.
     """
     text = (EXAMPLES / "secure.yaml").read_text()
-    assert HISTORY in text
-    player.write(text.replace(HISTORY, f"{HISTORY}  history: {{claimName: history}}\n"))
-    told = []
-    with watching_processes() as arguments:
+    for old, new in CHANGES.items():
+        assert old in text
+        text = text.replace(old, new)
+    player.write(text)
+    with watching_processes() as shown:
         played = player.play("-f", str(player.path / "made" / "secrets.yaml"))
-        told += [played.stdout, played.stderr]
         assert (
             "with --bootstrap-server use --command-config cluster/clients/admin.properties" in played.stdout
         )
         found = player.look()
         servers, controllers = found["bootstrapServers"], found["bootstrapControllers"]
-        asyncio.run(use_as_users(player, servers))
-        login = "--topic orders --command-config cluster/clients/alice.properties"
+        token = asyncio.run(use_as_users(player, servers))
+        login = f"--topic {TOPIC} --command-config cluster/clients/alice.properties"
         produced = run(player, f"echo 'hello, alice' | cluster/bin/kafka-console-producer {login}")
         assert (produced.returncode, "ERROR" in produced.stderr) == (0, False), produced.stderr
         reading = f"cluster/bin/kafka-console-consumer {login} --group shop --from-beginning --max-messages 1"
         consumed = run(player, reading)
         assert "hello, alice" in consumed.stdout, consumed.stderr
-        listed = run(player, "cluster/bin/kafka-topics --list")
-        assert "orders" in listed.stdout.split(), listed.stderr
+        listed = run(player, f"PLANTED={TOPIC} cluster/bin/kafka-topics --list")
+        assert TOPIC in listed.stdout.split(), listed.stderr
         led = run(
             player,
             f"cluster/bin/kafka-metadata-quorum --bootstrap-controller {controllers} describe --status",
         )
         assert "LeaderId:" in led.stdout, led.stderr
-        told += [one for ran in (produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)]
-        told += [page_of(player, f"controller-{node_id}", "/metrics") for node_id in (3000, 3001, 3002)]
-        told.append(asyncio.run(described_configs(player, servers, controllers)))
-        status = player.run("status", "-o", "json")
-        told += [status.stdout, player.run("status").stdout, player.run("logs", "-n", "100000").stdout]
+        told = [one for ran in (played, produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)]
+        places = {
+            "commands": told,
+            "metrics": [
+                page_of(player, f"controller-{node_id}", "/metrics") for node_id in (3000, 3001, 3002)
+            ],
+            "configs": [asyncio.run(described_configs(player, servers, controllers))],
+            "status": [player.run("status").stdout],
+            "status in JSON": [player.run("status", "-o", "json").stdout],
+            "logs": [player.run("logs", "-n", "100000").stdout],
+        }
     assert player.run("stop").returncode == 0
-    assert list((player.directory / "history").rglob("*.log"))
-    for name, secret in secrets.items():
-        assert not any(secret in one for one in told), name
-        assert not any(secret in one for one in arguments), name
-        files = files_with(player, secret)
-        assert set(files) == {"manifest.yaml", *homes_of(name)}, name
-        assert set(files.values()) == {0o600}, files
-    assert any("kafka.Kafka" in one for one in arguments), "the processes were not seen"
+    history = player.directory / "history"
+    store_rows(player.path / "lake", history, found["clusterId"])
+    places |= {
+        "arguments": shown.arguments,
+        "environments": shown.environments,
+        "lake": [one for contents in files_below(player.path / "lake").values() for one in contents],
+    }
+    in_metadata: dict[str, Secret] = {"password of a plug-in": PLUGIN_PASSWORD}
+    for log in history.rglob("*.log"):
+        in_metadata |= scram_keys(log.parent)
+    assert len(in_metadata) == 1 + 3 * 4
+    in_files: dict[str, Secret] = {**secrets, "key of tokens": TOKEN_KEY}
+    planted = {"name": TOPIC, "listener": LISTENER}
+    homes = homes_of(
+        {**planted, **in_files, **in_metadata, "token": token}, places | files_below(player.directory)
+    )
+    assert homes["name"] | homes["listener"] >= set(places), "a leak there would not have been found"
+    for name in in_files:
+        assert homes[name] == {"manifest.yaml", *files_of(name)}, name
+        assert {stat.S_IMODE((player.directory / file).stat().st_mode) for file in homes[name]} == {0o600}
+    for name in in_metadata:
+        assert homes[name], name
+        assert all(map(is_of_metadata, homes[name])), (name, homes[name])
+    assert homes["token"] == set()
     configs = [*player.directory.glob("*/server.properties")]
     assert {stat.S_IMODE(file.stat().st_mode) for file in configs} == {0o600}
     assert len(configs) == 6
-    # What is in the log are keys that were made of the passwords, and it is for its owner alone.
+    # The keys in the log were made of the passwords, and it is for its owner alone.
     assert stat.S_IMODE(player.directory.stat().st_mode) == 0o700
 
 

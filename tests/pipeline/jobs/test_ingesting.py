@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.cluster import DIE_WITH_PARENT
+from kit.metadata import scram_keys
+from kit.secret_search import PARQUET, files_below, homes_of
 from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
@@ -26,6 +28,8 @@ from quorate_operator.runtime.local.layout import QUORATE
 pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
+PLANTED = "__transaction_state"
+"""A topic of the captured log."""
 TABLES = "records,gaps"
 DELTA_TABLES = f"{TABLES},controller_registrations"
 START_TIMEOUT_S = 240
@@ -75,7 +79,9 @@ def files(lake: Path) -> dict[str, int]:
 
 
 def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: the shortest way into a lake. Method: ingest the directory of one node; then again, with no news."""
+    """Goal: the shortest way into a lake, and secrets stay behind. Method: ingest the directory of one node; then
+    again, with no news. Search all files for the keys of SCRAM users, and for a topic that has to be found.
+    """
     node(tmp_path / "nodes", "a")
     lake = tmp_path / "lake"
     done = run(spark, lake, tmp_path / "nodes")
@@ -85,6 +91,13 @@ def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None
     assert all(CLUSTER in row for row in rows["records"])
     assert run(spark, lake, tmp_path / "nodes").files == 0
     assert content(spark, lake) == rows
+    keys = scram_keys(GOLDEN / "current")
+    assert len(keys) >= 3
+    files_of = files_below(lake)
+    found = homes_of({"planted": PLANTED, **keys}, files_of)
+    stored = {path.partition("/")[0] for path in found.pop("planted") if path.endswith(PARQUET)}
+    assert stored == {"_lake", "records"}, "a leak there would not have been found"
+    assert found == {name: set() for name in keys}
 
 
 def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,16 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark_quorate.jobs import raw
+from kit.lake.without_spark import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.image import Moment, Past, Playback, replay
 from pyspark_quorate.past.reading import choose_cluster, read_history
-from pyspark_quorate.source.options import parse_options
-from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.tables.lines import GAP_ORDINAL, Line
 from quorate.main import app
 from quorate.tools.metadata_shell.sources import load_directory
@@ -27,18 +23,7 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the rows of a directory that stock Kafka wrote, as the source of Spark reads them."""
     where = tmp_path_factory.mktemp("lake") / "lake"
-    reader = MetadataLogReader(
-        parse_options({"path": str(GOLDEN), "clusterId": CLUSTER, "noOps": "true", "partitionBytes": "20000"})
-    )
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    with Lake.writing(str(where)) as made:
-        folder = made.rows / f"{raw.FOLDER}{CLUSTER}"
-        folder.mkdir(parents=True)
-        table = pa.Table.from_batches(batches).drop(["cluster_id"])
-        half = len(table) // 2
-        for place, part in enumerate((table.slice(half), table.slice(0, half))):
-            pq.write_table(part, folder / f"{place}.parquet")
-        made.commit(Change(), replace(made.state, clusters={CLUSTER: 1}))
+    store_rows(where, GOLDEN, CLUSTER, parts=2)
     return where
 
 
