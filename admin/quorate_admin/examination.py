@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from quorate_admin.observing import LiveImage
 
 TIMEOUT_MS = 10_000
-"""For requests to the cluster as a whole, which are not answered without a leader."""
+"""The timeout of requests to the whole cluster, which nobody answers while there is no leader."""
 NODE_TIMEOUT_MS = 3_000
-"""For each node, which may be down."""
+"""The timeout of requests to a single node, which may be down."""
 
 
 async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
@@ -93,7 +93,7 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
 
 
 async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Examination:
-    """Gives a leader that may be new the time to hear from every node whose presence is in question."""
+    """Describe the quorum again, after a while, if a new leader has not yet heard from a node that matters."""
     if facts.quorum is None:
         return facts
     judged = judge(facts)
@@ -178,7 +178,7 @@ async def _outlooks(
 
 
 async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
-    """The error of one feature must not hide the outlook of another."""
+    """Return an error instead of raising it, so that it does not hide the outlooks of other features."""
     try:
         return await asking
     except AdminError as error:

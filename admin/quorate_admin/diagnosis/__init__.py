@@ -1,5 +1,5 @@
 # ruff: noqa: I001 - one statement for each module, though the names are exported by `as`
-"""What endangers or blocks a cluster, and the way out. Pure: an examination in, findings out.
+"""Finds what endangers or blocks a cluster, and how to solve it. Pure: it turns an examination into findings.
 
 facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_admin.examination`
 for finding in diagnose(facts).findings: ...

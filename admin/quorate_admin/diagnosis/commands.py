@@ -1,4 +1,4 @@
-"""The commands that findings propose, complete with the way to the cluster."""
+"""The commands that findings propose, complete with the option that leads to the cluster."""
 
 import uuid
 from typing import Self
@@ -15,7 +15,7 @@ PLACE_OF_BOOTSTRAP = "--bootstrap-controller HOST:PORT"
 class Commands:
     """Writes command lines; `bootstrap` is the option with its addresses, as the user gave it.
 
-    `bootstrap_controllers` is the one for what only controllers can be asked.
+    `bootstrap_controllers` is the option for commands that only controllers answer.
     """
 
     bootstrap: str = PLACE_OF_BOOTSTRAP
@@ -23,7 +23,10 @@ class Commands:
 
     @classmethod
     def through(cls, bootstrap: str, facts: Examination) -> Self:
-        """Commands that take the user's way or, where that leads to brokers alone, the way to the voters."""
+        """Commands with the user's bootstrap option.
+
+        If it leads to brokers, some commands need the voters' addresses.
+        """
         if bootstrap.startswith("--bootstrap-controller"):
             return cls(bootstrap, bootstrap)
         nodes = {} if facts.quorum is None else facts.quorum.nodes
@@ -39,9 +42,9 @@ class Commands:
         return f"quorate features {self.bootstrap} upgrade --feature {feature}={level}"
 
     def refresh_controller(self, controller_id: int, *, is_listed: bool = True) -> str:
-        """Make the registration of a controller that is gone support what the cluster supports.
+        """Give a stopped controller a registration that supports all feature levels of the cluster.
 
-        One that has no endpoints, because it was refreshed before, is not listed.
+        `is_listed` is false for a registration without endpoints, because it was refreshed before.
         """
         command = (
             f"quorate cluster refresh-controller {self.bootstrap_controllers} --controller-id {controller_id}"
@@ -49,15 +52,15 @@ class Commands:
         return command if is_listed else f"{command} --allow-unlisted"
 
     def unregister_controller(self, controller_id: int) -> str:
-        """Remove the registration of a controller that is gone (KIP-1312)."""
+        """Remove the registration of a stopped controller (KIP-1312)."""
         return f"quorate cluster unregister-controller {self.bootstrap} --controller-id {controller_id}"
 
     def unregister_broker(self, broker_id: int) -> str:
-        """Remove the registration of a broker that is gone."""
+        """Remove the registration of a stopped broker."""
         return f"quorate cluster unregister {self.bootstrap} --id {broker_id}"
 
     def remove_voter(self, node_id: int, directory_id: uuid.UUID | None) -> str:
-        """Take a voter out of the quorum."""
+        """Remove a voter from the quorum."""
         return (
             f"quorate metadata-quorum {self.bootstrap} remove-controller --controller-id {node_id} "
             f"--controller-directory-id {uuid_to_text(directory_id)}"
@@ -70,13 +73,13 @@ class Commands:
         )
 
     def describe_status(self) -> str:
-        """Look at the quorum."""
+        """Show the state of the quorum."""
         return f"quorate metadata-quorum {self.bootstrap} describe --status"
 
     def describe_replication(self) -> str:
-        """Look at how far each replica of the log is."""
+        """Show the log end offset and the lag of each replica of the log."""
         return f"quorate metadata-quorum {self.bootstrap} describe --replication --human-readable"
 
     def doctor(self) -> str:
-        """Look again."""
+        """Run the diagnosis again."""
         return f"quorate doctor {self.bootstrap}"

@@ -1,4 +1,4 @@
-"""The data that a diagnosis is made from: a cluster at one moment, however it was examined."""
+"""The input of a diagnosis: the facts about a cluster at one moment, however they were collected."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -34,7 +34,7 @@ class RegisteredNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """A registration that keeps a feature from the levels outside its range.
+    """A registration that prevents a feature from having levels outside its range.
 
     `lowest` and `highest` are 0 for a node that does not have the feature. A controller that is not registered
     and has to be (`is_registered` is False) blocks every level.
@@ -48,14 +48,14 @@ class Blocker:
 
     @classmethod
     def of(cls, node: RegisteredNode, feature: str) -> Self:
-        """A registered node, with the range that it has of a feature."""
+        """The blocker for a registered node, with the node's range of the feature."""
         low, high = (node.features or {}).get(feature, (0, 0))
         return cls(kind=node.kind, node_id=node.node_id, lowest=low, highest=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureOutlook:
-    """How far a feature could go: `target` is the highest level that any node runs.
+    """The levels that a feature could have: `target` is the highest level that any node supports.
 
     `reachable` is the highest level that the cluster would take now, with nothing else changed. `obstacle` is
     another reason for which the target is refused, in the controller's words.
@@ -71,7 +71,7 @@ class FeatureOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What was found out about a cluster at one moment. What is unknown is None.
+    """The facts about a cluster at one moment. Unknown facts are None.
 
     `controllers` and `brokers` are the registrations by node id. They are complete if they were read from the
     metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has

@@ -1,9 +1,9 @@
-"""Which registration keeps which feature from which level.
+"""Finds which registrations block which levels of which features.
 
 Kafka takes a new level when the active controller, every registered broker, every registered controller and every
-voter (registered, from metadata.version 15 on) supports it, and says of a refused one who is the first that does
-not. So the blockers are known from the registrations in the metadata log or, where that can't be read, by
-asking with `validateOnly` for one level after the other, which changes nothing.
+voter (registered, from metadata.version 15 on) supports it. If it refuses a level, it names the first node that does
+not support it. So the blockers are known from the registrations in the metadata log or, if the log can't be read,
+from requests with `validateOnly` for one level after the other, which change nothing.
 """
 
 import re
@@ -34,7 +34,7 @@ class Probe:
 
 
 def parse_refusal(message: str) -> Blocker | None:
-    """Who does not support a level, from the message of INVALID_UPDATE_VERSION; None for another reason.
+    """Parse the message of INVALID_UPDATE_VERSION. Returns the node that blocks the level; None for another reason.
 
     For instance: `Invalid update version 30 for feature metadata.version. Controller 99 only supports
     versions 7-27`.
@@ -52,10 +52,10 @@ def parse_refusal(message: str) -> Blocker | None:
 
 
 def probe_outlook(feature: str, finalized: int, target: int) -> Generator[Probe, str | None, FeatureOutlook]:
-    """Find out how far a feature can go: yields probes, takes None (it would) or the refusal's message.
+    """Find the highest level of a feature. Yields probes; expects None (accepted) or the refusal's message for each.
 
-    Each refusal names one blocker, and the level below its range is asked for next. So blockers that are less
-    restrictive than another one stay hidden behind it.
+    Each refusal names one blocker. The next probe is for the highest level that this blocker supports, so blockers
+    that are less restrictive are not found.
     """
     level, blockers, obstacle = target, list[Blocker](), None
     while level > finalized:
@@ -85,7 +85,7 @@ def registered_outlooks(
     nodes: Iterable[RegisteredNode],
     voter_ids: Iterable[int],
 ) -> tuple[FeatureOutlook, ...]:
-    """How far each feature can go by the registrations in the log.
+    """Returns which level each feature can have according to the registrations in the log.
 
     `supported` has the highest level that any node runs, `nodes` are all brokers and controllers with their
     `features`, `voter_ids` those that have to be registered. Dependencies on metadata.version are those of
@@ -130,9 +130,9 @@ def supports(features: Mapping[str, tuple[int, int]] | None, feature: str, level
 def missing_voters(
     finalized: Mapping[str, int], registered: Iterable[RegisteredNode], voter_ids: Iterable[int]
 ) -> list[Blocker]:
-    """Returns the voters that are not registered, and block every level of every feature."""
+    """Returns the voters that are not registered. They block every level of every feature."""
     if finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
-        return []  # controllers do not register yet, and are not asked
+        return []  # controllers do not register at such a level, so Kafka does not check them
     known = {node.node_id for node in registered if node.kind is NodeKind.CONTROLLER}
     return [
         Blocker(kind=NodeKind.CONTROLLER, node_id=node_id, is_registered=False)

@@ -1,4 +1,4 @@
-"""What a diagnosis says: findings, each with what shows it and what to do next."""
+"""The result of a diagnosis: findings, each with its evidence and what to do next."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Code(StrEnum):
-    """What a finding is about: stable names for programs."""
+    """The kind of a finding. The names are stable, for programs."""
 
     NO_LEADER = "no-leader"
     NOTHING_COMMITTED = "nothing-committed"
@@ -46,7 +46,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found.
+    """One problem or note.
 
     `evidence` is what was observed. `advice` says what has to be done by hand first, None if nothing has;
     `commands` are to be typed then, in this order. `blocks` has the first and last level of each feature
@@ -66,12 +66,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All findings, the worst first, and how far each feature could go."""
+    """All findings, the worst first, and the levels that each feature could have."""
 
     findings: tuple[Finding, ...]
     outlooks: tuple[FeatureOutlook, ...]
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing is wrong: there are notes at most."""
+        """Whether all findings are mere notes."""
         return all(finding.severity is Severity.NOTE for finding in self.findings)

@@ -1,13 +1,13 @@
-"""The past of what a diagnosis finds, from the tables of a lake. Pure: what was read in, texts out.
+"""The past of findings, from the tables of a lake. Pure: it turns rows into texts.
 
 A lake is read by `quorate lake show LAKE TABLE… --cluster-id ID -o json`, in a process of its own: this package
 starts without Spark and Arrow. It prints one object,
 
     {"lake": "/lake", "tables": {"upgrade_blockers": [{"node_id": 99, "valid_from": "2026-01-31T12:00:00.000Z", …}]}}
 
-with the rows of the cluster, each by column name as docs/lake-tables.md has them; times are UTC as above, what is
-not known is null. A table that the lake does not have is left out. Errors are lines on stderr that
-begin with `error: `, with exit code 1.
+with the rows of the cluster. The keys of a row are the columns in docs/lake-tables.md. Times are in UTC as above;
+unknown values are null. A table that the lake lacks is left out. Errors are lines on stderr that begin with
+`error: `, with exit code 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 class HistoryError(ValueError):
-    """What was printed is not what `quorate lake show` prints; the message says where."""
+    """The output is not that of `quorate lake show`; the message says where it differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heir:
-    """Who has an address now that a node had: `host:port`."""
+    """The node that has taken over an address (`host:port`) of another node."""
 
     address: str
     node_kind: str
@@ -54,11 +54,12 @@ class Heir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a lake knows of a node that blocks something. None: it does not know.
+    """What a lake has about a node that blocks feature levels. None: the lake does not tell.
 
-    `blocks_since` has each feature with the first level that is blocked, and since when. `registrations` counts
-    those of the node that the lake has seen, and `registered_at` is the last of them. `voter_until` is None with
-    a `voter_since` for one that still is one; `has_voters` is false where voters are not in the log: a static quorum.
+    `blocks_since` has each feature, its first blocked level, and since when it is blocked. `registrations` is the
+    number of registrations of the node in the lake, and `registered_at` the time of the last one. If `voter_since` is
+    set and `voter_until` is None, the node is still a voter. `has_voters` is false for a static quorum, whose voters
+    are not in the log.
     """
 
     blocks_since: Mapping[str, tuple[int, Since]]
@@ -73,12 +74,12 @@ class Past:
 
 
 def show_arguments(lake: str, cluster_id: str) -> tuple[str, ...]:
-    """The arguments of `quorate` that print these tables of one cluster."""
+    """The arguments of `quorate` for the tables of one cluster as JSON."""
     return ("lake", "show", lake, *TABLES, "--cluster-id", cluster_id, "-o", "json")
 
 
 def parse_tables(document: object) -> Mapping[str, Sequence[Row]]:
-    """The tables in what was printed. Raises HistoryError."""
+    """Parse the output of `quorate lake show`. Returns the rows by table. Raises HistoryError."""
     tables = document.get("tables") if isinstance(document, dict) else None
     if not isinstance(tables, dict):
         raise HistoryError("it has no object `tables`")

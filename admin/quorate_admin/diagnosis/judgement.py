@@ -2,7 +2,7 @@
 
 The doctor judges what its examination found (`judge`), the operator what it observed, in its module
 `planning.registrations`. Both fill the same `ClusterFacts`, so that they give the same answers. Whether something
-may be *done* about a ghost is a guard of whoever acts. Reasons: docs/adr/0015-one-judgement.md.
+may be *done* about a ghost is decided by whoever acts. Reasons: docs/adr/0015-one-judgement.md.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ A live replica fetches at least every 500 ms. The leader itself stops counting a
 1.5 times `controller.quorum.fetch.timeout.ms`, 3,000 ms by default.
 """
 CAUGHT_UP_AGE_MS_MAX: Final = 10_000
-"""A replica that lacks committed records counts as caught up if it had everything this short a time ago."""
+"""A replica that lacks committed records counts as caught up if it had all of them at most this long ago."""
 
 
 class Presence(Enum):
@@ -34,13 +34,13 @@ class Presence(Enum):
     SILENT_VOTER = auto()
     """It is a voter, and does not follow the log."""
     GONE = auto()
-    """It is no voter, and does not follow the log. The registration of such a controller is a ghost."""
+    """It is not a voter and does not follow the log. The registration of such a controller is a ghost."""
     UNKNOWN = auto()
     """No leader answers, or a new leader has not heard from it yet."""
 
 
 def majority(voters: int) -> int:
-    """Returns how many voters are a majority of so many."""
+    """Returns the number of voters that are a majority of this many."""
     return voters // 2 + 1
 
 
@@ -191,7 +191,7 @@ class ClusterFacts:
 
 
 def judge(facts: Examination) -> ClusterFacts:
-    """Returns what holds for a cluster that was examined."""
+    """Returns the facts about a cluster that was examined, in the form that all judgements use."""
     finalized = {} if facts.features is None else facts.features.finalized
     registrations = (*(facts.controllers or {}).values(), *(facts.brokers or {}).values())
     if facts.quorum is None:

@@ -1,4 +1,4 @@
-"""What is wrong with the quorum: its leader, its voters, its size."""
+"""Finds problems of the quorum: its leader, its voters, its size."""
 
 from collections.abc import Iterator
 

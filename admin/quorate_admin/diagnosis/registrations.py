@@ -1,4 +1,4 @@
-"""What is wrong with registrations: ghosts, fenced brokers, wrong addresses, and what keeps feature levels down."""
+"""Finds problems of registrations: ghosts, fenced brokers, wrong addresses, and blocked feature levels."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,7 +20,7 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
     blocking: dict[tuple[NodeKind, int], list[tuple[FeatureOutlook, Blocker]]] = {}
     for outlook in facts.outlooks:
         for blocker in outlook.blockers:
-            if blocker.is_registered:  # one that is not is a finding about the quorum
+            if blocker.is_registered:  # a voter that is not is a finding about the quorum
                 blocking.setdefault((blocker.kind, blocker.node_id), []).append((outlook, blocker))
     for (kind, node_id), blocked in sorted(blocking.items()):
         presence = judged.presence_of(node_id)
@@ -47,7 +47,7 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
 
 
 def _misrouted(facts: Examination, node_id: int, address: str, commands: Commands) -> Finding:
-    # Those that were asked are of the kind that the client connects to.
+    # Only nodes of the kind that the client connects to were asked.
     kind = NodeKind.BROKER if facts.controllers is None else NodeKind.CONTROLLER
     return Finding(
         severity=Severity.WARNING,
@@ -99,7 +99,7 @@ def _blocks(
 
 
 def _lacks_levels_of(release: Release, blocked: list[tuple[FeatureOutlook, Blocker]]) -> bool:
-    """Whether levels are blocked that the release has: that a live node lacks later ones is no news."""
+    """Whether a blocked level belongs to the release. That a live node lacks levels of later ones is no problem."""
     levels = {METADATA_VERSION: release.metadata_version, **release.feature_levels}
     return any(blocker.highest < levels.get(outlook.feature, 0) for outlook, blocker in blocked)
 
@@ -124,7 +124,7 @@ def _brokers(facts: Examination) -> Iterable[RegisteredNode]:
 def _way_out(
     facts: Examination, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
 ) -> tuple[str | None, tuple[str, ...]]:
-    """What to do about a blocker: by hand, and by commands."""
+    """Returns what to do about a blocker: the advice for what has to be done by hand or None, and the commands."""
     if presence in (Presence.ALIVE, Presence.UNKNOWN):
         return f"Upgrade the software of {kind} {node_id} and restart it.", ()
     if kind is NodeKind.BROKER:
@@ -136,7 +136,7 @@ def _way_out(
         way = commands.unregister_controller(node_id)
     else:
         registered = (facts.controllers or {}).get(node_id)
-        # Brokers do not list controllers: it is taken as listed, and refreshing reports if it is not.
+        # Brokers do not list controllers. Assume that it is listed: the refresh reports if it is not.
         is_listed = facts.controllers is None or (registered is not None and bool(registered.endpoints))
         way = commands.refresh_controller(node_id, is_listed=is_listed)
     if presence is Presence.SILENT_VOTER and facts.quorum is not None:
@@ -149,7 +149,7 @@ def _way_out(
 
 
 def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) -> tuple[str, ...]:
-    """The upgrade that is possible when this blocker is out of the way: of metadata.version, if it is among them."""
+    """The upgrade that is possible without this blocker; that of metadata.version, if it blocks several features."""
     for outlook, blocker in sorted(blocked, key=lambda one: one[0].feature != METADATA_VERSION):
         others = [one for one in outlook.blockers if one is not blocker]
         if any(not one.is_registered for one in others):

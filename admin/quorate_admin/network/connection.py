@@ -175,7 +175,7 @@ class Connection:
             self._fail(ConnectionFailedError(f"{self.address}: the connection was closed"))
             self._writer.close()
         if not self._receiving.cancelled():
-            self._receiving.result()  # raises what only a defect can: `_receive` handles what servers do
+            self._receiving.result()  # raises only for a defect of this class: `_receive` handles failures of servers
         with suppress(OSError):
             await self._writer.wait_closed()
 
@@ -256,7 +256,10 @@ class Connection:
 
     @asynccontextmanager
     async def _turn(self, *, is_urgent: bool) -> AsyncIterator[None]:
-        """Requests wait while the connection authenticates again. Urgent ones are those of the authentication."""
+        """Wait until a request may be sent.
+
+        While the connection authenticates again, only urgent ones may: its own.
+        """
         if is_urgent:
             yield
         else:
@@ -301,7 +304,7 @@ async def _connect(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     context = name = None
     if security is not None and security.protocol.is_tls:
-        # Most connections need none.
+        # Imported only here, because most connections do without TLS.
         from quorate_protocol.security.stores import SecurityConfigError  # noqa: PLC0415
         from quorate_protocol.security.tls import client_context  # noqa: PLC0415
 

@@ -115,7 +115,7 @@ class Discover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """No node can be asked before this time. `reason` is None if the cause is that all nodes failed recently."""
+    """No node can be asked before this time. `reason` is None if the cause is only that all nodes failed recently."""
 
     until_ms: int
     reason: str | None = None

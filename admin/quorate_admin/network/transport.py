@@ -1,7 +1,7 @@
 """Sends requests to nodes until one answers: the input and output around the pure routing.
 
-It keeps one connection per address, asks the routing for the next step, takes it, and reports the result to the
-routing.
+It keeps one connection per address. For each attempt it asks the routing for the next step, does it, and reports the
+result to the routing.
 """
 
 import asyncio

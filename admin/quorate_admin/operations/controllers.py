@@ -31,7 +31,7 @@ from quorate_admin.types.cluster import (
 
 PROBE_TIMEOUT_MS = 5_000
 ELECTIONS_MAX = 3
-"""Of so many new leaders, each gets the time to hear from a controller before it is refreshed."""
+"""The number of elections that a refresh waits out. After each, it gives the new leader time to hear from nodes."""
 
 
 class ControllerOperations(ClusterOperations):
@@ -205,7 +205,7 @@ class ControllerOperations(ClusterOperations):
         return registration
 
     async def _check_quiet(self, controller_id: int, timeout_ms: int | None) -> None:
-        """Raises RefreshRefusedError if the controller follows the log, or if no leader stays to judge that."""
+        """Raise RefreshRefusedError if the controller follows the log, or if no leader stays long enough to tell."""
         from quorate_admin.diagnosis import judgement
 
         refused = f"controller {controller_id} is not refreshed"
@@ -230,7 +230,10 @@ class ControllerOperations(ClusterOperations):
         )
 
     async def _seen_at(self, address: Address, identity: Identity) -> str | None:
-        """Describes the server at an address, if it may be the given node; None if it is not, or nothing answers."""
+        """Describe the server at an address if it may be the given node.
+
+        Returns None if it is not, or nothing answers.
+        """
         try:
             connection = await self._transport.open_separate(address, identity, timeout_ms=PROBE_TIMEOUT_MS)
         except (ConnectionFailedError, OSError):
@@ -267,7 +270,7 @@ class ControllerOperations(ClusterOperations):
     ) -> bool:
         """Whether a server says that it is this node. Raises AdminError if it does not say who it is.
 
-        That it has accepted the identity in ApiVersions says nothing: Java controllers of Kafka 4.4 accept any.
+        That it accepts an identity in ApiVersions proves nothing: Java controllers of Kafka 4.4 accept any.
         """
         described = await connection.request(
             describe_cluster_request(is_to_controllers=self._to_controllers), timeout_ms

@@ -91,7 +91,7 @@ class KeyedOperations(Operations):
             asked = left
 
             def gone(response: Any, asked: Sequence[K] = asked) -> Iterable[ErrorCode]:
-                # The request may be repeated as a whole only if nothing of it was done.
+                # The whole request may be repeated only if no part of it was carried out.
                 codes = {outcome.error_code for outcome in outcomes_of(response, asked)}
                 return codes if codes <= self._elsewhere else ()
 

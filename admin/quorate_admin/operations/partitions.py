@@ -240,7 +240,7 @@ def _election_outcomes(response: Any, _: object = None) -> Iterator[Outcome[Topi
 def _by_topic(
     partitions: Iterable[TopicPartition] | None, make: Callable[[str, tuple[int, ...]], Any]
 ) -> Any:
-    """What `make` returns for each topic with the numbers of its partitions; None without partitions: for all."""
+    """Calls `make` for each topic with its partition numbers. Returns None, which means all, for None."""
     from quorate_admin.types.partitions import partitions_by_topic
 
     if partitions is None:
