@@ -102,11 +102,11 @@ class ValueTooLong(ProtocolError):  # noqa: N818
 
 
 class StringTooLong(ValueTooLong):
-    """A string of more bytes than that."""
+    """A string with more bytes than Kafka's messages and records may have."""
 
 
 class ArrayTooLong(ValueTooLong):
-    """An array of more elements than that."""
+    """An array with more elements than Kafka's messages and records may have."""
 
 
 class RecordsTooLarge(ProtocolError):  # noqa: N818

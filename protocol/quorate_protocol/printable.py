@@ -1,4 +1,4 @@
-"""Text on lines of logs, whoever wrote it: no character ends a line or commands a terminal."""
+"""Makes untrusted text safe for log lines: no character in it ends a line or controls a terminal."""
 
 import json
 import logging

@@ -62,7 +62,7 @@ class KafkaEnum(IntEnum):
 
 
 class ConfigResourceType(KafkaEnum):
-    """What has configs of its own (org.apache.kafka.common.config.ConfigResource.Type; also in ConfigRecord)."""
+    """A type of object with configs (org.apache.kafka.common.config.ConfigResource.Type; also in ConfigRecord)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -237,7 +237,7 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What can be done with each kind of resource; ALL besides (org.apache.kafka.security.authorizer.AclEntry)."""
+"""The operations on each type of resource, without ALL (org.apache.kafka.security.authorizer.AclEntry)."""
 
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
 """The bit field of a response to a request that did not ask for operations (KIP-430; MetadataResponse)."""

@@ -1,4 +1,4 @@
-"""Asks a node for its id, which no response of Kafka's says outright.
+"""Asks whether a node has a given id. No response of Kafka names the id of the node that sends it.
 
 A node describes its own configuration only, and answers INVALID_REQUEST for the id of another node (DescribeConfigs).
 """

@@ -58,16 +58,16 @@ RELEASES: Final = _rows(
 """The supported releases by version, oldest first."""
 
 DEFAULT_RELEASE: Final = "4.4.0"
-"""What clusters run unless they say otherwise; a new cluster gets its metadata.version."""
+"""The default release of clusters. A new cluster gets its metadata.version."""
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Returns what orders versions: (4, 10, 0) for ``4.10.0``."""
+    """Returns the sort key of a version: (4, 10, 0) for ``4.10.0``."""
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def release_line(version: str) -> str:
-    """Returns the line that a version is of: ``4.3`` for ``4.3.1``."""
+    """Returns the release line of a version: ``4.3`` for ``4.3.1``."""
     return ".".join(version.split(".")[:2])
 
 

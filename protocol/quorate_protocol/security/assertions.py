@@ -30,7 +30,7 @@ NBF_SECONDS: Final = f"{_PREFIX}.claim.nbf.seconds"
 JTI_INCLUDE: Final = f"{_PREFIX}.claim.jti.include"
 ISSUER_CLAIM: Final = f"{_PREFIX}.claim.iss"
 ALLOWED_FILES: Final = "org.apache.kafka.sasl.oauthbearer.allowed.files"
-"""Of Kafka a system property of Java: which files may be read, each as it is written in the configuration."""
+"""The files that may be read, as the configuration writes them. In Kafka it is a system property of Java."""
 _CLAIMS: Final = {name: f"{_PREFIX}.claim.{name}" for name in ("aud", "iss", "sub")}
 ASSERTION_KEYS: Final = frozenset(
     {
@@ -63,15 +63,15 @@ class AssertionSettings:
     template_file: str | None = None
     claims: Mapping[str, str] = field(default_factory=dict)
     exp_s: int = 300
-    """How long an assertion is valid."""
+    """How long an assertion is valid, in seconds."""
     nbf_s: int = 60
-    """For how long it has been valid when it is made: clocks differ."""
+    """How many seconds before its creation an assertion becomes valid, because clocks differ."""
     has_jti: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What a template file adds to an assertion."""
+    """The headers and claims that a template file adds to an assertion."""
 
     header: Json = field(default_factory=dict)
     payload: Json = field(default_factory=dict)
@@ -128,7 +128,7 @@ def parse_template(content: bytes) -> Template:
     """A template file: a JSON object that may have the objects `header` and `payload`.
 
     Raises:
-        AssertionNotMadeError: it is none.
+    AssertionNotMadeError: the content is not such an object.
     """
     try:
         parts = json.loads(content)

@@ -1,4 +1,4 @@
-"""The client's side of SASL mechanisms: what is sent first, and what is answered to each message of the server."""
+"""The client's side of SASL mechanisms: the first message, and the response to each message of the server."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -32,7 +32,7 @@ class PlainDialogue:
 
 
 class ScramDialogue:
-    """SCRAM: the server's challenge is answered, and its proof checked."""
+    """SCRAM (RFC 5802): the client answers the server's challenge, and checks the server's proof."""
 
     def __init__(self, client: ScramClient) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class ScramDialogue:
         return self._client.first_message()
 
     def next(self, received: bytes) -> bytes | None:
-        """The proof; at the end the server's is checked."""
+        """The client's proof for the challenge. None for the server's last message, after its proof was checked."""
         if self._challenged is None:
             self._challenged = self._client.challenged(received)
             return self._challenged.message
@@ -63,5 +63,5 @@ class BearerDialogue:
         return self._message
 
     def next(self, received: bytes) -> bytes | None:
-        """What an error is answered with; an empty message is the end."""
+        """The response to an error; None for an empty message, which ends the dialogue."""
         return b"\x01" if received else None

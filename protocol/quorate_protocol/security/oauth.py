@@ -45,7 +45,7 @@ REFRESH_JITTER: Final = "sasl.login.refresh.window.jitter"
 REFRESH_MIN_PERIOD: Final = "sasl.login.refresh.min.period.seconds"
 REFRESH_BUFFER: Final = "sasl.login.refresh.buffer.seconds"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Of Kafka a system property of Java: which URLs may be asked, each as it is written in the configuration."""
+"""The URLs that may be used, as the configuration writes them. In Kafka it is a system property of Java."""
 
 OAUTH_LOGIN_KEYS: Final = frozenset(
     {
@@ -75,7 +75,7 @@ _SECONDS_MAX: Final = 2**53 / 1000
 
 
 class TokenError(Exception):
-    """There is no token: the endpoint refuses, or what it sends is none."""
+    """There is no token: the endpoint refuses the request, or its response has no token."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
@@ -102,16 +102,16 @@ class OAuthLogin:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     assertion: AssertionSettings | None = None
-    """What is sent in place of the client's secret (sasl.oauthbearer.assertion.*)."""
+    """The assertion that is sent in place of the client's secret (sasl.oauthbearer.assertion.*)."""
     assertion_is_grant: bool = False
-    """The assertion is what the token is given for (JwtBearerJwtRetriever), not only who the client is."""
+    """Whether the assertion is the grant itself (JwtBearerJwtRetriever) and does not just authenticate the client."""
     scope: str | None = None
     is_header_encoded: bool = False
     """sasl.oauthbearer.header.urlencode"""
     extensions: Mapping[str, str] = field(default_factory=dict)
     """SASL extensions that are sent with the token."""
     tls: TlsConfig = field(default_factory=TlsConfig)
-    """Of the endpoint: the options ssl.* of the login module."""
+    """TLS settings for the endpoint: the options ssl.* of the login module."""
     connect_timeout_ms: int | None = None
     read_timeout_ms: int | None = None
     retry_backoff_ms: int = 100
@@ -120,7 +120,7 @@ class OAuthLogin:
 
     @property
     def source(self) -> str:
-        """For messages."""
+        """The file or URL of the token, for messages."""
         return f"{TOKEN_URL}={self.url or f'file:{self.file}'}"
 
 

@@ -48,7 +48,7 @@ class ScramClient:
     is_token: bool = False
 
     def first_message(self) -> bytes:
-        """What is sent first."""
+        """The client's first message, with the name and the nonce."""
         return (_NO_CHANNEL_BINDING + self._first_bare()).encode()
 
     def challenged(self, server_first: bytes) -> Challenged:
@@ -81,7 +81,7 @@ class ScramClient:
 
 
 def check_server(challenged: Challenged, server_final: bytes) -> None:
-    """Whether the server knows the password too. Raises ScramError."""
+    """Check that the server knows the password too. Raises ScramError if it does not."""
     match = _SERVER_FINAL.fullmatch(_text(server_final))
     if match is None or not hmac.compare_digest(_decoded(match["signature"]), challenged.server_signature):
         raise ScramError("the server does not know the password")

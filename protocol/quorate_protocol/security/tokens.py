@@ -40,16 +40,16 @@ log = logging.getLogger(__name__)
 TOKEN_SIZE_BYTES_MAX: Final = 64 * 1024
 RESPONSE_SIZE_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_S: Final = 20.0
-"""Of a request to an endpoint, where no property says how long; Kafka's has no limit then."""
+"""The default timeout of a request to an endpoint. Kafka has no limit if no property sets one."""
 FILE_INTERVAL_S: Final = 5.0
-"""How soon a changed file is read."""
+"""The interval in seconds at which a file is read again."""
 
 
 async def fetch_token(login: OAuthLogin) -> Token:
     """Read the token of a file, or ask the endpoint, again for retry.backoff.max.ms after what may pass.
 
     Raises:
-        TokenError: there is none.
+    TokenError: there is no token.
         SecurityConfigError: a trust store can't be used.
     """
     if login.file is not None:
@@ -147,7 +147,10 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 class TokenKeeper:
-    """Has a token that is valid for a while, as far as its source gives one. The former one is used until it ends."""
+    """Keeps a valid token, and replaces it in time.
+
+    If its source gives no new one, the old one is used until it expires.
+    """
 
     def __init__(
         self,
@@ -180,7 +183,7 @@ class TokenKeeper:
             except TokenError:
                 if self._token is None:
                     raise
-                # Other connections do not wait for the endpoint, too, while the former token is valid.
+                # While the old token is valid, only one connection waits for the endpoint; others use the old token.
                 self._refresh_at_s = self._now_s() + self.login.retry_backoff_max_ms / 1000
         return self.current()
 

@@ -16,7 +16,7 @@ __all__ = ("IDENTITY_SINCE", "Negotiation", "PeerVersions", "api_versions_reques
 
 SOFTWARE_NAME: Final = "quorate"
 CONTROLLER_SOFTWARE_NAME: Final = "quorate-controller"
-"""What our controllers call themselves: they are offered the APIs that Kafka does not have."""
+"""The software name of our controllers. Only they are offered the APIs that Kafka does not have."""
 SOFTWARE_VERSION: Final = "0.1.0"
 
 IDENTITY_SINCE: Final = 5

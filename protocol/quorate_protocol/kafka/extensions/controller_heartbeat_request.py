@@ -11,19 +11,19 @@ from quorate_protocol.plain_data import dataclass
 
 
 class SnapshotState(IntEnum):
-    """What a controller says of its next snapshot."""
+    """The state of a controller's next snapshot."""
 
     IDLE = 0
-    """None is due."""
+    """No snapshot is due."""
     DUE = 1
-    """One is due, and waits for permission."""
+    """A snapshot is due and waits for permission."""
     WRITING = 2
-    """One is being written."""
+    """A snapshot is being written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerHeartbeatRequest:
-    """What a standby tells the active controller every few seconds."""
+    """The heartbeat that a standby sends to the active controller every few seconds."""
 
     __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 0

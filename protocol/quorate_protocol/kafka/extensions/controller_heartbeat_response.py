@@ -12,7 +12,7 @@ from quorate_protocol.plain_data import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerHeartbeatResponse:
-    """What the active controller answers."""
+    """The active controller's response to a heartbeat of a standby."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 0
