@@ -1,9 +1,9 @@
-"""What has arrived for the node and waits for its turn: Raft and the cluster's nodes first, then all clients alike.
+"""Queues events for the node's turns: those of Raft and of the cluster's nodes first, then clients in rotation.
 
-A turn that takes long delays fetches and heartbeats, and in the end costs the leadership. So a turn takes only as
-many requests of clients as fit into a time, by what the last ones took, and takes them from one connection after the
-other: who sends thousands of requests waits for them longer, and others do not. Kafka has that from reading one
-request of a connection at a time.
+A long turn delays fetches and heartbeats, and may cost the leadership. So the requests of clients in one turn have a
+time limit; their number is estimated from the last turns. A turn takes them from one connection after the other, so
+that a client with thousands of requests delays only itself. Kafka has the same effect, because it reads one request
+of a connection at a time.
 
 Pure: times are parameters.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import NodeEvent
 
 EVENTS_PER_TURN_MAX: Final = 256
-"""Events of Raft and of nodes that one turn takes. The rest waits, so that a burst cannot starve the timers."""
+"""The maximum events of Raft and of nodes per turn. The others wait, so that a burst does not starve the timers."""
 REQUESTS_PER_TURN_MAX: Final = 128
-"""Requests of clients that one turn takes, however fast the last ones were: the next may be slower."""
+"""The maximum requests of clients per turn. It applies even if the last ones were fast: the next may be slower."""
 TURN_MS_MAX: Final = 50.0
-"""What a turn may take until its answers are written: small beside a heartbeat's or a fetch's timeout."""
+"""The target duration of a turn, including writing its answers. Timeouts of heartbeats and fetches are far longer."""
 
 OF_NODES: Final = frozenset(
     {
@@ -103,13 +103,13 @@ class Arrivals:
             if is_wanted:
                 self._taken += 1
                 events.append(event)
-        if kept:  # their turn comes first
+        if kept:  # they come first in the next turn
             kept.update(self._by_connection)
             self._by_connection = kept
         return events
 
     def took(self, elapsed_ms: float) -> None:
-        """Learn what the last turn took, its answers included."""
+        """Note the duration of the last turn in milliseconds, including its answers."""
         if not self._taken:
             return
         if elapsed_ms > TURN_MS_MAX:

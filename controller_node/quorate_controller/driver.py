@@ -44,7 +44,7 @@ TURN_INTERVAL_MS_MAX: Final = 1_000
 """The longest time between two turns, idle or not. Liveness is judged by it."""
 
 STALL_LOGGED_MS_MIN: Final = 100
-"""A shorter time is what timers are late on a busy machine; a quiet node would log it each second."""
+"""Shorter stalls are not logged: timers are late by as much on a busy machine, and a node would log each second."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 

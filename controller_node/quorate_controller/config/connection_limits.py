@@ -17,7 +17,7 @@ CREATION_RATE: Final = "max.connection.creation.rate"
 LISTENER_KEYS: Final = (MAX_CONNECTIONS, CREATION_RATE)
 """The keys that may have the prefix of a listener."""
 CONNECTIONS_MAX: Final = 10_000
-"""Our bound where max.connections is not set, which in Kafka is no bound."""
+"""The limit if max.connections is not set. Kafka has no limit then."""
 
 _NUMBER_MAX: Final = 2**31 - 1
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")

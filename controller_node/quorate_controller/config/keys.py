@@ -76,7 +76,7 @@ class Refusal:
     """A key of Kafka that would be dangerous to ignore."""
 
     is_harmless: Callable[[ConfigValue], bool]
-    """Whether this value asks for nothing."""
+    """Whether the key can be ignored with this value."""
     advice: str
 
 
@@ -152,7 +152,7 @@ def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
 def notes_on_ignored(properties: Mapping[str, str], in_use: Collection[str]) -> tuple[str, ...]:
     """Returns a note for each key that is set but has no effect. Values are left out: some are secrets.
 
-    `in_use` are keys that have one with the listeners that are configured.
+    `in_use` are the keys that have an effect with the configured listeners.
     """
     return tuple(
         f"{name} is a broker config and has no effect on a controller"

@@ -48,14 +48,14 @@ class ListenerOauth:
     file: str | None = None
     url: str | None = None
     tls: TlsConfig = field(default_factory=TlsConfig)
-    """Of the endpoint: the options ssl.* of the login module."""
+    """TLS settings for the endpoint: the options ssl.* of the login module."""
     refresh_ms: int = 3_600_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
 
     @property
     def source(self) -> str:
-        """For messages."""
+        """The file or URL of the keys, for messages."""
         return f"{JWKS_URL}={self.url or f'file:{self.file}'}"
 
 

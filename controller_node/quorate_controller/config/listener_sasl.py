@@ -55,7 +55,7 @@ class ListenerSasl:
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of PLAIN, by user."""
+    """User name -> password, for PLAIN."""
     oauth: ListenerOauth | None = None
     """Which tokens are valid, if OAUTHBEARER is among the mechanisms."""
     reauthentication_ms: Mapping[str, int] = field(default_factory=dict)

@@ -90,7 +90,7 @@ class QuorumTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What a controller process is configured to be."""
+    """The configuration of a controller process."""
 
     node_id: int
     process_roles: tuple[str, ...]
@@ -128,16 +128,16 @@ class ControllerConfig:
     values: Mapping[str, ConfigValue] = field(repr=False)
     """Every key of Kafka with its value or default, typed (log.dirs -> tuple of str, and so on)."""
     explicit: Mapping[str, str] = field(repr=False)
-    """What the file says, as written."""
+    """The keys in the file, with their values as text."""
     notes: tuple[str, ...]
     """For the log at start: keys that are accepted, but mean nothing on a controller."""
     unresolved: Mapping[str, str] = field(repr=False)
-    """What the file says, with the variables of config providers."""
+    """The keys in the file, with the variables of config providers not yet replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatTarget:
-    """What formatting wants to know of a node of any role."""
+    """The part of a node's configuration that formatting needs, whatever the node's role."""
 
     node_id: int
     process_roles: tuple[str, ...]

@@ -37,7 +37,7 @@ def default_bootstrap(
 def activation(
     image: "MetadataImage", bootstrap: BootstrapMetadata, configs: "ConfigManager"
 ) -> ControlResult:
-    """The records that come before any decision; none for a log that is in order.
+    """Returns the records to write before any decision; none if the log needs none.
 
     A transaction left open by the previous leader is aborted. A log without metadata.version gets the
     bootstrap metadata, in a transaction if its metadata.version has them, since then it need not be one

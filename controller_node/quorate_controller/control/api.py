@@ -1,4 +1,4 @@
-"""The vocabulary of the control package: what a decision gets and gives, and the ports between its parts.
+"""The vocabulary of the control package: input and result of a decision, and the ports between its parts.
 
 A manager *decides*: it reads the metadata image, its soft state and one request, and returns a
 `ControlResult`. It never changes the image. The node appends the records, replays them into the image
@@ -26,10 +26,10 @@ STEP_PAUSE_MS: Final = 1
 """From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
 
 NO_LEADER: Final = -1
-"""Partition leader: none."""
+"""The leader of a partition without one, as in records."""
 
 NO_LEADER_CHANGE: Final = -2
-"""PartitionChangeRecord.leader: as before."""
+"""The value of PartitionChangeRecord.leader that keeps the leader."""
 
 
 class ControlError(Exception):
@@ -58,7 +58,7 @@ def check_number_of_records(number: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """What is known about a request besides its body."""
+    """The context of a request: everything that a decision needs besides the body."""
 
     now_ms: int
     """Unix time; never decreases between two decisions."""
@@ -76,9 +76,9 @@ class RequestContext:
     token_authenticated: bool = False
     """The client has logged in with a delegation token."""
     unresolved_hosts: frozenset[str] = frozenset()
-    """Names of the request that the system does not know."""
+    """Host names in the request that do not resolve."""
     access: Access = UNRESTRICTED
-    """What the sender may do with the resources that the request names."""
+    """The sender's permissions on the resources that the request names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ class BrokerTransitions(Protocol):
     """
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Takes `broker_id` out of every ISR and leadership (Kafka: handleBrokerFenced)."""
+        """Removes `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
 
     def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
         """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
@@ -205,7 +205,7 @@ class BrokerTransitions(Protocol):
         """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
 
     def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """As fenced, for a broker that leaves the cluster (handleBrokerUnregistered)."""
+        """Like `on_broker_fenced`, for a broker that leaves the cluster (handleBrokerUnregistered)."""
 
     def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
         """Drops a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
@@ -232,7 +232,7 @@ class BrokerTransitions(Protocol):
 
 
 class QuorumView(Protocol):
-    """What control asks of raft."""
+    """The part of raft that control needs."""
 
     @property
     def kraft_version(self) -> int:

@@ -91,7 +91,7 @@ def check_manual(
 
 
 def check_replicas(image: "MetadataImage", replicas: Sequence[int]) -> None:
-    """Each a registered broker, and each once.
+    """Check that each replica is on a registered broker, and that no broker occurs twice.
 
     Raises:
         ControlError: INVALID_REPLICA_ASSIGNMENT.
@@ -135,7 +135,7 @@ def partition_records(
 
 
 def default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:
-    """Where a broker will put a new replica, if that is known already (KIP-858).
+    """The directory in which a broker will put a new replica, if it is already known (KIP-858).
 
     None, in records, stands for a directory of a broker that registered none.
     """

@@ -34,14 +34,14 @@ class Loggers(Protocol):
 
 
 class NoLoggers:
-    """Where nodes share a process, none of them may change its loggers."""
+    """No loggers, for nodes that share a process: none of them may change its loggers."""
 
     def levels(self) -> Mapping[str, str]:
-        """There is no logger."""
+        """Returns no loggers."""
         return {}
 
     def set_level(self, name: str, level: str | None) -> None:
-        """There is none to set."""
+        """Does nothing, because there are no loggers."""
 
 
 NO_LOGGERS: Final = NoLoggers()

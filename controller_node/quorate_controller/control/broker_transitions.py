@@ -60,9 +60,9 @@ class _Departure:
     """A broker that is leaving its ISRs."""
 
     replicas: Iterator[PartitionKey]
-    """The cursor: what was not looked at yet."""
+    """The cursor: the replicas that were not examined yet."""
     is_lost: bool
-    """It leaves the ELRs too: its copies cannot be trusted any more."""
+    """Whether it leaves the ELRs too, because its copies can't be trusted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Loss:
     """Log directories of a broker that are offline, while it leaves the ISRs of its replicas there."""
 
     replicas: Iterator[PartitionKey]
-    """The cursor: what was not looked at yet."""
+    """The cursor: the replicas that were not examined yet."""
     directories: frozenset[UUID]
 
 
@@ -109,7 +109,7 @@ class PartitionTransitions:
             self._seek_leaders()
 
     def deactivate(self) -> None:
-        """Forgets the cursors."""
+        """Drops the cursors."""
         self._departures.clear()
         self._departed.clear()
         self._losses.clear()

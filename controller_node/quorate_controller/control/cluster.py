@@ -1,4 +1,4 @@
-"""Which brokers there are: BrokerRegistration and UnregisterBroker (KIP-631)."""
+"""Registrations of brokers: BrokerRegistration and UnregisterBroker (KIP-631)."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
 RESERVED_DIRECTORY_IDS: Final = 100
-"""The ids 0 to 99 mean something else than a directory (DirectoryId)."""
+"""The ids 0 to 99 are reserved: they do not name a directory (DirectoryId)."""
 
 TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
 """First version of BrokerRegistration whose previous_broker_epoch proves a clean shutdown (KIP-966)."""

@@ -173,7 +173,7 @@ class QuorumController:
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def excuse_silence(self, duration_ms: int) -> None:
-        """This process stood still for so long: no session expires for heartbeats that it did not read."""
+        """Extend all sessions by the time for which this process stood still and read no heartbeats."""
         self._heartbeats.extend_sessions(duration_ms)
 
     def activate(self, now_ms: int) -> ControlResult:

@@ -1,4 +1,4 @@
-"""Which controllers there are: ControllerRegistration (KIP-919), UnregisterController (KIP-1312)."""
+"""Registrations of controllers: ControllerRegistration (KIP-919), UnregisterController (KIP-1312)."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -36,12 +36,12 @@ class ControllerManager:
     def register_controller(self, request: ControllerRegistrationRequest) -> ControlResult:
         """ControllerRegistration 0. The newest registration of an id replaces the previous one.
 
-        Whether the id's controller lives is known of one id only, our own.
+        Only for its own id does a controller know whether the registered controller is alive.
 
         Raises:
             ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
                 incarnation id or with an unknown security protocol, which no controller could replay, and for
-                another process registers with the id of the active controller.
+                another process that registers with the id of the active controller.
         """
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(

@@ -93,7 +93,7 @@ class ClusterDescriber:
             for controller in self._image.cluster.controllers.values()
             if (listener := controller.listeners.get(context.listener)) is not None
         )
-        # A leader whose address is not in the list would only puzzle the client.
+        # A client can't use a leader whose address is not in the list.
         leader_id = self._quorum.leader_id
         is_listed = any(endpoint.broker_id == leader_id for endpoint in endpoints)
         operations = AUTHORIZED_OPERATIONS_OMITTED

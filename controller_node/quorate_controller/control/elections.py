@@ -49,7 +49,7 @@ class Elections:
         self._image = image
         self._configs = configs
         self._passes: dict[Election, Iterator[PartitionKey]] = {}
-        """What is left of the passes that have begun."""
+        """The rest of each pass that has begun."""
 
     def forget_passes(self) -> None:
         """Leaves passes unfinished: this controller is not active any more."""

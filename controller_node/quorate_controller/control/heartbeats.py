@@ -50,7 +50,7 @@ UNFENCED: Final = -1
 
 
 class BrokerState(Enum):
-    """What the controller lets a broker do."""
+    """The state of a broker, which decides what it may do (BrokerControlState)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -69,9 +69,9 @@ class _Lease:
 
     epoch: int
     registration_offset: int
-    """Where its registration is in the log: it has caught up when it has read that."""
+    """The offset of its registration. It is caught up when it has read the log up to there."""
     metadata_offset: int = -1
-    """What its last heartbeat said that it has read."""
+    """The offset up to which it has read the log, as of its last heartbeat."""
     controlled_shutdown_offset: int = -1
     """Once every other active broker has read this, nobody takes it for a leader any more. -1: not shutting
     down.
@@ -108,7 +108,7 @@ class HeartbeatManager:
                 self._contacts[broker.broker_id] = now_ms
 
     def deactivate(self) -> None:
-        """Forgets everything."""
+        """Drops all sessions."""
         self._leases.clear()
         self._contacts.clear()
 
@@ -143,7 +143,7 @@ class HeartbeatManager:
         return None
 
     def extend_sessions(self, duration_ms: int) -> None:
-        """Lets all sessions end that much later."""
+        """Extends all sessions by this time."""
         self._contacts.update(
             {broker_id: contact_ms + duration_ms for broker_id, contact_ms in self._contacts.items()}
         )

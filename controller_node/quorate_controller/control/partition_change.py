@@ -35,7 +35,7 @@ from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE
 
 
 class Election(Enum):
-    """Who may be elected."""
+    """Which replicas may be elected."""
 
     PREFERRED = "preferred"
     """The first replica if it is in the ISR, even if the leader could go on; otherwise as ONLINE."""
@@ -60,7 +60,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked of a partition; the defaults ask for nothing but a leader."""
+    """The requested changes of a partition. The defaults request nothing but a leader."""
 
     isr: tuple[int, ...] | None = None
     """None: as it is."""
@@ -79,7 +79,7 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class _Target:
-    """The partition as it is going to be, while it is worked out."""
+    """The future state of the partition, while it is computed."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

@@ -30,11 +30,11 @@ class NewTopic:
     num_partitions: int | None
     """Defaults are filled in; None if the request has assignments."""
     replication_factor: int | None
-    """Likewise."""
+    """The default is filled in; None if the request has assignments."""
     assignments: Mapping[int, Sequence[int]] | None
     """Brokers by partition, if the request says so."""
     configs: Mapping[str, str]
-    """What the request has."""
+    """The configs in the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +49,14 @@ class AlteredConfigs:
 
 
 class CreateTopicPolicy(Protocol):
-    """What `create.topic.policy.class.name` names."""
+    """The interface of the class that `create.topic.policy.class.name` names."""
 
     def validate(self, topic: NewTopic) -> None:
         """Refuse a topic with PolicyViolationError."""
 
 
 class AlterConfigPolicy(Protocol):
-    """What `alter.config.policy.class.name` names."""
+    """The interface of the class that `alter.config.policy.class.name` names."""
 
     def validate(self, altered: AlteredConfigs) -> None:
         """Refuse a change with PolicyViolationError."""

@@ -1,10 +1,10 @@
-"""Partitions get other replicas: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+"""Reassigns partitions: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
 
-A reassignment is a state of its partition. It begins with a record that adds the new replicas to the list and
-says which come and which go. It ends with the record that takes those away which go, when the new ones are in
-the ISR: the change of the ISR that completes it, by AlterPartition or otherwise, and this are decided together,
-in `partition_change`. One that needs to wait for nothing, such as another order
-of the same replicas, begins and ends in one record. To cancel it takes the new replicas away instead.
+A reassignment is a state of its partition. It begins with a record that adds the new replicas, and names the adding
+and the removing ones. It ends, when the new replicas are in the ISR, with a record that removes the removing ones:
+`partition_change` decides it together with the change of the ISR that completes it, by AlterPartition or otherwise.
+A reassignment that need not wait, such as a new order of the same replicas, begins and ends in one record.
+Cancelling it removes the new replicas instead.
 """
 
 from collections.abc import Callable, Generator
@@ -189,7 +189,7 @@ def reassignment(
 
 
 def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) -> Wanted | None:
-    """Back to the replicas from before a reassignment.
+    """Returns the change that restores the replicas from before a reassignment.
 
     None when only new replicas are in sync, so that one of the others would have to lead uncleanly, which is
     not allowed.

@@ -1,4 +1,4 @@
-"""What the active controller does from time to time without being asked."""
+"""The periodic tasks of the active controller."""
 
 from collections.abc import Callable
 from typing import Final
@@ -54,7 +54,7 @@ class Schedule:
         return min(task.due_ms for task in self._tasks)
 
     def run_one(self, now_ms: int) -> ControlResult | None:
-        """Runs the task that is due for longest, or a step of it. Returns None if there is nothing to write."""
+        """Runs the task that has been due longest, or a step of it. Returns None if there is nothing to write."""
         task = min(self._tasks, key=lambda task: task.due_ms)
         if task.due_ms > now_ms:
             return None

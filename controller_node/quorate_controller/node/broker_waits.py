@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class _Held:
     waiter: Waiter
     brokers: list[int]
-    """Those that are not known to have the records."""
+    """The brokers that are not known to have the records."""
     due_ms: int
 
 
@@ -96,6 +96,6 @@ class BrokerWaits:
         return due
 
     def take_all(self) -> Sequence[Waiter]:
-        """Removes and returns all answers: only a leader knows how far brokers are."""
+        """Removes and returns all answers, after a loss of leadership: only a leader knows what brokers have read."""
         held, self._held = self._held, []
         return [one.waiter for one in held]

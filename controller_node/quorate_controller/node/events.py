@@ -38,7 +38,7 @@ ANONYMOUS: Final = Principal()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """What authorization and version-dependent answers need to know about a request.
+    """The data about the sender of a request that authorization and version-dependent answers need.
 
     A forwarded request (Envelope) has the principal and host of the client that asked the broker, and the
     listener on which the broker reached us.
@@ -52,7 +52,7 @@ class Caller:
     request_timeout_ms: int
     forwarded: bool = False
     broker_id: int | None = None
-    """The broker that forwarded the request, as it says."""
+    """The id that the broker that forwarded the request gave for itself."""
     access: Access = UNRESTRICTED
     connection: Hashable = None
     """Tells connections apart: requests of many take turns."""

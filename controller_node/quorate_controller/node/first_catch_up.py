@@ -50,7 +50,7 @@ class FirstCatchUp:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When requests that wait have waited long enough; None if none waits."""
+        """When the waiting requests are answered in any case; None if no request waits."""
         if not self._held:
             return None
         overdue_ms = min(event.deadline_ms for event in self._held) + 1

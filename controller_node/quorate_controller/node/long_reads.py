@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import Asker
 
 READ_SLICE_MS: Final = 5
-"""What a turn spends on all reads."""
+"""The time that a turn spends on all long reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
