@@ -370,7 +370,7 @@ class ConfigManager:
         existing: Mapping[str, str],
         context: RequestContext,
     ) -> None:
-        """What holds for brokers' configs only."""
+        """Check the rules that apply only to configs of brokers."""
         if MIN_INSYNC_REPLICAS in altered and self._image.features.get(features.ELIGIBLE_LEADER_REPLICAS):
             if name:
                 raise ControlError(

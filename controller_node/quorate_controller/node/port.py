@@ -42,7 +42,7 @@ class FinalizedFeatures:
 
 
 class NodePort(Protocol):
-    """What the node does for the server."""
+    """The interface of the node for the server."""
 
     @property
     def node_id(self) -> int:

@@ -35,7 +35,7 @@ HANDOVER_PAUSE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What another controller said last, and when."""
+    """The last heartbeat of another controller, and its time."""
 
     state: SnapshotState
     at_ms: int

@@ -87,7 +87,7 @@ class Snapshotter:
 
     @property
     def state(self) -> SnapshotState:
-        """What other controllers are told."""
+        """The state that heartbeats report to other controllers."""
         if self.is_writing:
             return SnapshotState.WRITING
         return SnapshotState.IDLE if self._due_since_ms is None else SnapshotState.DUE
@@ -149,7 +149,7 @@ class Snapshotter:
         return bool(self._interval_ms) and now_ms >= self._since_ms + OVERDUE_FACTOR * self._interval_ms
 
     def wait(self, now_ms: int) -> None:
-        """A checkpoint that is due may not be begun yet."""
+        """Note that a due checkpoint may not be begun yet, and look again after WAIT_MS."""
         self._wait_ends_ms = now_ms + WAIT_MS
 
     def begin(self, image: MetadataImage, now_ms: int) -> Note | None:

@@ -1,4 +1,4 @@
-"""Collects what one step brings about, to be handed out as one `Ready`."""
+"""Collects the effects of one step, and returns them as one `Ready`."""
 
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ class Effects:
         self._notes.append(Note(event=event, facts=facts, is_warning=True))
 
     def take(self) -> Ready:
-        """Hand out everything collected, and begin anew."""
+        """Return all collected effects, and start an empty collection."""
         ready = Ready(
             hard_state=self.hard_state,
             truncate_to=self.truncate_to,

@@ -77,7 +77,7 @@ class HeldFetch:
 
     @property
     def question(self) -> tuple[int, int, int, str]:
-        """What its answer depends on: those with the same question get the same answer."""
+        """The fields that determine the answer. Fetches with equal ones get the same answer."""
         request = self.request
         return request.fetch_offset, request.last_fetched_epoch, request.max_bytes, self.listener
 

@@ -123,7 +123,7 @@ class VoterHistory:
         self._kraft_versions.truncate_to(end_offset)
 
     def trim_to(self, start_offset: int) -> None:
-        """Nobody will ask for offsets below `start_offset` again."""
+        """Drop what is needed only for offsets below `start_offset`."""
         self._voters.trim_to(start_offset)
         self._kraft_versions.trim_to(start_offset)
 

@@ -67,7 +67,7 @@ class LogMetadata:
 
     @property
     def last(self) -> OffsetAndEpoch:
-        """Where the log ends, as candidates compare it."""
+        """The end offset and the last epoch of the log, by which candidates are compared."""
         return OffsetAndEpoch(epoch=self.last_epoch, offset=self.end_offset)
 
     def epoch_at(self, offset: int) -> int:

@@ -187,12 +187,12 @@ class VoteResponse(PartitionResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse(PartitionResponse):
-    """The answer to a new leader."""
+    """The response to the announcement of a new leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse(PartitionResponse):
-    """The answer to a leader that resigned."""
+    """The response to the resignation of a leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +293,7 @@ RaftResponse = (
 
 
 class FailureReason(Enum):
-    """Why a request of ours got no response."""
+    """The reason why a request of this replica got no response."""
 
     UNREACHABLE = "unreachable"
     """No connection could be made: the peer is down, or its address is wrong."""

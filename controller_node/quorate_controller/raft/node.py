@@ -79,7 +79,7 @@ class RaftNode:
         self._leaves_at_ms: int | None = None
 
     def start(self, now_ms: int) -> "Ready":
-        """Begin. Call once, before the first `step`."""
+        """Start the replica. Call it once, before the first `step`."""
         self._replica.now_ms = now_ms
         self._replica.start()
         return self._finish()

@@ -28,7 +28,7 @@ class InFlight:
 
 
 class Peers:
-    """The state of the conversation with each node. Kept by node id, so its size is that of the quorum."""
+    """The state of the requests to each node, by node id; its size is bounded by that of the quorum."""
 
     __slots__ = (
         "_backoff_until_ms",

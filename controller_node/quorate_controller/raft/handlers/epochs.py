@@ -169,6 +169,6 @@ def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]
 
 
 def handle_end_epoch_response(replica: "Replica", voter_id: int) -> None:
-    """A voter knows that we resigned."""
+    """Note that a voter knows of our resignation."""
     if isinstance(replica.state, Resigned):
         replica.state.acknowledge(voter_id)

@@ -268,7 +268,7 @@ def _append_voters(replica: "Replica", voters: "VoterSet") -> int:
 
 
 def handle_update_response(replica: "Replica") -> None:
-    """The leader knows who we are."""
+    """Note that the leader has this replica's endpoints and versions."""
     if isinstance(replica.state, Follower):
         replica.state.has_updated_leader = True
         replica.state.heard_from_leader(replica)
