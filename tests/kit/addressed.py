@@ -79,7 +79,7 @@ class AddressedQuorum(Cluster):
             self.configure(node_id, config)
 
     def peer_port(self, node_id: int) -> int:
-        """Where a node listens for other controllers."""
+        """The port on which a node listens for other controllers."""
         return int(super().address(node_id).rpartition(":")[2])
 
     def address(self, node_id: int) -> str:

@@ -226,7 +226,7 @@ class Cluster:
         return next(line.removeprefix("directory.id=") for line in lines if line.startswith("directory.id="))
 
     def log_of(self, node_id: int) -> str:
-        """What the node's process printed."""
+        """The output of the node's process."""
         return self.layout.directory.node_log(self._nodes[node_id].label).read_text(errors="replace")
 
     def address(self, node_id: int) -> str:

@@ -70,7 +70,7 @@ class FakeNode:
     advertised: str | None = None
     """The `host:port` that DescribeCluster tells, if it is not where the node listens."""
     requests: list[Request] = field(default_factory=list)
-    """All that arrived, ApiVersions included, in order."""
+    """All requests that arrived, in order, including ApiVersions."""
     connections: int = 0
     """How many were made."""
     address: str = ""

@@ -39,7 +39,7 @@ class Gatekeeper:
         return asyncio.run(work_and_close())
 
     async def look(self, gateway: KafkaGateway, *draining: int) -> KafkaFacts | None:
-        """What the nodes that run say."""
+        """The facts that the running nodes report."""
         running = {
             node_id: self.address(node_id)
             for node_id in (*self.cluster.controllers, *self.cluster.brokers)
@@ -50,7 +50,7 @@ class Gatekeeper:
         return await gateway.observe(controllers, brokers, frozenset(draining))
 
     def facts(self, *draining: int) -> KafkaFacts:
-        """What is known now."""
+        """The facts that are known now."""
 
         def look() -> KafkaFacts | None:
             return self.run(lambda gateway: self.look(gateway, *draining))

@@ -84,13 +84,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """What a script did, in order."""
+    """The actions of a script, in order."""
 
     entries: list[Entry] = field(default_factory=list)
 
     @contextmanager
     def noting(self, what: str, *key: Any, value: Any = None) -> Iterator[None]:
-        """What is done within the context happened when it was begun, or until it was done."""
+        """Note an action whose effect takes place between the start and the end of the context."""
         after = _now()
         yield
         self.entries.append(Entry(what, key, value, after, _now()))

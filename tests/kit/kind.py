@@ -45,7 +45,7 @@ def kind_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindClust
 
 @pytest.fixture(scope="module")
 def story(kind_cluster: KindCluster) -> Iterator[Installation]:
-    """What the tests of the story do and see, as the one before left it; its cluster goes when the story ends."""
+    """The installation of a story, as the previous test left it. Its cluster is deleted at the end of the story."""
     installation = Installation(kind_cluster)
     yield installation
     installation.remove()

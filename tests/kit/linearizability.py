@@ -28,7 +28,7 @@ class SearchTooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What one client asked for, and what it heard of it: `observed` and `refused` are parts of the answer."""
+    """The request of one client and its outcome. `observed` and `refused` are parts of the answer."""
 
     client: str
     key: str
@@ -190,7 +190,7 @@ class _Place:
     """Sets of operations that are done, as bits."""
     state: Hashable
     operation: Operation | None
-    """By which it was reached."""
+    """The operation by which this place was reached."""
     choices: list[tuple[Operation, int, int, Hashable]] = field(default_factory=list)
 
 

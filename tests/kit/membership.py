@@ -51,13 +51,13 @@ def quorate(
 
 
 def succeeded(ran: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed; fails unless it ended well."""
+    """Returns the output of a command. Fails if its exit code is not 0."""
     assert ran.returncode == 0, f"{ran.args[-6:]} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
     return ran.stdout
 
 
 def refused(ran: subprocess.CompletedProcess[str]) -> str:
-    """What a command complained of; fails if it ended well, or with a traceback."""
+    """Returns the error output of a command. Fails if its exit code is 0, or if there is a traceback."""
     assert ran.returncode == 1, f"{ran.args[-6:]} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
     assert "Traceback" not in ran.stderr
     return ran.stdout + ran.stderr

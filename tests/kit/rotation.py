@@ -99,7 +99,7 @@ def lets_in(address: str, authority: Path, shown: Path | None = None) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of requests."""
+    """Counts of requests by their outcome."""
 
     answered: int = 0
     retried: int = 0

@@ -70,11 +70,11 @@ class Situation:
         return plan(self.desired, self.observed, now_ms)
 
     def due(self, now_ms: int = NOW_MS) -> tuple[Action, ...]:
-        """What is due."""
+        """Returns the actions that are due."""
         return self.plan(now_ms).due
 
     def waits(self, now_ms: int = NOW_MS) -> str:
-        """What is waited for, a line each."""
+        """Returns the reasons to wait, one per line."""
         return "\n".join(wait.reason for wait in self.plan(now_ms).waits)
 
     def refusals(self) -> dict[str, str]:
@@ -204,7 +204,7 @@ class Situation:
         return self.kafka(features={**self.observed.kafka.features, **named})
 
     def load(self, node_id: int, **changes: Any) -> "Situation":
-        """What lies on a broker."""
+        """Set the load of a broker; fields that are not given have their defaults."""
         assert self.observed.kafka is not None
         return self.kafka(loads={**self.observed.kafka.loads, node_id: BrokerLoad(**changes)})
 

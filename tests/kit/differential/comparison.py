@@ -92,7 +92,7 @@ class Compared:
             self.differences.append(f"{self.asked}: {request}\n  stock: {stock}\n  ours:  {ours}")
 
     def _later_answer(self, question: Question, wanted: Any) -> Any:
-        """What stock Kafka answers once it has published what it has committed."""
+        """The answer of stock Kafka after its published metadata has caught up with its commits."""
         answers = [wanted]
 
         def look() -> bool:

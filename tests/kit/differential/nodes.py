@@ -88,7 +88,7 @@ class Node:
 
     @property
     def at(self) -> At:
-        """What requests depend on."""
+        """The state that the contents of requests depend on."""
         return At(self._cluster_id, self._topic_ids, self.epochs, self._hmacs, self._partition)
 
     def put(self, question: Question) -> Any:
@@ -157,7 +157,7 @@ class Node:
         return response
 
     def image(self) -> ImageState:
-        """What the log holds now."""
+        """The image of the whole log."""
         return image_of(self._log, end_offset(self._log))
 
     # Brokers

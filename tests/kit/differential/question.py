@@ -30,22 +30,22 @@ FORWARDED: Final = frozenset(
         *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
     }
 )
-"""What brokers forward for their users."""
+"""The requests that brokers forward for their clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What differs between the controllers that are asked."""
+    """The values in requests that differ between the controllers under comparison."""
 
     cluster_id: str = ""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """By name."""
     epochs: Mapping[int, int] = field(default_factory=dict)
-    """Of brokers, by id."""
+    """Broker id -> broker epoch."""
     hmacs: Sequence[bytes] = ()
-    """Of all delegation tokens that were created, in order."""
+    """The HMACs of all delegation tokens that were created, in order."""
     partition: Callable[[str, int], PartitionRegistration | None] = lambda _topic, _index: None
-    """A partition as the log has it now."""
+    """Returns the current state of a partition in the log."""
 
 
 Make = Callable[[At], Any]

@@ -15,7 +15,7 @@ from kit.fuzz.targets import targets
 
 INPUTS: Final = 1_000_000
 INPUTS_BESIDE_LEAKS: Final = 100_000
-"""Of one process that loses memory to its instrumentation. The next one goes on with its corpus."""
+"""The inputs of one process, because its instrumentation leaks memory. The next process continues with its corpus."""
 
 
 def main(arguments: Sequence[str]) -> int:

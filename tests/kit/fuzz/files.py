@@ -130,7 +130,7 @@ def _read_rows(data: bytes) -> None:
 
 
 def _scan(data: bytes) -> None:
-    """What comes in pieces is found as in the whole."""
+    """Check that scanning in pieces finds the same as scanning the whole."""
     whole = BatchScanner(first_offset=0).scan(data, is_end=True)
     scanner, rest = BatchScanner(first_offset=0), b""
     offsets: list[int] = []

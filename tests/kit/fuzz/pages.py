@@ -34,7 +34,7 @@ CSRF: Final = b"@csrf@"
 """In an input: the word of its forms."""
 ANSWER_SIZE_BYTES_MAX: Final = 1_048_576
 _PASSES: Final = 12
-"""Of the event loop: what a handler takes that waits for nothing but its request."""
+"""The passes of the event loop that a handler takes if it waits only for its request."""
 _LINE: Final = re.compile(rb"\s*([A-Za-z]+)\s+(\S*)")
 _TOKEN_BYTE: Final = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 _CONTROL_BYTE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")

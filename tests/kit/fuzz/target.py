@@ -19,7 +19,7 @@ class Target:
     good: Callable[[], Iterator[bytes]]
     """Input that it takes."""
     refusals: tuple[type[Exception], ...] = ()
-    """What it raises for other input."""
+    """The exceptions that it may raise for invalid input."""
     compares_arrays: bool = False
     """Whether it compares arrays of numpy. Atheris 3.0 never frees what a comparison results in."""
 

@@ -1,4 +1,4 @@
-"""What figures have to be, and the tables of docs/limits.md."""
+"""The bounds of the figures, and the tables of docs/limits.md."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ with TLS, and some KiB for each other connection."""
 
 
 def violations(figures: Figures) -> list[str]:
-    """What an attack did that none may do."""
+    """The ways in which an attack exceeded the bounds."""
     found = []
     if figures.elections:
         found.append(f"{figures.elections} epochs passed")
@@ -54,7 +54,7 @@ def _milliseconds(values: Sequence[float]) -> str:
 
 
 def label(figures: Figures) -> str:
-    """What was done, in words."""
+    """The attack in words."""
     if not figures.attack:
         return "nobody attacks"
     attack = ATTACKS[figures.attack]

@@ -39,7 +39,7 @@ _TESTS: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one attack did to the leader. Times in seconds."""
+    """The effects of one attack on the leader. Times are in seconds."""
 
     attack: str
     """A key of ATTACKS; empty: nobody attacked."""
@@ -47,18 +47,18 @@ class Figures:
     seconds: float
     did: Mapping[str, int]
     limited: Mapping[str, int]
-    """By the limit that applied: quorate_limited_connections_total."""
+    """Limit -> number of limited connections, from quorate_limited_connections_total."""
     heartbeats_s: list[float] = field(repr=False)
     creates_s: list[float] = field(repr=False)
     connects_s: list[float] = field(repr=False)
     rss_before_bytes: int
     rss_max_bytes: int
     processors: float
-    """Of the leader's process, on average."""
+    """The average number of processors that the leader's process used."""
     elections: int
     """Epochs that passed."""
     failures: list[str]
-    """What the clients that behave were refused."""
+    """The errors that well-behaved clients got."""
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -187,7 +187,7 @@ class Siege:
         return times.user + times.system
 
     def _limited(self) -> dict[str, int]:
-        """What the leader has counted so far; nothing on a Java controller."""
+        """The current counters of the leader; empty for a Java controller."""
         port = self._http.get(self._leader)
         if port is None:
             return {}

@@ -30,7 +30,7 @@ STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a tool returned and printed."""
+    """The exit code and the output of a tool."""
 
     exit_code: int
     stdout: str

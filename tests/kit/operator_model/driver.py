@@ -32,7 +32,7 @@ class Cluster:
         self.world = World(Random(self.seed))
 
     def desired(self) -> DesiredCluster:
-        """What is asked for now."""
+        """The current desired state."""
         formation = self.world.formation
         is_static = not self.wish.dynamic if formation is None else formation.is_static
         return self.wish.desired(is_static=is_static)
@@ -119,7 +119,7 @@ class Cluster:
         return "\n".join(self.history[-60:])
 
     def check_desired_state(self) -> None:
-        """What is desired holds."""
+        """Check that the observed state is the desired one."""
         desired, world = self.desired(), self.world
         if desired.lifecycle is Lifecycle.PAUSED:
             return

@@ -81,7 +81,7 @@ class Node:
     has_volume: bool = False
     process: Process | None = None
     last: Process | None = None
-    """As it ran the last time."""
+    """The process as it ran the last time."""
     crashed_at_ms: int | None = None
     exits_in_a_row: int = 0
     is_lost: bool = False
@@ -141,7 +141,7 @@ class World:
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
     seen_committed: int = 0
-    """What was committed then."""
+    """The committed metadata.version when the operator last looked."""
     disks: int = 0
     """How many disks were ever formatted; names them."""
 
@@ -351,7 +351,7 @@ class World:
     # -- what the operator sees
 
     def observe(self, desired: DesiredCluster) -> ObservedCluster:
-        """What runtime and gateway tell."""
+        """The cluster as the runtime and the gateway observe it."""
         self.elect()
         self.seen_level = self.features.get("metadata.version", 0)
         self.seen_committed = self.committed

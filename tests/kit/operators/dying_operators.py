@@ -67,7 +67,7 @@ def configure_brokers(ask: Asking, **configs: str) -> None:
 
 
 def brokers_configs(ask: Asking) -> dict[str, str | None]:
-    """What `configure_brokers` committed."""
+    """The configs that `configure_brokers` has committed."""
     entries = ask(lambda client: client.describe_configs([DEFAULTS]))[DEFAULTS]
     dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return {entry.name: entry.value for entry in entries if entry.source is dynamic}

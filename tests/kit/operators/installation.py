@@ -202,7 +202,7 @@ class Installation:
         }
 
     def state(self) -> str:
-        """What a person would look at when something does not come about."""
+        """The state to print when a wait times out."""
         status = self.get("kafkacontroller", QUORUM).get("status", {})
         shown = [
             self.kubectl("get", "pods,pvc", "-o=wide"),

@@ -61,11 +61,11 @@ class OperatorProcess:
         self._copier.start()
 
     def events(self) -> list[str]:
-        """What it logged so far."""
+        """The events that it has logged so far."""
         return [event for _, event in self._logged()]
 
     def errors(self) -> list[str]:
-        """What it logged as errors so far."""
+        """The errors that it has logged so far."""
         return [event for level, event in self._logged() if level in _ERRORS]
 
     def _logged(self) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ _SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What one client was told."""
+    """The acknowledgements that one client got."""
 
     names: list[str] = field(default_factory=list)
     """Numbers of records, or names of topics."""
@@ -89,7 +89,7 @@ class PodClients:
 
 
 def records_of(log: str) -> Acknowledged:
-    """What Kafka's VerifiableProducer printed."""
+    """The acknowledgements in the output of Kafka's VerifiableProducer."""
     found = Acknowledged()
     for line in _lines(log):
         match line.get("name"):
@@ -101,7 +101,7 @@ def records_of(log: str) -> Acknowledged:
 
 
 def topics_of(log: str) -> Acknowledged:
-    """What `steady_topics` printed."""
+    """The acknowledgements in the output of `steady_topics`."""
     found = Acknowledged()
     for line in _lines(log):
         if line["error"] is None:

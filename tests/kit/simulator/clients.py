@@ -45,7 +45,7 @@ LEAVES_ABOVE = 0.97
 
 
 class Kind(Enum):
-    """What an administrator creates."""
+    """The kinds of things that an administrator creates."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -91,7 +91,7 @@ class SimulatedBroker:
 
     @property
     def epoch(self) -> int | None:
-        """That of its registration, None before it is registered."""
+        """The broker epoch of its registration; None before it is registered."""
         return self._epoch
 
     def stop(self) -> None:
@@ -218,7 +218,7 @@ class Administrator:
         self._world.network.ask(active_node_id(self._world), request, answered)
 
     def promises(self) -> tuple[Promise, ...]:
-        """What was acknowledged so far."""
+        """The promises that were acknowledged so far."""
         return tuple(sorted(self._acknowledged, key=lambda promise: (promise[0].value, promise[1])))
 
 

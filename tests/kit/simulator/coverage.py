@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Happening(Enum):
-    """What is counted. The values are what the report prints."""
+    """The events that are counted. The values are their names in the report."""
 
     LEADER_ELECTED = "leaders elected"
     JAVA_LIKE_LEADER = "leaders elected that keep time as Java's"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EPOCH_ROTS: Final = 0.3
 """How often a bit that turns in a log is one of an epoch: no checksum covers it, and it decides elections."""
 EPOCH_POSITION: Final = 12
-"""Where a batch has its epoch."""
+"""The position of the epoch within a batch."""
 
 
 class PowerLoss(Exception):  # noqa: N818 - an event of the world, not a fault of the code under test

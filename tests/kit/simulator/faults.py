@@ -445,7 +445,7 @@ def _is_amid_slices(machine: Machine) -> bool:
 
 
 def _last_batch(node: ControllerNode) -> BatchHeader | None:
-    """Of its log; None if a snapshot has replaced all of it."""
+    """The header of the last batch in a node's log; None if a snapshot has replaced the whole log."""
     log = node.storage.log
     position, last = log.start_offset, None
     while data := log.read(position, 1 << 20):

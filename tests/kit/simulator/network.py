@@ -87,7 +87,7 @@ class Network:
         self.delay_ms_max = 5
 
     def heal(self) -> None:
-        """All links are whole again."""
+        """Repair all links."""
         self.cut.clear()
         self.cut_one_way.clear()
 

@@ -51,7 +51,7 @@ TRIES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one leader said of one partition."""
+    """A report of a leader about one partition."""
 
     key: Key
     asked: PartitionData

@@ -26,7 +26,7 @@ FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
 ONE_BATCH_BYTES_MAX: Final = 200
 """A follower gets batch after batch, and stands between two of them for a while."""
 MACHINES: Final = 5
-"""Of a quorum that an operator runs."""
+"""The number of machines of a quorum that an operator runs."""
 DRIFT_PPM_MAX: Final = 20_000
 """Clocks run apart by up to two percent: far more than quartz does, and timeouts still have to be right."""
 

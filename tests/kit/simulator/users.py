@@ -70,7 +70,7 @@ _UNCERTAIN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a user wants: the request, and how its response reads."""
+    """A user's request, and the function that reads its response."""
 
     key: str
     action: str
@@ -82,7 +82,7 @@ class Wish:
 
 @dataclass(slots=True)
 class History:
-    """What all users did."""
+    """The operations of all users."""
 
     operations: list[Operation] = field(default_factory=list)
 

@@ -67,7 +67,7 @@ RELEASES: Final[dict[Release, dict[int, int]]] = {
 """The highest version of each message."""
 
 DYNAMIC_RELEASES: Final = frozenset(RELEASES) - {Release.KAFKA_3_8}
-"""Those that kraft.version 1 allows."""
+"""The releases that support kraft.version 1."""
 
 
 class Exchange:

@@ -27,7 +27,7 @@ TOPIC, CONFIG = "topic", "config"
 PAGE, QUORUM = "page", "quorum"
 """Where a status is from: a node's own page, or DescribeQuorum, which leaders answer."""
 CPU_SHARE_MAX: Final = 0.25
-"""Of one core, of an idle controller at the end."""
+"""The maximum share of one core that an idle controller may use at the end."""
 MEMORY_MB_MAX: Final = 400
 SHOWN_MAX = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class What(StrEnum):
-    """What an event tells."""
+    """The kind of an event."""
 
     RUN = "run"
     FAULT = "fault"

@@ -117,7 +117,7 @@ class PartitionProducer(Worker):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a client asks for."""
+    """A request of a client."""
 
     client: str
     kind: str

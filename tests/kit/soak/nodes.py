@@ -262,7 +262,7 @@ class SoakCluster(Membership):
         )
 
     def injection_log(self, node_id: int) -> Path:
-        """What strace saw of the calls of a node."""
+        """The file with strace's output for a node."""
         return self.layout.scratch / f"{node_id}.strace"
 
     def stop_injecting(self, node_id: int) -> None:

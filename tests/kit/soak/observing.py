@@ -39,7 +39,7 @@ class _Asked(NamedTuple):
 
 
 class _Status(NamedTuple):
-    """What a controller said of itself."""
+    """The status that a controller reported about itself."""
 
     state: str
     epoch: int
