@@ -7,7 +7,7 @@ older pool over the newer one.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from quorate_operator.handlers.resources import ClusterResources
@@ -69,7 +69,7 @@ class _Judge:
         self._resources = resources
         self._quorum = resources.quorum
         self._before = before
-        leaving = frozenset() if resources.is_deleted else resources.leaving_pools
+        leaving = frozenset() if resources.is_deleted else resources.ended_pools
         self._bodies = [
             body
             for _, body in sorted(resources.pools.items(), key=lambda item: _precedence(item[1]))
@@ -131,7 +131,8 @@ class _Judge:
 
     def _joined(self, quorum: KafkaController, pools: list[KafkaBroker]) -> Manifests:
         """Returns a quorum and its pools together. Raises ManifestError, also for hosts that templates don't give."""
-        manifests = joined(quorum, pools, self._source)
+        drained = frozenset(pool.metadata.name for pool in pools) & self._resources.drained_pools
+        manifests = replace(joined(quorum, pools, self._source), drained_pools=drained)
         facts = Facts(namespace=self._quorum["metadata"]["namespace"], images=Images(quorate=""))
         try:
             check_hosts(Context(manifests=manifests, facts=facts), desired_cluster(manifests))

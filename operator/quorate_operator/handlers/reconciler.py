@@ -41,7 +41,7 @@ from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
-from quorate_operator.planning.departure import has_pod, with_departure
+from quorate_operator.planning.departure import remaining_pools, with_departure
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.planner import PAUSED
@@ -167,7 +167,7 @@ class ClusterReconciler:
 
         A pool that can't be used is left out, or kept as it was; its conditions say why.
         """
-        self._resources = resources = self._shared.store.of_cluster(self.key)
+        self._resources = resources = await self._look_for_resources()
         if resources.quorum is None:
             return None
         if await self._choose_node_ids(resources):
@@ -177,7 +177,7 @@ class ClusterReconciler:
         if accepted.manifests is None:
             await self.refused(ManifestError(accepted.refusal_of(resources.quorum) or ""))
             return None
-        for kind, body in resources.staying:
+        for kind, body in resources.used:
             message = accepted.refusal_of(body)
             if message is not None:
                 # With what is used instead, which an operator that starts does not know.
@@ -186,9 +186,18 @@ class ClusterReconciler:
         running = desired.running and not resources.is_deleted
         return Asked(desired=replace(desired, running=running), manifests=accepted.manifests)
 
+    async def _look_for_resources(self) -> ClusterResources:
+        """Returns what was applied. A KafkaController that was not seen yet is asked for: pools go without one."""
+        store = self._shared.store
+        if store.of_cluster(self.key).quorum is None:
+            quorum = await self._shared.api.get(CONTROLLERS, *self.key)
+            if quorum is not None:
+                store.put(quorum)
+        return store.of_cluster(self.key)
+
     async def _choose_node_ids(self, resources: ClusterResources) -> bool:
         """Stores node ids in valid pools that name none. Returns whether there were any."""
-        bodies = [body for _, body in resources.staying]
+        bodies = [body for _, body in resources.used]
         missing = [body for body in bodies if "nodeIds" not in body["spec"] and lacks_node_ids(body)]
         there = self._removal.pools_of_nodes() if missing else {}
         taken = {node_id for body in bodies for node_id in (*claimed_node_ids(body), *named_node_ids(body))}
@@ -212,7 +221,7 @@ class ClusterReconciler:
         self._problem = None
         snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
-        for kind, body in resources.staying:
+        for kind, body in resources.used:
             await self._refuse(kind, body, message)
 
     async def _refuse(self, kind: Kind, body: Object, message: str) -> None:
@@ -228,18 +237,14 @@ class ClusterReconciler:
         resources = self._resources
         if resources.is_deleted:
             return look.plan
-        emptied, leaving = resources.emptied_pools, resources.leaving_pools
-        departing = await self._removal.departing(leaving)
-        left = {
-            node.pool
-            for node in departing.values()
-            if has_pod(node) or (node.has_volume and node.pool in emptied)
-        }
-        self._mark_cleared(resources.pools[name] for name in leaving - left)
+        leaving = await self._removal.departing(resources.leaving_pools)
+        left = remaining_pools(leaving, resources.drained_pools, look.desired, look.observed.kafka)
+        self._mark_cleared(resources.pools[name] for name in resources.leaving_pools - left)
         plan = replace(look.plan, refusals=(*look.plan.refusals, *self._refusals()))
         if look.desired.lifecycle is Lifecycle.PAUSED:
             return plan
-        return with_departure(plan, departing, emptied, look.observed.kafka)
+        ended = {node_id: node for node_id, node in leaving.items() if node.pool in resources.ended_pools}
+        return with_departure(plan, ended)
 
     def _refusals(self) -> tuple[steps.Refusal, ...]:
         """Returns the resources that are not used as they are, without a pool that has the quorum's own name."""
@@ -329,11 +334,16 @@ class ClusterReconciler:
         return f"a fault of the operator: {error!r}"
 
     async def _clear(self, resources: ClusterResources) -> None:
-        """Stops pods and deletes volumes of deleted resources, by their policy. No plan has these nodes."""
-        pools = None if resources.is_deleted else resources.leaving_pools
+        """Stops pods and deletes volumes of deleted resources, by their policy. No plan has these nodes.
+
+        Pools that are to be drained wait for a plan, unless nothing is left of them.
+        """
+        pools = None if resources.is_deleted else resources.ended_pools
         await self._removal.stop_pods(GRACE_MS, pools)
-        await self._removal.delete_volumes(resources.emptied_pools)
-        gone = [resources.pools[name] for name in resources.leaving_pools]
+        await self._removal.delete_volumes(resources.emptied_pools - resources.drained_pools)
+        leaving = await self._removal.departing(resources.drained_pools)
+        left = remaining_pools(leaving, resources.drained_pools)
+        gone = [resources.pools[name] for name in resources.leaving_pools - left]
         if resources.quorum is not None and resources.is_deleted:
             gone.append(resources.quorum)
         self._mark_cleared(gone)
@@ -363,7 +373,7 @@ class ClusterReconciler:
         self._shared.metrics.set_leader(*self.key, has_leader=has_leader(view))
         await self._publish_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
-            if pool not in resources.leaving_pools:
+            if pool not in resources.ended_pools:
                 status = broker_status(
                     view,
                     pool=pool,
@@ -393,7 +403,7 @@ class ClusterReconciler:
         self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
         resources = self._shared.store.of_cluster(self.key)
         bodies = [
-            (BROKERS, body) for name, body in resources.pools.items() if name not in resources.leaving_pools
+            (BROKERS, body) for name, body in resources.pools.items() if name not in resources.ended_pools
         ]
         if resources.quorum is not None:
             bodies.append((CONTROLLERS, resources.quorum))
@@ -449,7 +459,7 @@ class ClusterReconciler:
         """Returns the resource for an Event about a step: the node's pool, or the quorum."""
         resources = self._resources
         assert resources.quorum is not None
-        pools = {node.node_id: node.pool for node in desired.nodes if node.role is Role.BROKER}
+        pools = {node.node_id: node.pool for node in desired.nodes_with_settings if node.role is Role.BROKER}
         pool = pools.get(action.node_id) if action.node_id is not None else None
         return resources.pools.get(pool or "", resources.quorum)
 
@@ -457,5 +467,5 @@ class ClusterReconciler:
 def _label(desired: DesiredCluster, action: steps.Action) -> str:
     if action.node_id is None:
         return desired.name
-    labels = {node.node_id: node.label for node in desired.nodes}
+    labels = {node.node_id: node.label for node in desired.nodes_with_settings}
     return labels.get(action.node_id, f"node {action.node_id}")

@@ -30,9 +30,25 @@ class ClusterResources:
         return self.quorum is not None and is_deleted(self.quorum)
 
     @property
-    def staying(self) -> tuple[tuple[Kind, Object], ...]:
-        """Returns the resources that are not being deleted, the quorum first."""
-        pools = [body for name, body in self.pools.items() if name not in self.leaving_pools]
+    def drained_pools(self) -> frozenset[str]:
+        """Returns the pools that are being deleted together with their volumes while their quorum stays.
+
+        Their brokers go when they hold no replica any more. A pool without node ids never had brokers.
+        """
+        if self.quorum is None or self.is_deleted:
+            return frozenset()
+        emptied = self.leaving_pools & self.emptied_pools
+        return frozenset(name for name in emptied if "nodeIds" in self.pools[name]["spec"])
+
+    @property
+    def ended_pools(self) -> frozenset[str]:
+        """Returns the pools that are being deleted, and whose brokers are stopped whatever they hold."""
+        return self.leaving_pools - self.drained_pools
+
+    @property
+    def used(self) -> tuple[tuple[Kind, Object], ...]:
+        """Returns the resources whose nodes run, the quorum first: none that is being deleted but drained pools."""
+        pools = [body for name, body in self.pools.items() if name not in self.ended_pools]
         quorum = [] if self.quorum is None or self.is_deleted else [self.quorum]
         return (*((CONTROLLERS, body) for body in quorum), *((BROKERS, body) for body in pools))
 

@@ -29,6 +29,8 @@ from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepV
 
 ROLLOUT_DUE = "RolloutDue"
 """The reason of Ready while nodes are ready, and run with what is not desired any more."""
+DRAINING = "Draining"
+"""The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _TELLING_PROGRESS = ("Progressing", "Reconciling")
 _NAMED_MAX = 10
 """How many nodes a message names."""
@@ -176,7 +178,12 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
     waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
     outdated = [f"{node.seen.node_id} ({', '.join(node.differs)})" for node in nodes if node.differs]
     ready: Judgement
-    if view.lifecycle is Lifecycle.HIBERNATED:
+    refusal = _first_fault(pool)
+    if pool.is_drained and refusal is not None:
+        ready = ("Ready", False, refusal.code, refusal.message)
+    elif pool.is_drained:
+        ready = ("Ready", False, DRAINING, "deleted: it goes when its brokers hold no replica any more")
+    elif view.lifecycle is Lifecycle.HIBERNATED:
         ready = ("Ready", False, "Hibernated", "the cluster is hibernated")
     elif not waiting and outdated:
         ready = ("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")

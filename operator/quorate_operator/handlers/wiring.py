@@ -6,6 +6,7 @@ handlers for these would write into each object.
 
 import asyncio
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any
 
 import kopf
@@ -28,6 +29,9 @@ DELETION_WAIT_S = 5.0
 """For so long a handler waits for pods to stop, and edits of the same object wait for it."""
 DELETION_PAUSE_S = 0.1
 """Between two waits: kopf looks then for what has come in."""
+LONG_DELETION_S = 120.0
+"""After so long, as while a pool is drained, there are pauses of LONG_PAUSE_S: kopf writes down each attempt."""
+LONG_PAUSE_S = 20.0
 WORKERS_MAX = 64
 DELETION_ID = "deletion"
 """The name of the annotation in which kopf counts the attempts of a deletion: it has to be valid in Kubernetes."""
@@ -79,12 +83,14 @@ def _watch_clusters(registry: kopf.OperatorRegistry, clusters: Clusters) -> None
         is_quorum = body["kind"] == CONTROLLERS.name
         clusters.wake(namespace or "", name or "" if is_quorum else body["spec"]["controllers"])
 
-    async def deleted(body: kopf.Body, **_: Any) -> None:
+    async def deleted(body: kopf.Body, runtime: timedelta, **_: Any) -> None:
         try:
             async with asyncio.timeout(DELETION_WAIT_S):
                 await clusters.wait_cleared(dict(body))
         except TimeoutError:
-            raise kopf.TemporaryError("its pods are being stopped", delay=DELETION_PAUSE_S) from None
+            is_long = runtime.total_seconds() >= LONG_DELETION_S
+            pause_s = LONG_PAUSE_S if is_long else DELETION_PAUSE_S
+            raise kopf.TemporaryError("its brokers are drained, or its pods stopped", delay=pause_s) from None
 
     for kind in (CONTROLLERS, BROKERS):
         group, version = kind.api_version.split("/")

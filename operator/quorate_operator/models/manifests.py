@@ -58,6 +58,8 @@ class Manifests:
     controllers: KafkaController
     brokers: tuple[KafkaBroker, ...]
     secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
+    drained_pools: frozenset[str] = frozenset()
+    """Those of `brokers` that are deleted together with their volumes: their brokers are drained before they stop."""
 
     @property
     def resources(self) -> tuple[KafkaController | KafkaBroker, ...]:

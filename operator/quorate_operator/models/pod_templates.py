@@ -193,7 +193,8 @@ class Storage(Model):
     )
     on_deletion: VolumeFate = Field(
         default="Retain",
-        description="What happens to the volumes when the KafkaController or KafkaBroker is deleted.",
+        description="What happens to the volumes when the KafkaController or KafkaBroker is deleted. With Delete, a "
+        "KafkaBroker whose KafkaController stays is drained first.",
     )
 
 

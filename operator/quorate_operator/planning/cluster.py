@@ -146,6 +146,10 @@ class DesiredCluster:
     """By pool. A pool that is not named has the defaults."""
     decommission: frozenset[int] = frozenset()
     """Node ids that were asked to leave. No desired node has one of these."""
+    drained_pools: frozenset[str] = frozenset()
+    """Pools that are deleted together with their volumes: their brokers are decommissioned."""
+    drained: tuple[DesiredNode, ...] = ()
+    """The brokers of `drained_pools` with their settings, by which they run until they hold nothing."""
     survivor: int | None = None
     """The controller from whose disk a lost quorum is to be rebuilt: explicit, by annotation."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -153,6 +157,11 @@ class DesiredCluster:
 
     def of_role(self, role: Role) -> tuple[DesiredNode, ...]:
         return tuple(node for node in self.nodes if node.role is role)
+
+    @property
+    def nodes_with_settings(self) -> tuple[DesiredNode, ...]:
+        """The nodes that are asked for, then those of `drained`."""
+        return (*self.nodes, *self.drained)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The nodes that manifests ask for. The runtime completes hosts, ports and images, which only it knows."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from quorate_operator.models.base import (
     ANNOTATION_PAUSE,
@@ -39,23 +39,15 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         )
         for node_id in quorum.spec.all_node_ids()
     ]
+    drained: list[DesiredNode] = []
+    leaving = set(quorum.spec.decommission)
     for pool in manifests.brokers:
-        nodes += [
-            DesiredNode(
-                node_id=node_id,
-                role=Role.BROKER,
-                pool=pool.metadata.name,
-                place=node_id - pool.spec.first_node_id,
-                implementation=Implementation.JAVA,
-                kafka_version=pool.spec.version,
-                listeners=pool.spec.listeners,
-                config={**_authorization(quorum), **pool.spec.config},
-                revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
-                rack=pool.spec.rack_of(node_id),
-                volume_bytes=quantity_bytes(pool.spec.storage.size),
-            )
-            for node_id in pool.spec.all_node_ids()
-        ]
+        leaving |= set(pool.spec.decommission)
+        if pool.metadata.name in manifests.drained_pools:
+            drained += _brokers(quorum, pool, pool.spec.all_node_ids())
+            leaving |= set(pool.spec.all_node_ids())
+        else:
+            nodes += _brokers(quorum, pool, pool.spec.all_node_ids())
     pools: tuple[KafkaController | KafkaBroker, ...] = (quorum, *manifests.brokers)
     return DesiredCluster(
         name=quorum.metadata.name,
@@ -65,10 +57,31 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         nodes=tuple(nodes),
         keeps_history=quorum.spec.history is not None,
         lifecycle=_lifecycle(quorum),
-        rollouts={pool.metadata.name: _rollout(pool) for pool in pools},
-        decommission=frozenset(node_id for pool in pools for node_id in pool.spec.decommission),
+        rollouts={pool.metadata.name: _rollout(pool, manifests.drained_pools) for pool in pools},
+        decommission=frozenset(leaving),
+        drained_pools=manifests.drained_pools,
+        drained=tuple(drained),
         survivor=_survivor(quorum.metadata.annotations),
     )
+
+
+def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]) -> list[DesiredNode]:
+    return [
+        DesiredNode(
+            node_id=node_id,
+            role=Role.BROKER,
+            pool=pool.metadata.name,
+            place=node_id - pool.spec.first_node_id,
+            implementation=Implementation.JAVA,
+            kafka_version=pool.spec.version,
+            listeners=pool.spec.listeners,
+            config={**_authorization(quorum), **pool.spec.config},
+            revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
+            rack=pool.spec.rack_of(node_id),
+            volume_bytes=quantity_bytes(pool.spec.storage.size),
+        )
+        for node_id in node_ids
+    ]
 
 
 def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
@@ -109,11 +122,13 @@ def _lifecycle(quorum: KafkaController) -> Lifecycle:
     return Lifecycle.HIBERNATED if quorum.spec.hibernated else Lifecycle.RUNNING
 
 
-def _rollout(pool: KafkaController | KafkaBroker) -> RolloutPolicy:
+def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]) -> RolloutPolicy:
     grace_s = pool.spec.template.termination_grace_period_seconds
+    is_drained = pool.metadata.name in drained_pools
+    volumes = VolumePolicy(pool.spec.storage.on_decommission.lower())
     return RolloutPolicy(
         overlap_ms=pool.spec.rollout.overlap_ms,
         max_unavailable=pool.spec.rollout.max_unavailable,
-        volumes=VolumePolicy(pool.spec.storage.on_decommission.lower()),
+        volumes=VolumePolicy.DELETE if is_drained else volumes,
         grace_ms=None if grace_s is None else grace_s * 1000,
     )

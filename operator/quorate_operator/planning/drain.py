@@ -3,6 +3,9 @@
 A broker leaves if it exists and is not desired, or if it is registered and its id is decommissioned. Other registered
 brokers are not managed here. Progress is read from what is observed: a broker that is desired again does not get back
 the replicas that were moved, and reassignments under way complete, because they look like an administrator's.
+
+The brokers of a pool that is deleted together with its volumes leave like this, too. None of them is stopped while
+one of them can't be drained.
 """
 
 from collections.abc import Iterable
@@ -20,6 +23,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.departure import has_pod
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.liveness import restart_backoff_ms
 from quorate_operator.planning.relocation import Relocation, format_bytes
@@ -65,12 +69,31 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
     drain = _Drain(desired, observed, observed.kafka, frozenset(leaving), now_ms)
     for node_id in leaving:
         drain.plan_broker(node_id)
+    pools = sorted(desired.drained_pools)
+    for pool in pools:
+        drain.hold(pool)
     drain.reassign()
+    for pool in pools:
+        drain.keep_whole(pool)
     return DrainPlan(
         steps=tuple(drain.steps),
         waits=tuple(drain.waits),
-        refusals=tuple(drain.refusals),
+        refusals=tuple(refusal for refusals in drain.refusals.values() for refusal in refusals),
         leaving=frozenset(leaving),
+    )
+
+
+def refuse_while_hibernated(desired: DesiredCluster) -> tuple[Refusal, ...]:
+    """Returns what a hibernated cluster can't do: drain the pools that are deleted together with their volumes."""
+    return tuple(
+        Refusal(
+            code="Hibernated",
+            message=f"KafkaBroker {pool} is deleted together with its volumes, and can't be drained while the "
+            f"cluster is hibernated: set hibernated of KafkaController {desired.name} to false; "
+            f"{_ways_out(desired, pool)}",
+            pool=pool,
+        )
+        for pool in sorted(desired.drained_pools)
     )
 
 
@@ -95,17 +118,18 @@ class _Drain:
     now_ms: int
     steps: list[Action] = field(default_factory=list)
     waits: list[WaitFor] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: dict[int, list[Refusal]] = field(default_factory=dict)
+    """By the broker that can't be drained."""
     to_drain: list[int] = field(default_factory=list)
 
     def plan_broker(self, node_id: int) -> None:
         """Plans for one broker, except for moving its partitions."""
-        held = [one for one in self.kafka.partitions if node_id in one.replicas]
+        held = self._held(node_id)
         seen = self.observed.nodes.get(node_id)
         if held:
             self._keep_serving(node_id, held, seen)
             return
-        if seen is not None and seen.state.runs:
+        if seen is not None and has_pod(seen):
             if seen.unreachable_host:
                 reason = f"the machine of {_label(node_id)} to answer: the broker may still run"
                 self.waits.append(wait_for(reason, node_id))
@@ -137,12 +161,13 @@ class _Drain:
         if seen.state is NodeState.ABSENT:
             if alone:
                 what = _some(sorted({one.partition.topic for one in alone}))
-                self.refusals.append(
+                self._refused(
+                    node_id,
                     Refusal(
                         code="PartitionsLost",
                         message=f"{_label(node_id)} has lost its disk, and no other broker has a replica in "
                         f"sync of {what}: delete these topics, or elect leaders uncleanly, before it can leave",
-                    )
+                    ),
                 )
             return
         due_ms = (seen.exited_at_ms or 0) + restart_backoff_ms(seen.exits_in_a_row)
@@ -171,14 +196,18 @@ class _Drain:
         too_wide = {f"{one.partition.topic} ({_factor(one)})" for one in held if _factor(one) > staying}
         if not too_wide:
             return False
-        self.refusals.append(
+        self._refused(
+            node_id,
             Refusal(
                 code="TooFewBrokers",
                 message=f"{_label(node_id)} can't leave: {staying} broker(s) stay, and topics have more replicas: "
                 f"{_some(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
-            )
+            ),
         )
         return True
+
+    def _refused(self, node_id: int, refusal: Refusal) -> None:
+        self.refusals.setdefault(node_id, []).append(refusal)
 
     def reassign(self) -> None:
         """Moves a batch of partitions from drained brokers, within the limits of `Relocation`."""
@@ -191,13 +220,55 @@ class _Drain:
                 reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
                 self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
             if isinstance(obstacle, Refusal):
-                self.refusals.append(obstacle)
+                self._refused(node_id, obstacle)
             elif obstacle is not None:
                 self.waits.append(obstacle)
             self.waits.append(self._progress(node_id))
 
+    def hold(self, pool: str) -> None:
+        """Moves nothing from a deleted pool of which a broker can't be drained."""
+        members = self._members(pool)
+        if not self.refusals.keys().isdisjoint(members):
+            self.to_drain = [node_id for node_id in self.to_drain if node_id not in members]
+
+    def keep_whole(self, pool: str) -> None:
+        """Stops no broker of a deleted pool while one of them can't be drained.
+
+        Once nothing moves any more, it says why, and what can be done: the figures in the message change no more.
+        """
+        members = self._members(pool)
+        causes = [refusal for node_id in members for refusal in self.refusals.pop(node_id, ())]
+        if not causes:
+            return
+        self.steps = [
+            step for step in self.steps if not (isinstance(step, StopNode) and step.node_id in members)
+        ]
+        self.waits.append(wait_for(f"KafkaBroker {pool}, which is deleted, to be drained", *members))
+        held = {node_id: self._held(node_id) for node_id in members}
+        moves = any(isinstance(step, ReassignPartitions) and step.node_id in held for step in self.steps)
+        if moves or any(node_id in one.removing for node_id, own in held.items() for one in own):
+            return
+        holders = _some(
+            [f"{_label(node_id)} holds {len(own)} replica(s)" for node_id, own in held.items() if own]
+        )
+        message = (
+            f"KafkaBroker {pool} is deleted together with its volumes, but can't be drained, and none of its brokers "
+            f"is stopped: {holders}. Make room with another pool of brokers; {_ways_out(self.desired, pool)}. "
+            f"The reason: {causes[0].message}"
+        )
+        self.refusals[min(members)] = [Refusal(code=causes[0].code, message=message, pool=pool)]
+
+    def _members(self, pool: str) -> tuple[int, ...]:
+        """Returns the brokers of a deleted pool that leave, in order."""
+        known = {node.node_id: node.pool for node in self.desired.drained}
+        known |= {node.node_id: node.pool for node in self.observed.nodes.values()}
+        return tuple(node_id for node_id in sorted(self.leaving) if known.get(node_id) == pool)
+
+    def _held(self, node_id: int) -> list[ObservedPartition]:
+        return [one for one in self.kafka.partitions if node_id in one.replicas]
+
     def _progress(self, node_id: int) -> WaitFor:
-        held = [one for one in self.kafka.partitions if node_id in one.replicas]
+        held = self._held(node_id)
         moving = sum(node_id in one.removing for one in held)
         sizes = [one.size_bytes for one in held if one.size_bytes is not None]
         size = f", {format_bytes(sum(sizes))}" if sizes else ""
@@ -214,6 +285,14 @@ class _Drain:
             self.steps.append(DeleteVolume(node_id=seen.node_id, reason=reason))
         elif not has_publications(self.observed, seen.node_id):
             self.steps.append(ForgetNode(node_id=seen.node_id, reason="it has left"))
+
+
+def _ways_out(desired: DesiredCluster, pool: str) -> str:
+    """Returns how a deleted pool that can't be drained goes nevertheless."""
+    return (
+        f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
+        f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"
+    )
 
 
 def _factor(partition: ObservedPartition) -> int:

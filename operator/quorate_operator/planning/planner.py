@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from quorate_operator.planning.addresses import plan_addresses
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, ObservedCluster
-from quorate_operator.planning.drain import plan_drain
+from quorate_operator.planning.drain import plan_drain, refuse_while_hibernated
 from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
 from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
@@ -62,7 +62,10 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
     if mismatch is not None:
         return _nothing("ClusterIdMismatch", mismatch)
     if desired.lifecycle is Lifecycle.HIBERNATED:
-        return Plan(steps=stop_all(observed, desired.rollouts, reason="the cluster hibernates"))
+        return Plan(
+            steps=stop_all(observed, desired.rollouts, reason="the cluster hibernates"),
+            refusals=refuse_while_hibernated(desired),
+        )
     recovery = plan_recovery(desired, observed)
     if recovery is not None:
         return Plan(steps=(*recovery.due, *recovery.rest), refusals=recovery.refusals)

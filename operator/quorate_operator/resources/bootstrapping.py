@@ -78,7 +78,7 @@ def listener_statuses(
 
 
 def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
-    return next((node for node in desired.nodes if node.pool == pool), None)
+    return next((node for node in desired.nodes_with_settings if node.pool == pool), None)
 
 
 def _bootstrap_servers(

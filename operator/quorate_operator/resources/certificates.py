@@ -96,7 +96,7 @@ def _hosts(
         names.add(f"{bootstrap_name(name)}.{context.namespace}.svc")
     if isinstance(listener, BrokerListener) and listener.exposure.bootstrap_host is not None:
         names.add(listener.exposure.bootstrap_host)
-    for node in desired.nodes:
+    for node in desired.nodes_with_settings:
         for host in _told(context, node, listener) if node.pool == name else ():
             if _is_address(host):
                 addresses.add(host)

@@ -18,7 +18,11 @@ from quorate_operator.security import secret_revision
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
     """Returns the cluster with addresses and revisions. Raises TemplateError for an invalid host."""
     context = Context(manifests=manifests, facts=facts)
-    addressed = replace(desired, nodes=tuple(_with_addresses(context, node) for node in desired.nodes))
+    addressed = replace(
+        desired,
+        nodes=tuple(_with_addresses(context, node) for node in desired.nodes),
+        drained=tuple(_with_addresses(context, node) for node in desired.drained),
+    )
     nodes = tuple(
         replace(node, revision={**node.revision, **_revision(context, addressed, node)})
         for node in addressed.nodes

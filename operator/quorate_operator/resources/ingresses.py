@@ -44,7 +44,7 @@ def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
     """Returns the Ingresses and Routes of all brokers, and those by which clients begin."""
     found: list[Object] = []
     for pool in context.manifests.brokers:
-        nodes = [node for node in desired.nodes if node.pool == pool.metadata.name]
+        nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
         for listener in pool.spec.listeners:
             if listener.exposure.type in BY_HOST:
                 for entrance in _entrances(context, nodes, listener):

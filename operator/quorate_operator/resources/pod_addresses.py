@@ -59,7 +59,7 @@ def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
 
 def check_hosts(context: Context, desired: DesiredCluster) -> None:
     """Checks that each template of a host gives one for each node. Raises TemplateError."""
-    for node in desired.nodes:
+    for node in desired.nodes_with_settings:
         interim(context, node)  # with the advertised ones
 
 

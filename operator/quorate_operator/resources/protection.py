@@ -92,7 +92,7 @@ def brokers_policies(context: Context, desired: DesiredCluster) -> tuple[Object,
     found = []
     for pool in context.manifests.brokers:
         name = pool.metadata.name
-        node = next((one for one in desired.nodes if one.pool == name), None)
+        node = next((one for one in desired.nodes_with_settings if one.pool == name), None)
         if not pool.spec.network_policy.enabled or node is None:
             continue
         ports = {one.name: listener_port(node, one) for one in pool.spec.listeners}

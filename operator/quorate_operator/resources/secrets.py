@@ -54,7 +54,7 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     plan = replace(plan, refusals=(*plan.refusals, *refusals, *unissued.values()))
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
-    needed = {node.node_id: secret_names(context, node) for node in desired.nodes}
+    needed = {node.node_id: secret_names(context, node) for node in desired.nodes_with_settings}
     held = {
         node.node_id: node.label
         for node in desired.nodes

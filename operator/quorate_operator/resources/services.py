@@ -48,7 +48,7 @@ _STORED = TypeAdapter(list[_Stored])
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
     """Returns the Service that gives a pool's pods their host names, also before they are ready."""
-    nodes = [node for node in desired.nodes if node.pool == pool]
+    nodes = [node for node in desired.nodes_with_settings if node.pool == pool]
     ports = [
         {"name": dns_label(listener.name), "port": listener_port(nodes[0], listener)}
         for listener in (nodes[0].listeners if nodes else ())

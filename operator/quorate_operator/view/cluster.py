@@ -142,7 +142,8 @@ class AddressView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """The desired nodes of a KafkaController or KafkaBroker, and the part of the plan that is about them.
+    """The desired nodes of a KafkaController or KafkaBroker, or those left of a pool that is drained, and the part of
+    the plan that is about them.
 
     `version` is the release that all of them run, None while they differ.
     """
@@ -155,6 +156,8 @@ class PoolView:
     """The number of nodes that run, those that are to leave included."""
     refusals: tuple[Refusal, ...] = ()
     """Those about the pool or the whole cluster."""
+    is_drained: bool = False
+    """Whether it is deleted, and goes when its brokers hold no replica any more."""
 
     @property
     def ready(self) -> int:
@@ -197,6 +200,8 @@ class ClusterView:
     addresses: tuple[AddressView, ...] = ()
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The desired releases of each pool."""
+    drained_pools: frozenset[str] = frozenset()
+    """Pools that are deleted, and go when their brokers hold no replica any more."""
 
     @property
     def described(self) -> ObservedQuorum | None:
@@ -206,7 +211,10 @@ class ClusterView:
     def pool(self, name: str, *, is_controllers: bool = False) -> PoolView:
         """The desired nodes of a pool by id, with its own steps; controllers have all steps of the cluster."""
         members = [one for one in self.nodes if one.pool == name]
-        nodes = sorted((one for one in members if one.is_desired), key=lambda one: one.seen.node_id)
+        is_drained = name in self.drained_pools and not is_controllers
+        nodes = sorted(
+            (one for one in members if one.is_desired or is_drained), key=lambda one: one.seen.node_id
+        )
         own = {one.seen.node_id for one in members}
         wanted = self.versions.get(name, frozenset())
         running = {one.seen.revision.get("version") for one in nodes if one.seen.state.runs}
@@ -217,6 +225,7 @@ class ClusterView:
             version=next(iter(wanted)) if len(wanted) == 1 and running == wanted else None,
             running=sum(one.seen.state.runs for one in members),
             refusals=tuple(one for one in self.refusals if one.pool in (None, name)),
+            is_drained=is_drained,
         )
 
 
@@ -265,6 +274,7 @@ def view_of(
         refusals=plan.refusals if plan is not None else (),
         addresses=_addresses(desired, observed) if observed is not None else (),
         versions=_versions(desired) if desired is not None else {},
+        drained_pools=desired.drained_pools if desired is not None else frozenset(),
     )
 
 

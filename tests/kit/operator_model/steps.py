@@ -181,6 +181,7 @@ class _Stepper:
         node = world.nodes[action.node_id]
         assert not node.is_lost, "a process whose machine does not answer can't be stopped"
         if node.process is None:
+            node.crashed_at_ms, node.exits_in_a_row = None, 0
             return
         if self.desired.lifecycle is Lifecycle.RUNNING:
             if node.role is Role.CONTROLLER:

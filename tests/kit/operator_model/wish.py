@@ -19,6 +19,8 @@ from quorate_operator.planning.cluster import (
 PORT = 9092
 OVERLAP_MS = 60_000
 CONTROLLERS_FIRST = 3000
+OTHERS_FIRST = 100
+OTHERS = "others"
 LISTENERS = {Role.CONTROLLER: ("CONTROLLER",), Role.BROKER: ("INTERNAL", "EXTERNAL")}
 RACKS = ("a", "b", "c")
 
@@ -39,6 +41,10 @@ class Wish:
     lifecycle: Lifecycle = Lifecycle.RUNNING
     generation: int = 0
     decommission: frozenset[int] = frozenset()
+    others: int = 0
+    """How many brokers another pool has."""
+    is_drained: bool = False
+    """Whether the other pool is deleted, together with its volumes."""
     has_interim: bool = True
     names: dict[tuple[int, str], Address] = field(default_factory=dict)
     spare: Iterable[int] = field(default_factory=count)
@@ -56,7 +62,15 @@ class Wish:
 
     def nodes(self) -> tuple[tuple[int, Role], ...]:
         """Every desired node with its role."""
-        return tuple((node_id, role) for role in Role for node_id in self.ids(role))
+        own = tuple((node_id, role) for role in Role for node_id in self.ids(role))
+        return own if self.is_drained else (*own, *self._others())
+
+    def _others(self) -> tuple[tuple[int, Role], ...]:
+        return tuple((OTHERS_FIRST + place, Role.BROKER) for place in range(self.others))
+
+    def drain_others(self) -> None:
+        """The other pool is deleted."""
+        self.is_drained = True
 
     def scale(self, role: Role, replicas: int) -> None:
         """Another number of nodes."""
@@ -103,7 +117,8 @@ class Wish:
             self.names[heir, listener] = name
 
     def _name_all(self) -> None:
-        keys = [(node_id, listener) for node_id, role in self.nodes() for listener in LISTENERS[role]]
+        known = dict((*self.nodes(), *self._others()))
+        keys = [(node_id, listener) for node_id, role in known.items() for listener in LISTENERS[role]]
         self.names = {key: name for key, name in self.names.items() if key in keys}
         for node_id, listener in keys:
             if (node_id, listener) not in self.names:
@@ -114,6 +129,8 @@ class Wish:
 
     def desired(self, *, is_static: bool) -> DesiredCluster:
         """The input of `plan()`. `is_static`: how nodes are configured now, which is part of their revision."""
+        leaving = self._others() if self.is_drained else ()
+        drained = frozenset({OTHERS} if self.is_drained else ())
         return DesiredCluster(
             name="quorum",
             cluster_id=None,
@@ -122,13 +139,20 @@ class Wish:
             nodes=tuple(self._node(node_id, role, is_static) for node_id, role in self.nodes()),
             lifecycle=self.lifecycle,
             rollouts={
-                pool: RolloutPolicy(overlap_ms=OVERLAP_MS, volumes=self.volumes)
-                for pool in ("quorum", "pool")
+                pool: RolloutPolicy(
+                    overlap_ms=OVERLAP_MS, volumes=VolumePolicy.DELETE if pool in drained else self.volumes
+                )
+                for pool in ("quorum", "pool", OTHERS)
             },
-            decommission=self.decommission,
+            decommission=self.decommission | {node_id for node_id, _ in leaving},
+            drained_pools=drained,
+            drained=tuple(self._node(node_id, role, is_static) for node_id, role in leaving),
         )
 
     def _node(self, node_id: int, role: Role, is_static: bool) -> DesiredNode:
+        pool, first = ("pool", 0) if node_id < OTHERS_FIRST else (OTHERS, OTHERS_FIRST)
+        if role is Role.CONTROLLER:
+            pool, first = "quorum", CONTROLLERS_FIRST
         advertised = {listener: self.names[node_id, listener] for listener in LISTENERS[role]}
         interim = {
             listener: Address(f"interim-{listener.lower()}-{node_id}", PORT)
@@ -138,8 +162,8 @@ class Wish:
         return DesiredNode(
             node_id=node_id,
             role=role,
-            pool="quorum" if role is Role.CONTROLLER else "pool",
-            place=node_id - (CONTROLLERS_FIRST if role is Role.CONTROLLER else 0),
+            pool=pool,
+            place=node_id - first,
             implementation=Implementation.PYTHON if role is Role.CONTROLLER else Implementation.JAVA,
             kafka_version=self.version,
             listeners=tuple(Listener(name=listener) for listener in LISTENERS[role]),

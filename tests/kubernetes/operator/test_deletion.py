@@ -4,18 +4,23 @@ import os
 import signal
 
 import kubernetes.client
-from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
+from kit.asking import Asking
+from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
+from quorate_admin.types.topics import NewTopic
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.handlers.wiring import DELETION_ID
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
+MORE = "more"
+TOPIC, PARTITIONS = "orders", 3
 
 
 def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
-    """Goal: a deleted pool takes nothing along: its volumes as its policy says, the quorum not at all.
+    """Goal: a deleted pool takes nothing along: its volumes as its policy says, no replica, the quorum not at all.
 
     Method: delete a pool of which decommissioned brokers alone lose their volumes, bring it back, which is the same
-    broker with the same disk; then one that deletes them, which is unregistered before.
+    broker with the same disk. Then one that deletes its volumes, and holds the only replicas of a topic: it stays,
+    also for a new operator, until another pool takes them. That one is let go by `Retain` while it waits.
     """
     operated = brokered
     operated.create()
@@ -34,10 +39,28 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be back")
     assert _claim(operated).metadata.uid == disk
 
+    _create_topic(operated)
+    with_broker = operated.pod_uids()
     operated.delete_brokers()
+    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    assert operated.brokers_condition("Ready")["reason"] == "TooFewBrokers"
+    operated.operators[-1].kill()
+    operated.start_operator()
+    operated.wait(lambda: len(operated.events("TooFewBrokers")) > 1, "the new operator to say so, too")
+    assert operated.pod_uids() == with_broker
+
+    operated.create_brokers(MORE, storage={"onDeletion": "Delete"}, nodeIds={"first": 1})
     operated.wait(lambda: operated.brokers() is None, "the KafkaBroker to be gone with its volumes")
     assert f"data-{BROKERS}-0" not in operated.claims()
     assert operated.events("UnregisterBroker")
+    topic = _asking(operated, f"{MORE}-1")(lambda client: client.describe_topics([TOPIC]))[TOPIC]
+    assert [(one.replicas, one.isr) for one in topic.partitions] == [((1,), (1,))] * PARTITIONS
+
+    operated.delete_brokers(MORE)
+    _wait_told(operated, MORE, "broker-1 holds 3 replica(s)")
+    operated.patch_brokers(MORE, storage={"onDeletion": "Retain"})
+    operated.wait(lambda: operated.brokers(MORE) is None, "the other KafkaBroker to be gone")
+    assert f"data-{MORE}-1" in operated.claims()
     operated.wait_settled(*NODES)
     assert before == _uids(operated)
 
@@ -45,18 +68,21 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
 def test_quorum_and_pool_go_together(brokered: Operated) -> None:
     """Goal: brokers stop while there is a quorum to say goodbye to, controllers after them; nothing hangs.
 
-    Method: delete both at once; the order of the stops, from Events; the broker's own last words.
+    Method: delete a pool that has nowhere to put its replicas, and its quorum, after which it waits no more; the
+    order of the stops, from Events; the broker's own last words; its volume goes, those of the quorum stay.
     """
     operated = brokered
     operated.create()
-    operated.create_brokers()
+    operated.create_brokers(storage={"onDeletion": "Delete"})
     operator = operated.start_operator()
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
-    operated.delete()
+    _create_topic(operated)
     operated.delete_brokers()
+    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    operated.delete()
     operated.wait(lambda: operated.resource() is None and operated.brokers() is None, "both to be gone")
     assert operated.pods() == []
-    assert len(operated.claims()) == len(NODES) + 1
+    operated.wait(lambda: len(operated.claims()) == len(NODES), "the volume of the broker to be gone")
     assert "shut down completed" in operated.agent.log_of(f"{BROKERS}-0")
     stops = operated.events("StopNode")
     assert len(stops) == len(NODES) + 1
@@ -126,6 +152,26 @@ def test_volumes_go_with_a_quorum_that_says_so(operated: Operated) -> None:
     operated.wait(lambda: operated.resource() is None, "the KafkaController to be gone")
     assert operated.pods() == []
     operated.wait(lambda: not operated.claims(), "the volumes to be gone")
+
+
+def _create_topic(operated: Operated) -> None:
+    """A topic whose only replicas are on broker 0."""
+    placed = {partition: [0] for partition in range(PARTITIONS)}
+    new = NewTopic(name=TOPIC, assignments=placed)
+    _asking(operated, f"{BROKERS}-0")(lambda client: client.create_topics([new])).raise_any()
+
+
+def _wait_told(operated: Operated, pool: str, held: str) -> None:
+    """Wait until a pool that is deleted says in a condition and an Event what its broker holds."""
+    operated.wait(
+        lambda: held in operated.brokers_condition("Stalled", pool).get("message", ""),
+        f"{pool} to say that {held}",
+    )
+    operated.wait(lambda: any(held in note for note in operated.events("TooFewBrokers")), "the Event")
+
+
+def _asking(operated: Operated, pod: str) -> Asking:
+    return Asking(servers=f"{operated.agent.address_of(pod)}:{BROKER_PORT}")
 
 
 def _has_attempts(operated: Operated) -> bool:

@@ -22,6 +22,7 @@ class Operated(RuleBasedStateMachine):
         seed=st.integers(0, 2**32),
         controllers=st.integers(1, CONTROLLERS_MAX),
         brokers=st.integers(BROKERS_MIN, 4),
+        others=st.integers(0, 2),
         dynamic=st.booleans(),
         is_external=st.booleans(),
         volumes=st.sampled_from(VolumePolicy),
@@ -33,6 +34,7 @@ class Operated(RuleBasedStateMachine):
         seed: int,
         controllers: int,
         brokers: int,
+        others: int,
         dynamic: bool,
         is_external: bool,
         volumes: VolumePolicy,
@@ -41,6 +43,7 @@ class Operated(RuleBasedStateMachine):
         wish = Wish(
             controllers=controllers,
             brokers=brokers,
+            others=others,
             dynamic=dynamic,
             is_external=is_external,
             volumes=volumes,
@@ -86,6 +89,11 @@ class Operated(RuleBasedStateMachine):
     @rule(replicas=st.integers(BROKERS_MIN, BROKERS_MAX))
     def scale_brokers(self, replicas: int) -> None:
         self.cluster.wish.scale(Role.BROKER, replicas)
+
+    @precondition(lambda self: self.is_formed)
+    @rule()
+    def delete_a_pool(self) -> None:
+        self.cluster.wish.drain_others()
 
     @precondition(lambda self: self.can_change_voters)
     @rule(choice=choices)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from kit.operator_model.driver import Cluster
-from kit.operator_model.wish import Wish
-from quorate_operator.planning.cluster import Lifecycle, Role
+from kit.operator_model.wish import OTHERS, OTHERS_FIRST, Wish
+from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
 
 Edit = Callable[[Cluster], None]
 
@@ -154,3 +154,42 @@ def test_a_cluster_sleeps_and_wakes_as_it_was() -> None:
     cluster.wish.lifecycle = Lifecycle.RUNNING
     cluster.settle()
     assert {node_id: voter.directory_id for node_id, voter in cluster.world.voters.items()} == voters
+
+
+def _with_another_pool(*, brokers: int) -> Cluster:
+    cluster = Cluster(Wish(controllers=3, brokers=brokers, others=2, volumes=VolumePolicy.RETAIN), seed=1)
+    cluster.settle()
+    cluster.create_partitions()
+    return cluster
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
+def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
+    """Goal: a pool that is deleted with its volumes costs no replica, whoever is killed meanwhile.
+
+    Method: one step of each operator, and with `half` a half of the next; one broker of the pool has crashed. The
+    model judges each stop and each volume.
+    """
+    cluster = _with_another_pool(brokers=2)
+    cluster.crash(cluster.world.nodes[OTHERS_FIRST])
+    cluster.wish.drain_others()
+    for _ in range(150):
+        cluster.round(cut=1, half=half)
+    cluster.settle()
+    assert not [node for node in cluster.world.nodes.values() if node.pool == OTHERS]
+
+
+def test_a_deleted_pool_that_has_nowhere_to_go_stays_in_service() -> None:
+    """Goal: a deletion that can't be carried out stops nobody. Method: two replicas and one broker that
+    stays; then there are two.
+    """
+    cluster = _with_another_pool(brokers=1)
+    cluster.wish.drain_others()
+    for _ in range(30):
+        made = cluster.round()
+    pool = [node for node in cluster.world.nodes.values() if node.pool == OTHERS]
+    assert [cluster.world.serves(node.node_id) for node in pool] == [True, True]
+    assert [(one.code, one.pool) for one in made.refusals] == [("TooFewBrokers", OTHERS)]
+    cluster.wish.scale(Role.BROKER, 2)
+    cluster.settle()
+    assert not [node for node in cluster.world.nodes.values() if node.pool == OTHERS]

@@ -11,7 +11,7 @@ from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.gateway.contacts import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
-from quorate_operator.handlers.resources import ResourceStore, is_deleted, is_paused
+from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
 from quorate_operator.models.entities import EntitySpec
 from quorate_operator.planning.cluster import Address as NodeAddress
 from quorate_operator.planning.cluster import DesiredCluster, Role
@@ -145,14 +145,20 @@ class Targets:
         return frozenset((*super_users, *(f"User:{one}" for one in logins)))
 
     def _leaving(self, key: ClusterKey) -> frozenset[int]:
-        pools = self._store.of_cluster(key).pools.values()
-        return frozenset(node_id for body in pools for node_id in body["spec"].get("decommission", ()))
+        resources = self._store.of_cluster(key)
+        named = (
+            node_id for body in resources.pools.values() for node_id in body["spec"].get("decommission", ())
+        )
+        drained = (
+            node_id for pool in resources.drained_pools for node_id in claimed_node_ids(resources.pools[pool])
+        )
+        return frozenset((*named, *drained))
 
 
 def _addresses_of_brokers(
     infrastructure: KubernetesInfrastructure, desired: DesiredCluster
 ) -> dict[int, NodeAddress]:
-    brokers = {node.node_id for node in desired.of_role(Role.BROKER)}
+    brokers = {node.node_id for node in desired.nodes_with_settings if node.role is Role.BROKER}
     contacts = infrastructure.contacts(desired)
     return {node_id: address for node_id, address in sorted(contacts.items()) if node_id in brokers}
 

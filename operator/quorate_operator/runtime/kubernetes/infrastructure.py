@@ -179,8 +179,10 @@ class KubernetesInfrastructure:
                 continue
             node = observed_node(found, unreachable_host=await self._machines.is_gone(found.pod))
             node = replace(node, problem=node.problem or unknown_racks.get(node_id))
-            if node_id in wanted or not node.is_forgotten:
-                observed[node_id] = replace(node, is_forgotten=node.is_forgotten and node_id not in wanted)
+            # A pool that is deleted together with its volumes takes along those of brokers that left before.
+            is_asked_for = node_id in wanted or (node.has_volume and node.pool in desired.drained_pools)
+            if is_asked_for or not node.is_forgotten:
+                observed[node_id] = replace(node, is_forgotten=node.is_forgotten and not is_asked_for)
             if node_id in wanted:
                 observed[node_id] = replace(
                     observed[node_id],
@@ -214,7 +216,7 @@ class KubernetesInfrastructure:
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         """Returns the pods' own addresses, on the listener that nodes use among each other."""
-        nodes = {node.node_id: node for node in desired.nodes}
+        nodes = {node.node_id: node for node in desired.nodes_with_settings}
         found: dict[int, Address] = {}
         for node_id, objects in self._objects.nodes().items():
             address = (objects.pod or {}).get("status", {}).get("podIP")
@@ -222,7 +224,7 @@ class KubernetesInfrastructure:
                 continue
             # A node that is no longer desired has the listeners of its pool.
             like = nodes.get(node_id) or next(
-                (one for one in desired.nodes if one.pool == objects.pool), None
+                (one for one in desired.nodes_with_settings if one.pool == objects.pool), None
             )
             if like is not None:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
@@ -251,7 +253,7 @@ class KubernetesInfrastructure:
         """Returns what clients of a pool's listeners need to know; None while no leader tells of its brokers."""
         if observed.kafka is None:
             return None
-        own = {node.node_id for node in desired.nodes if node.pool == pool}
+        own = {node.node_id for node in desired.nodes_with_settings if node.pool == pool}
         registered = {
             node_id: one.endpoints for node_id, one in observed.kafka.registrations.items() if node_id in own
         }
@@ -440,27 +442,30 @@ class KubernetesInfrastructure:
         return found or NodeObjects(node_id=node_id, role=Role.CONTROLLER, pool=self._name)
 
     def _node(self, desired: DesiredCluster, node_id: int) -> DesiredNode:
-        """Returns a desired node or, for one that leaves, a copy of another of its pool.
+        """Returns a desired node or, for one that leaves, its settings or those of another of its pool.
 
         Raises:
-            StepError: the node is not desired, and its pool has no desired node.
+            StepError: the node is not desired, and no settings of its pool are known.
         """
+        wanted = next((node for node in desired.nodes if node.node_id == node_id), None)
+        if wanted is not None:
+            return wanted
         found = self._objects.node(node_id)
-        wanted = [node for node in desired.nodes if node.node_id == node_id]
-        alike = [node for node in desired.nodes if found is not None and node.pool == found.pool]
-        if wanted:
-            return wanted[0]
+        alike = [
+            node for node in desired.nodes_with_settings if found is not None and node.pool == found.pool
+        ]
         if found is None or not alike:
             raise steps.StepError(
                 f"node {node_id} is not desired, and its pool has no desired node to take the settings from"
             )
+        like = next((node for node in alike if node.node_id == node_id), alike[0])
         return replace(
-            alike[0],
+            like,
             node_id=node_id,
-            place=alike[0].place + node_id - alike[0].node_id,
+            place=like.place + node_id - like.node_id,
             advertised=configured_of(found.pod or found.config),
             interim={},
-            rack=None,
+            rack=like.rack if like.node_id == node_id else None,
         )
 
     # Facts

@@ -24,10 +24,10 @@ class SecuredAddresses:
         pools = {one.metadata.name: one.spec.listeners for one in context.manifests.resources}
         if all(one.protocol == "PLAINTEXT" for listeners in pools.values() for one in listeners):
             return
-        for node in desired.nodes:
+        for node in desired.nodes_with_settings:
             for listener in node.listeners:
                 self._put(listener, node.advertised, node.interim)
-        likes = {node.pool: node for node in desired.nodes}
+        likes = {node.pool: node for node in desired.nodes_with_settings}
         for objects in nodes:
             like = likes.get(objects.pool)
             host = (objects.pod or {}).get("status", {}).get("podIP")

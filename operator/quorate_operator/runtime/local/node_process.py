@@ -55,8 +55,8 @@ class LocalNode:
 
     async def stop(self, grace_ms: int) -> None:
         """Asks its process to end, and kills it after `grace_ms`. Raises PlayError if even that fails."""
+        self._asked_to_stop = True  # also of one that has crashed: it is not to be started again
         if self.process is not None and self.process.runs:
-            self._asked_to_stop = True
             await self.process.stop(grace_ms)
 
     def kill(self) -> None:

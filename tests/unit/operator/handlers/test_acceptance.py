@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate_operator.handlers.acceptance import Acceptance, Named, accept
-from quorate_operator.handlers.resources import ClusterResources
+from quorate_operator.handlers.resources import ClusterResources, is_deleted
 
 Object = dict[str, Any]
 QUORUM = Named("KafkaController", "quorum")
@@ -33,7 +33,7 @@ def _accepted(quorum: Object, *pools: Object, before: Acceptance | None = None) 
     resources = ClusterResources(
         quorum=quorum,
         pools={body["metadata"]["name"]: body for body in pools},
-        leaving_pools=frozenset(),
+        leaving_pools=frozenset(body["metadata"]["name"] for body in pools if is_deleted(body)),
         namesakes=frozenset(body["metadata"]["name"] for body in pools) & {quorum["metadata"]["name"]},
     )
     return accept(resources, before.accepted if before else {})
@@ -127,3 +127,27 @@ def test_a_template_that_gives_no_host_is_told_where_it_is() -> None:
     )
     interim = [{"name": "PLAINTEXT", "interimHost": "-{nodeId}"}]
     assert "interimHost" in (_accepted(_quorum(), _resource("other", listeners=interim)).refused.popitem()[1])
+
+
+def test_a_pool_that_is_drained_is_used_and_keeps_its_ids() -> None:
+    """Goal: its brokers run as before, and no pool takes their ids. Method: a pool that is deleted with its volumes,
+    beside a new one with an id of it; an edit of it that is invalid; and with `Retain`, which frees the ids.
+    """
+    old = _resource("old", storage={"onDeletion": "Delete"})
+    before = _accepted(_quorum(), old)
+    old["metadata"]["deletionTimestamp"] = "2026-01-05T00:00:00Z"
+    new = _resource("a", created=1)
+    found = _accepted(_quorum(), old, new, before=before)
+    assert found.manifests is not None
+    assert found.manifests.drained_pools == {"old"}
+    assert found.refused.keys() == {Named("KafkaBroker", "a")}
+
+    invalid = {**old, "spec": {**old["spec"], "replicas": -1}}
+    kept = _accepted(_quorum(), invalid, before=before)
+    assert kept.manifests is not None
+    assert (kept.manifests.drained_pools, kept.spec_of(invalid)) == ({"old"}, before.spec_of(old))
+
+    retained = {**old, "spec": {**old["spec"], "storage": {"onDeletion": "Retain"}}}
+    freed = _accepted(_quorum(), retained, new, before=before)
+    assert freed.manifests is not None
+    assert (freed.manifests.drained_pools, freed.refused) == (frozenset(), {})

@@ -160,7 +160,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Goal: nodes can't be shut out, and brokers that leave stay empty. Method: a cluster with super users, logins of
-    listeners and a decommissioned broker.
+    listeners, a decommissioned broker, and a pool that is deleted with its volumes.
     """
     store = ResourceStore()
     listener = {"name": "A", "sasl": {"username": "node", "secretName": "s"}}
@@ -168,6 +168,10 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     pool = quorum(controllers="quorum", decommission=[3], listeners=[{"sasl": {"username": "broker"}}])
     pool["kind"], pool["metadata"] = "KafkaBroker", {**pool["metadata"], "name": "brokers", "uid": "b"}
     store.put(pool)
+    going = quorum(controllers="quorum", nodeIds={"first": 7}, replicas=2, storage={"onDeletion": "Delete"})
+    deletion = {"name": "going", "uid": "g", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    going["kind"], going["metadata"] = "KafkaBroker", {**going["metadata"], **deletion}
+    store.put(going)
     targets = Targets(cast("Any", Server()), store, SnapshotRegistry())
     broker = NodeAddress("broker", 9092)
     module = "quorate_operator.handlers.entities.targets"
@@ -183,7 +187,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     )
     found = await targets.find(key, load_entity(body, "here").spec)
     assert found.reserved == {"User:root", "User:node", "User:broker"}
-    assert (found.leaving, found.is_paused, found.addresses) == ({3}, True, {1: broker})
+    assert (found.leaving, found.is_paused, found.addresses) == ({3, 7, 8}, True, {1: broker})
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:

@@ -18,6 +18,7 @@ from quorate_operator.handlers.statuses import (
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
     Address,
+    BrokerLoad,
     Formation,
     KafkaFacts,
     Lifecycle,
@@ -345,6 +346,32 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
         )
         assert _judged(controller_status(view, generation=1), "Stalled") == [of_quorum]
         assert _judged(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
+
+
+def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
+    """Goal: whoever waits for a deletion sees why. Method: a deleted pool, one of whose two brokers is left."""
+    manifests = load_manifests(
+        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
+        "spec: {controllers: quorum, replicas: 2, nodeIds: {first: 0}}}",
+        "test",
+    )
+    desired = desired_cluster(replace(manifests, drained_pools=frozenset({"pool"})))
+    node = ObservedNode(node_id=1, role=Role.BROKER, state=NodeState.READY, pool="pool")
+    kafka = KafkaFacts(
+        quorum=ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=1, kraft_version=1),
+        cluster_id="",
+        loads={1: BrokerLoad(replicas=12)},
+    )
+    observed = ObservedCluster(nodes={1: node}, quorum=None, kafka=kafka)
+    refusal = Refusal("TooFewBrokers", "broker-1 holds 12 replica(s)", pool="pool")
+    for refusals, ready, stalled in (
+        ((), ("False", "Draining"), ("False", "NothingRefused")),
+        ((refusal,), ("False", "TooFewBrokers"), ("True", "TooFewBrokers")),
+    ):
+        view = view_of("quorum", desired, observed, Plan(steps=(), refusals=refusals))
+        status = broker_status(view, pool="pool", generation=1)
+        assert [(one["nodeId"], one["replicas"]) for one in status["brokers"]] == [(1, 12)]
+        assert _judged(status, "Ready", "Stalled") == [ready, stalled]
 
 
 def _judged(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:

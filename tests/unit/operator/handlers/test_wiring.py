@@ -1,9 +1,14 @@
 """What kopf is told to watch and to handle."""
 
+import asyncio
 import re
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import kopf
+import pytest
+from quorate_operator.handlers import wiring
 from quorate_operator.handlers.wiring import registry_of, settings_of
 from quorate_operator.runtime.kubernetes.api import REBALANCES, TOPICS
 
@@ -24,3 +29,25 @@ def test_kopf_can_keep_the_progress_of_each_handler() -> None:
     assert len(ids) >= len(kinds)
     names = [key.partition("/")[2] for one in ids for key in storage.make_keys(one)]
     assert [name for name in names if not ANNOTATION_NAME.fullmatch(name)] == []
+
+
+async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a pool that waits for room costs few writes. Method: kopf's pause after an attempt, at first and after
+    minutes; none once nothing is left.
+    """
+    cleared = asyncio.Event()
+    monkeypatch.setattr(wiring, "DELETION_WAIT_S", 0)
+    clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait())
+    registry = registry_of(cast("Any", clusters), cast("Any", SimpleNamespace(kinds=())))
+    handler = next(one for one in registry._changing.get_all_handlers() if one.id == wiring.DELETION_ID)
+    deleted = cast("Any", handler.fn)
+    for runtime, pause_s in (
+        (timedelta(0), wiring.DELETION_PAUSE_S),
+        (timedelta(hours=1), wiring.LONG_PAUSE_S),
+    ):
+        with pytest.raises(kopf.TemporaryError) as raised:
+            await deleted(body={}, runtime=runtime)
+        assert raised.value.delay == pause_s
+    cleared.set()
+    monkeypatch.undo()
+    await deleted(body={}, runtime=timedelta(hours=1))

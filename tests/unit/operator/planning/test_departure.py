@@ -1,22 +1,22 @@
-"""Pools that are deleted while their quorum stays: who stops when, and what goes before a volume does."""
+"""Pools that are deleted while their quorum stays: who stops when, and what has to go before the pool does."""
 
 from dataclasses import replace
 
-from kit.scenarios import NOW_MS, Situation, briefly, healthy
+from kit.scenarios import NOW_MS, Situation, briefly, broker, healthy
 from quorate_operator.planning.cluster import NodeState, Role
-from quorate_operator.planning.departure import with_departure
+from quorate_operator.planning.departure import remaining_pools, with_departure
 from quorate_operator.planning.steps import Plan, StopNode
 
 POOL = "brokers"
 
 
-def deleted(situation: Situation, *, emptied: bool = False) -> Plan:
-    """The plan when the pool of all brokers is deleted."""
+def deleted(situation: Situation) -> Plan:
+    """The plan when the pool of all brokers is deleted, and its volumes stay."""
     brokers = {node.node_id: node for node in situation.observed.nodes.values() if node.pool == POOL}
     staying = situation.asking(nodes=tuple(node for node in situation.desired.nodes if node.pool != POOL))
     nodes = {node_id: node for node_id, node in situation.observed.nodes.items() if node_id not in brokers}
     plan = staying.seeing(nodes=nodes).plan(NOW_MS)
-    return with_departure(plan, brokers, [POOL] if emptied else [], situation.observed.kafka)
+    return with_departure(plan, brokers)
 
 
 def stopped(situation: Situation, *node_ids: int) -> Situation:
@@ -35,19 +35,6 @@ def test_brokers_stop_one_by_one_and_keep_their_volumes() -> None:
     assert deleted(stopped(situation, 0, 1)).steps == ()
 
 
-def test_a_volume_goes_after_the_registration() -> None:
-    """Goal: rule 4. Method: stopped and unfenced, fenced, unregistered, and without a leader."""
-    unfenced = stopped(healthy(brokers=1), 0)
-    assert unfenced.observed.kafka is not None
-    known = unfenced.observed.kafka.registrations
-    fenced = unfenced.kafka(registrations={**known, 0: replace(known[0], fenced=True)})
-    assert "to be fenced" in deleted(unfenced, emptied=True).waits[0].reason
-    assert briefly(deleted(fenced, emptied=True).due) == ["UnregisterBroker 0"]
-    assert briefly(deleted(fenced.unregistered(0), emptied=True).due) == ["DeleteVolume 0", "ForgetNode 0"]
-    leaderless = deleted(fenced.leaderless(), emptied=True)
-    assert any("to unregister broker-0" in wait.reason for wait in leaderless.waits)
-
-
 def test_a_broker_that_nobody_can_stop_is_waited_for() -> None:
     """Goal: nothing hangs on a machine that is gone. Method: one broker there, one on the other machine."""
     plan = deleted(healthy(brokers=2).node(0, unreachable_host=True))
@@ -62,3 +49,21 @@ def test_one_node_is_stopped_at_a_time() -> None:
     assert isinstance(plan.due[0], StopNode)
     assert plan.due[0].node_id != 0
     assert any("the turn of broker-0" in wait.reason for wait in plan.waits)
+
+
+def test_a_pool_goes_when_nothing_is_left_that_has_to_go_before() -> None:
+    """Goal: a volume keeps a pool that deletes its volumes, and no other. Method: pod, volume, registration, nothing;
+    each with and without volumes that are deleted.
+    """
+    situation = healthy(brokers=1)
+    running = situation.observed.nodes[0]
+    evicted = replace(running, state=NodeState.CRASHED)
+    stopped = replace(running, state=NodeState.STOPPED)
+    drained = situation.asking(drained_pools=frozenset({POOL}), drained=(broker(0),)).desired
+    kafka = situation.observed.kafka
+    for present in (running, evicted):
+        assert remaining_pools({0: present}, ()) == remaining_pools({0: present}, [POOL]) == {POOL}
+    assert remaining_pools({0: stopped}, ()) == frozenset()
+    assert remaining_pools({0: stopped}, [POOL]) == {POOL}
+    assert remaining_pools({}, [POOL], drained, kafka) == {POOL}
+    assert remaining_pools({}, [POOL], drained, situation.unregistered(0).observed.kafka) == frozenset()

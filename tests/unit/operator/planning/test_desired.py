@@ -1,5 +1,7 @@
 """What manifests ask for: node ids, lifecycle, rollouts, requests by annotation; and host templates."""
 
+from dataclasses import replace
+
 import pytest
 from quorate_operator.models.hosts import TemplateError, check_template, fill_host, template_values
 from quorate_operator.models.manifests import load_manifests
@@ -136,3 +138,23 @@ def test_what_gives_no_host_is_told(template: str) -> None:
     """Goal: no name that DNS can't have. Method: characters, empty parts, lengths."""
     with pytest.raises(TemplateError, match="which is no host"):
         fill_host(template, VALUES, "spec.advertisedHost")
+
+
+def test_a_pool_that_is_drained_asks_for_none_of_its_brokers() -> None:
+    """Goal: a deleted pool is decommissioned as a whole, and its settings stay known. Method: a pool of two brokers
+    and one that is leaving already, before and after.
+    """
+    brokers = "{controllers: quorum, replicas: 2, nodeIds: {first: 0}, decommission: [1]}"
+    pool = (
+        f"apiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\nmetadata: {{name: brokers}}\nspec: {brokers}"
+    )
+    quorum = "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}"
+    manifests = load_manifests(f"{quorum}\n---\n{pool}", "test")
+    before = desired_cluster(manifests)
+    after = desired_cluster(replace(manifests, drained_pools=frozenset({"brokers"})))
+    assert after.of_role(Role.BROKER) == ()
+    assert after.drained == before.of_role(Role.BROKER)
+    assert after.nodes_with_settings == before.nodes
+    assert after.decommission == {0, 1, 2}
+    assert before.rollouts["brokers"].volumes is VolumePolicy.RETAIN
+    assert after.rollouts["brokers"].volumes is VolumePolicy.DELETE

@@ -6,6 +6,7 @@ from kit.scenarios import NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
+    Lifecycle,
     NodeState,
     ObservedPartition,
     PartitionId,
@@ -32,6 +33,21 @@ def leaving(node_id: int, *partitions: ObservedPartition, brokers: int = 4) -> S
     situation = healthy(brokers=brokers)
     nodes = tuple(node for node in situation.desired.nodes if node.node_id != node_id)
     return situation.asking(nodes=nodes).kafka(partitions=partitions)
+
+
+def deleted(*partitions: ObservedPartition, others: int = 0, brokers: int = 2) -> Situation:
+    """A healthy cluster whose pool of the first brokers is deleted with its volumes; `others` are in another pool."""
+    situation = healthy(brokers=brokers + others)
+    for node in situation.desired.of_role(Role.BROKER)[brokers:]:
+        situation = situation.node(node.node_id, pool="others").asking_node(node.node_id, pool="others")
+    pool = situation.desired.of_role(Role.BROKER)[:brokers]
+    return situation.asking(
+        nodes=tuple(node for node in situation.desired.nodes if node not in pool),
+        decommission=frozenset(node.node_id for node in pool),
+        drained_pools=frozenset({"brokers"}),
+        drained=tuple(pool),
+        rollouts={"brokers": RolloutPolicy(volumes=VolumePolicy.DELETE)},
+    ).kafka(partitions=partitions)
 
 
 def look(situation: Situation) -> DrainPlan:
@@ -172,3 +188,90 @@ def test_sizes_are_written_for_people() -> None:
         "3.1 GiB",
         "2.0 TiB",
     ]
+
+
+def test_a_deleted_pool_is_drained_before_its_brokers_stop() -> None:
+    """Goal: a deletion costs no replica. Method: one broker of the pool holds replicas, the other none; two stay."""
+    situation = deleted(partition(0, 0, 2), partition(1, 0), others=2)
+    plan = look(situation)
+    assert sorted(briefly(plan.steps)) == ["ReassignPartitions 0", "StopNode 1"]
+    assert targets(plan) == {0: (3, 2), 1: (2,)}
+    assert plan.refusals == ()
+    assert plan.leaving == {0, 1}
+
+
+def test_a_deleted_pool_deletes_its_volumes() -> None:
+    """Goal: what `onDeletion: Delete` asks for, after the registration. Method: one step after the other of a broker
+    whose pod was evicted.
+    """
+    evicted = deleted(brokers=1).down(0, NodeState.CRASHED)
+    assert briefly(look(evicted).steps) == ["StopNode 0"]
+    stopped = evicted.down(0)
+    assert "to be fenced" in look(stopped).waits[0].reason
+    assert briefly(look(stopped.unregistered(0)).steps) == ["DeleteVolume 0"]
+
+
+def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
+    """Goal: nothing is stopped or moved, and the message has the replicas and what can be done. Method: no other
+    broker; one, which could take one replica; and a broker of the pool that does not run is brought back.
+    """
+    for others in (0, 1):
+        partitions = (partition(0, 0, 1), partition(1, 0, 1), partition(2, 2, topic="narrow"))
+        situation = deleted(*partitions, others=others, brokers=3)
+        plan = look(situation)
+        assert plan.steps == ()
+        (refusal,) = plan.refusals
+        assert (refusal.code, refusal.pool) == ("TooFewBrokers", "brokers")
+        for told in (
+            "none of its brokers is stopped: broker-0 holds 2 replica(s)",
+            "broker-1 holds 2 replica(s), broker-2 holds 1 replica(s).",
+            f"{others} broker(s) stay, and topics have more replicas: orders (2)",
+            "Make room with another pool of brokers",
+            "set storage.onDeletion of brokers to Retain",
+            "delete KafkaController quorum as well",
+        ):
+            assert told in refusal.message
+        assert plan.waits[0].node_ids == (0, 1, 2)
+    stopped = deleted(partition(0, 0, 1), others=1).down(1)
+    assert briefly(look(stopped).steps) == ["StartNode 1"]
+
+
+def test_full_disks_stop_no_broker_of_a_deleted_pool() -> None:
+    """Goal: as for too few brokers. Method: the broker that stays has no room; one of the pool holds nothing."""
+    full = BrokerLoad(used_bytes=100 * GIB, free_bytes=10 * GIB)
+    plan = look(deleted(partition(0, 0), others=1).kafka(loads={2: full}))
+    assert plan.steps == ()
+    assert [(one.code, one.pool) for one in plan.refusals] == [("TooLittleSpace", "brokers")]
+    assert "broker-0 holds 1 replica(s)" in plan.refusals[0].message
+
+
+def test_a_deleted_pool_is_told_to_be_stuck_once_nothing_moves() -> None:
+    """Goal: no Event for each figure on the way. Method: a partition of one broker moves, the other can't leave; and
+    a pool of which a part fits elsewhere.
+    """
+    moving = partition(0, 0, 2, adding=(2,), removing=(0,), isr=(0,))
+    stuck = partition(1, 1, 0)
+    for partitions, count in (((moving, stuck), 0), ((stuck,), 1)):
+        plan = look(deleted(*partitions, others=1))
+        assert len(plan.refusals) == count
+        assert plan.steps == ()
+        assert "KafkaBroker brokers, which is deleted, to be drained" in {wait.reason for wait in plan.waits}
+    room = BrokerLoad(used_bytes=100 * GIB, free_bytes=13 * GIB)
+    part = look(deleted(partition(0, 0), partition(1, 0), others=1).kafka(loads={2: room}))
+    assert (briefly(part.steps), part.refusals) == (["ReassignPartitions 0"], ())
+
+
+def test_another_drain_goes_on_beside_a_pool_that_cannot_be_drained() -> None:
+    """Goal: a pool that waits keeps nobody else. Method: a broker of the other pool, which holds nothing, leaves."""
+    situation = deleted(partition(0, 0, 1), others=2)
+    nodes = tuple(node for node in situation.desired.nodes if node.node_id != 3)
+    plan = look(situation.asking(nodes=nodes, decommission=situation.desired.decommission | {3}))
+    assert briefly(plan.steps) == ["StopNode 3"]
+
+
+def test_a_hibernated_cluster_says_that_it_drains_no_pool() -> None:
+    """Goal: a deletion that waits says for what. Method: the cluster hibernates."""
+    situation = deleted(partition(0, 0)).asking(lifecycle=Lifecycle.HIBERNATED)
+    (refusal,) = situation.plan().refusals
+    assert (refusal.code, refusal.pool) == ("Hibernated", "brokers")
+    assert "set hibernated of KafkaController quorum to false" in refusal.message

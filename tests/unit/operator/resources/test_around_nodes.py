@@ -7,6 +7,11 @@ from kit.desired_cluster import Make
 from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.resources.bootstrapping import bootstrap_service, listener_statuses
+from quorate_operator.resources.certificates import certificates
+from quorate_operator.resources.completion import complete
+from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import node_labels, owner_references
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -188,3 +193,33 @@ def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:
     (reference,) = owner_references(loaded)
     assert (reference["kind"], reference["name"], reference["uid"]) == ("KafkaController", "quorum", "u-1")
     assert reference["controller"] is True
+
+
+def test_what_is_around_a_pool_stays_while_it_is_drained(make: Make) -> None:
+    """Goal: clients of a deleted pool are served until its brokers hold nothing. Method: a pool with everything that
+    can be around it, before and after.
+    """
+    exposure = "{type: Ingress, bootstrapHost: kafka.example.com}"
+    tls = "{issuerRef: {name: ca}}"
+    listeners = (
+        f"[{{name: IN}}, {{name: OUT, protocol: SSL, tls: {tls}, advertisedHost: 'b{{nodeId}}.example.com', "
+        f"exposure: {exposure}}}]"
+    )
+    before = make(
+        brokers=f"replicas: 2, nodeIds: {{first: 0}}, networkPolicy: {{enabled: true}}, listeners: {listeners}"
+    )
+    manifests = replace(before.context.manifests, drained_pools=frozenset({"brokers"}))
+    context = replace(before.context, manifests=manifests)
+    desired = complete(desired_cluster(manifests), manifests, context.facts)
+    assert desired.of_role(Role.BROKER) == ()
+    for around in (
+        lambda context, desired: headless_service(context, desired, "brokers", Role.BROKER),
+        lambda context, desired: bootstrap_service(context, desired, "brokers"),
+        lambda context, desired: listener_statuses(context, desired, "brokers", {}),
+        brokers_policies,
+        certificates,
+        ingresses,
+    ):
+        found = around(context, desired)
+        assert found
+        assert found == around(before.context, before.desired)

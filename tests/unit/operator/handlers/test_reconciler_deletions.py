@@ -1,0 +1,119 @@
+"""Deleted pools in the hands of a reconcile: what is cleared at once, and what waits for a plan."""
+
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.reconciler import ClusterReconciler
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
+from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import SnapshotRegistry
+
+KEY = ClusterKey("kafka", "quorum")
+Object = dict[str, Any]
+
+
+def _resource(kind: str, name: str, *, is_deleted: bool = False, **spec: Any) -> Object:
+    metadata = {"name": name, "namespace": "kafka", "uid": name, "generation": 1, "resourceVersion": "1"}
+    if is_deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _pool(name: str, policy: str) -> Object:
+    first = {"emptied": 0, "kept": 10}[name]
+    return _resource(
+        "KafkaBroker",
+        name,
+        is_deleted=True,
+        controllers="quorum",
+        replicas=1,
+        nodeIds={"first": first},
+        storage={"onDeletion": policy},
+    )
+
+
+class Bench:
+    """A reconciler of two deleted pools, one of which deletes its volumes, and what it does to them."""
+
+    def __init__(self, *pods: str, quorum: Object | None = None) -> None:
+        self.stopped: set[str] = set()
+        self.emptied: set[str] = set()
+        self._pods, self._quorum = pods, quorum
+        store = ResourceStore()
+        for pool in (_pool("emptied", "Delete"), _pool("kept", "Retain")):
+            store.put(pool)
+        shared = SimpleNamespace(
+            store=store,
+            metrics=OperatorMetrics(),
+            snapshots=SnapshotRegistry(),
+            api=SimpleNamespace(get=self._get, merge=self._merge),
+            events=SimpleNamespace(record=self._record),
+        )
+        self.reconciler = ClusterReconciler(
+            KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)
+        )
+
+    async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        assert (kind.name, namespace, name) == ("KafkaController", *KEY)
+        return self._quorum
+
+    async def _merge(self, _kind: Kind, _namespace: str, _name: str, _: Object, **__: Any) -> Object:
+        assert self._quorum is not None
+        return self._quorum
+
+    async def _record(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def look(self) -> tuple[bool, frozenset[str]]:
+        """Whether there is a cluster to plan for, and the resources that may go."""
+        asked = await self.reconciler.asked()
+        if asked is None and self.reconciler._resources.quorum is None:
+            await self.reconciler.settled(None)
+        return asked is not None, self.reconciler._cleared
+
+    async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
+        """Part of `Removal`."""
+        return {
+            number: ObservedNode(node_id=number, role=Role.BROKER, state=NodeState.READY, pool=pool)
+            for number, pool in enumerate(self._pods)
+            if pool in pools and pool not in self.stopped
+        }
+
+    async def stop_pods(self, _grace_ms: int, pools: Collection[str] | None = None) -> None:
+        """Part of `Removal`."""
+        self.stopped |= set(self._pods if pools is None else pools)
+
+    async def delete_volumes(self, pools: Collection[str]) -> None:
+        """Part of `Removal`."""
+        self.emptied |= set(pools)
+
+
+async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
+    """Goal: an operator that starts does not take a pool that is drained for one that lost its quorum, and empty it.
+
+    Method: pools alone in the store; the KafkaController on the API server, and nowhere.
+    """
+    bench = Bench("emptied", "kept", quorum=_resource("KafkaController", "quorum"))
+    assert await bench.look() == (True, frozenset())
+    assert (bench.stopped, bench.emptied) == (set(), set())
+
+    alone = Bench("emptied", "kept")
+    assert await alone.look() == (False, {"emptied", "kept"})
+    assert (alone.stopped, alone.emptied) == ({"emptied", "kept"}, {"emptied"})
+
+
+@pytest.mark.parametrize(("pods", "cleared"), [(("emptied",), {"kept"}), ((), {"emptied", "kept"})])
+async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
+    pods: tuple[str, ...], cleared: set[str]
+) -> None:
+    """Goal: without a plan no broker with replicas is stopped. Method: a KafkaController that can't be used; a pool
+    with and without a pod.
+    """
+    bench = Bench(*pods, quorum=_resource("KafkaController", "quorum", replicas=-1))
+    assert await bench.look() == (False, cleared)
+    assert (bench.stopped, bench.emptied) == ({"kept"}, set())
