@@ -141,7 +141,7 @@ class World:
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
     seen_committed: int = 0
-    """The committed metadata.version when the operator last looked."""
+    """The committed end of the log when the operator last looked."""
     disks: int = 0
     """How many disks were ever formatted; names them."""
 
