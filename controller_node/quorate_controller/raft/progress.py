@@ -73,7 +73,7 @@ class Progress:
         return replica if replica is not None and replica.key.matches(key) else None
 
     def replica(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """What is known of that replica, voter or not."""
+        """The leader's progress entry of a replica, voter or not; None if it has none."""
         return self.voter(key) or self._observers.get(key)
 
     def record_fetch(

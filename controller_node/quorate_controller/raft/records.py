@@ -15,7 +15,7 @@ from quorate_protocol.records.control import (
 from quorate_controller.raft.voters import VoterSet
 
 QuorumChange = VoterSet | int
-"""What a control record sets: the voters, or the level of kraft.version."""
+"""The content of a control record: the voters, or the level of kraft.version."""
 
 
 def quorum_changes(batches: bytes, header: BatchHeader) -> Iterator[tuple[int, QuorumChange]]:

@@ -197,7 +197,7 @@ class Replica(ABC):
 
     @abstractmethod
     def become_prospective(self) -> None:
-        """It is time to stand for election: ask for pre-votes first."""
+        """Start an election by asking for pre-votes."""
 
     @abstractmethod
     def become_candidate(self) -> None:

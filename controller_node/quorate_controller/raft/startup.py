@@ -1,4 +1,4 @@
-"""What a raft node starts from: its configuration, and what its disk remembers."""
+"""The input of a raft node's start: its configuration, and the state on its disk."""
 
 from dataclasses import field
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class EpochStep(Enum):
-    """What a transition does to the epoch."""
+    """The effect of a transition on the epoch."""
 
     SAME = "same"
     NEXT = "next"

@@ -170,7 +170,7 @@ def majority_offset(end_offsets: Iterable[int | None]) -> int | None:
 
 
 class VoteTally:
-    """Who granted and who refused a vote, among the voters at the start of an election."""
+    """The votes that were granted and refused, by the voters as of the start of the election."""
 
     __slots__ = ("_votes",)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Access(Protocol):
-    """What a request may do. Names of resources are never patterns."""
+    """The permissions of one request. Names of resources are never patterns."""
 
     @property
     def is_restricted(self) -> bool:

@@ -44,7 +44,10 @@ KNOWN_NAMES_LENGTH_MAX: Final = 512
 
 
 class Action(NamedTuple):
-    """What somebody wants to do. A tuple, because one is made and looked up for each request."""
+    """An operation on a resource, to be authorized.
+
+    A tuple, because one is created and looked up for each request.
+    """
 
     operation: AclOperation
     resource_type: ResourceType

@@ -9,7 +9,10 @@ from quorate_protocol.plain_data import dataclass
 from quorate_controller.security.sasl import Authenticated, SaslRefusalError
 
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'  # noqa: S105 - not a token
-"""What a client is sent whose token is refused, and, after its answer, the message of the refusal."""
+"""The response to a client whose token is refused.
+
+After the client's answer it is also the message of the refusal.
+"""
 
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _CLIENT_FIRST: Final = re.compile(
@@ -25,17 +28,17 @@ class InvalidTokenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
-    """What a valid token says."""
+    """The claims of a valid token."""
 
     name: str
-    """Of the principal, without its type."""
+    """The name of the principal, without its type."""
     expires_at_ms: int
     scopes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What tokens have to say (sasl.oauthbearer.*)."""
+    """The claims that tokens must have (sasl.oauthbearer.*)."""
 
     audiences: frozenset[str] = frozenset()
     """expected.audience: one of them is needed; none: any audience is accepted."""

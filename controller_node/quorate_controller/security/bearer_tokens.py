@@ -33,7 +33,7 @@ _EXPIRY_S_MAX: Final = 253_402_300_799
 
 
 class InvalidKeysError(ValueError):
-    """What should be a JSON web key set is none."""
+    """The content is not a JSON web key set."""
 
 
 class UnknownKeyError(InvalidTokenError):

@@ -57,7 +57,7 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCredential:
-    """What is needed to authenticate with a delegation token (KIP-48)."""
+    """The data that authenticates a client with a delegation token (KIP-48)."""
 
     credential: ScramCredential
     owner: str
@@ -80,7 +80,7 @@ class SaslServer(Protocol):
 
     @property
     def authenticated(self) -> Authenticated | None:
-        """Who the client is, once that is proven."""
+        """The authenticated client; None until authentication has succeeded."""
 
     def evaluate(self, message: bytes) -> bytes:
         """Take a message and return the answer. Raises SaslRefusalError."""

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import RaftAnswer
 
 LENGTH: Final = struct.Struct(">i")
-"""What a frame begins with."""
+"""The length at the start of a frame."""
 _CORRELATION: Final = struct.Struct(">i")
-"""What follows the length in the header of each version."""
+"""The correlation id, which follows the length in each version of the header."""
 SHARED_BYTES_MAX: Final = 64 * 1024
 """The largest frame that is kept for the next one who gets the same answer."""
 INNER_ELEMENTS_AT_ONCE_MAX: Final = 128

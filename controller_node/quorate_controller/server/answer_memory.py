@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNCOUNTED_BYTES_MAX: Final = 64 * 1024
-"""What may wait to be read on each connection without a count."""
+"""The number of bytes that may wait on each connection without being counted."""
 SLOW_S_MIN: Final = 1.0
 """A client that has read nothing of its answers for this long is slow."""
 HARD_FACTOR: Final = 4

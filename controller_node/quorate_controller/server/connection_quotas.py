@@ -261,7 +261,7 @@ class ConnectionQuotas:
         return len(self._by_listener[listener])
 
     def strangers(self, listener: str, before_s: float) -> list[Place]:
-        """Those that came to a listener before a time and were never served."""
+        """The connections that a listener accepted before a time, and that were never served."""
         found = []
         for place in self._by_listener[listener].by_stage[Stage.STRANGER]:
             if place.used_s >= before_s:

@@ -50,7 +50,7 @@ class RequestCounters:
 
     def __init__(self) -> None:
         self.requests: dict[int, int] = defaultdict(int)
-        """By API key; a forwarded request counts as Envelope and as itself."""
+        """API key -> number of requests; a forwarded request counts as Envelope and as itself."""
         self.errors: dict[tuple[int, ErrorCode], int] = defaultdict(int)
         """Error responses to a request as a whole, by API key and code."""
         self.seconds: dict[int, LatencyHistogram] = defaultdict(LatencyHistogram)

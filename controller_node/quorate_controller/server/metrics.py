@@ -122,7 +122,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ServedCertificate:
-    """What a listener shows to clients."""
+    """The certificate that a listener presents to clients."""
 
     not_after_s: float
     """Unix time."""
@@ -132,13 +132,13 @@ class ServedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What all listeners hold."""
+    """The connections and the memory that all listeners use."""
 
     connections: int
     request_bytes: int
     answer_bytes: int
     certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
-    """By listener."""
+    """Listener name -> its certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

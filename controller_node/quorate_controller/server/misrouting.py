@@ -52,7 +52,7 @@ another node for the leader's asks there again after each retry backoff, 20 ms b
 
 
 class Misrouting(Enum):
-    """What is wrong with a connection. The values are labels of a metric."""
+    """The kind of a misrouted connection. The values are labels of a metric."""
 
     CLUSTER = "cluster"
     NODE = "node"
@@ -152,7 +152,7 @@ def verdict(doubt: Misrouting | None, answering: Answering, *, cluster_id: str) 
 
 
 class ConnectionFindings:
-    """What was found on one connection that a peer has opened: each finding is told once."""
+    """The findings about one connection that a peer has opened. Each finding is reported once."""
 
     __slots__ = ("_leader_doubts_ms", "_told")
 

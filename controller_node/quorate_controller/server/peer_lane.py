@@ -96,7 +96,7 @@ class Outbound:
         self.on_response(response)
 
     def fail(self, reason: FailureReason) -> None:
-        """There will be no response."""
+        """Report that there will be no response."""
         self.cancel_timer()
         self.on_failure(reason)
 

@@ -58,7 +58,7 @@ _BEFORE_AUTHENTICATION: Final = {
 
 
 class _State(Enum):
-    """What is expected next."""
+    """The kind of message that is expected next."""
 
     HANDSHAKE_OR_VERSIONS = "ApiVersions or SaslHandshake"
     HANDSHAKE = "SaslHandshake"

@@ -99,7 +99,7 @@ class TlsOfListener:
 
     @property
     def certificate(self) -> Certificate:
-        """What new connections are shown."""
+        """The certificate that new connections get."""
         return self._loaded.certificate
 
     @property

@@ -37,7 +37,7 @@ class Shipment:
 
 
 class Verdict(Enum):
-    """What becomes of a shipped file whose source looks different."""
+    """The decision about a shipped file that differs from its source."""
 
     KEEP = auto()
     """It has all that the source has."""

@@ -45,7 +45,7 @@ class _SourceError(ShipError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one look at the source led to. `problems` has a line for each file that could not be read."""
+    """The result of one pass over the source. `problems` has a line for each file that could not be read."""
 
     properties: MetaProperties
     target: Path
@@ -206,7 +206,7 @@ def _facts_of(name: str, status: os.stat_result) -> FileFacts:
 
 
 def _whole_batches_end(path: Path) -> int:
-    """Where the last good batch of a segment's copy ends."""
+    """The end of the last good batch in a segment's copy, as a position in bytes."""
     file = OsFileSystem().open_file(path, read_only=True)
     try:
         end = 0

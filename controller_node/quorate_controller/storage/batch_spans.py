@@ -31,11 +31,11 @@ _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 _HEADER_FROM_MAGIC: Final = re.compile(rb"\x02(?=.{26}\xff{14})", re.DOTALL)
 """Magic 2 and, 26 bytes behind it, producer id, producer epoch and base sequence, each -1 in a metadata log."""
 _SECTOR_BYTES: Final = 512
-"""What a disk writes wholly or not at all; file systems write one or more."""
+"""The unit that a disk writes completely or not at all. File systems write one or more of them."""
 
 
 class BatchSpan(NamedTuple):
-    """Where a batch is, and what its header says. A tuple, because there are so many."""
+    """The position of a batch, and fields of its header. A tuple, because there are so many."""
 
     base_offset: int
     last_offset: int

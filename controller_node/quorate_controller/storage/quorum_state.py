@@ -29,7 +29,7 @@ class QuorumStateFile:
         self._path = path
 
     def read(self) -> HardState | None:
-        """What was saved last, None when nothing was; CorruptFileError when it can't be understood."""
+        """The state that was saved last; None if there is none. Raises CorruptFileError if it can't be parsed."""
         if not self._file_system.exists(self._path):
             return None
         content = self._file_system.read_file(self._path, _FILE_BYTES_MAX)

@@ -112,7 +112,7 @@ class SnapshotStore:
 
     @property
     def unreadable_ids(self) -> tuple[SnapshotId, ...]:
-        """Those of `ids` that were found damaged."""
+        """The checkpoints among `ids` that were found damaged."""
         return tuple(sorted(self._unreadable))
 
     def serves(self, snapshot_id: SnapshotId) -> bool:

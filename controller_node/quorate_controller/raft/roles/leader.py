@@ -190,7 +190,7 @@ class Leader(RoleState):
         self._answer_all(replica, self.held.take_all())
 
     def _answer_all(self, replica: Replica, held: list[HeldFetch]) -> None:
-        """Those who ask the same share one answer, so that it is read and encoded once."""
+        """Answer held requests. Equal requests share one answer, so that it is read and encoded once."""
         answers: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
             request = fetch.request
