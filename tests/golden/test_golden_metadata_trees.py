@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from quorate.tools.metadata_shell.shell_builtins import COMMANDS, ShellState
-from quorate.tools.metadata_shell.sources import load_directory, load_file
+from quorate.tools.metadata_shell.sources import load_directory, load_file, visible
 from quorate.tools.metadata_shell.tree import image_root
 
 GOLDEN = Path(__file__).parent
@@ -24,7 +24,7 @@ DEFAULT_QUOTA = "  user(<default>):\n    request_percentage:\n      50.0\n"
 def tree_of(path: Path, target: str = "/image") -> tuple[str, list[str]]:
     """What our `tree` prints, and what it has to say about the files."""
     loaded = load_directory(path) if path.is_dir() else load_file(path)
-    state = ShellState(image_root(*loaded.state(), lambda: "0"))
+    state = ShellState(image_root(*visible(loaded.image), lambda: "0"))
     return "".join(f"{line}\n" for line in COMMANDS["tree"].run(state, [target])), loaded.notes
 
 

@@ -1,35 +1,17 @@
 """Replays the lines of a cluster's history into an image of the metadata at a moment. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from quorate_protocol.image import MetadataImage, Provenance, ReplayError
+from quorate_protocol.image import Provenance, ReplayError
+from quorate_protocol.image.loading import NotedImage
 from quorate_protocol.records.generated import MetadataRecord
 
 from pyspark_quorate import rows
 from pyspark_quorate.past.entities import FieldsError, entity_of
 from pyspark_quorate.tables.lines import Line
-
-NOTES_MAX: Final = 20
-
-
-@dataclass(slots=True)
-class Past:
-    """The metadata at a moment, and notes on what may be missing or wrong in it."""
-
-    image: MetadataImage = field(default_factory=MetadataImage)
-    notes: list[str] = field(default_factory=list)
-    """At most NOTES_MAX notes, in the order of the offsets."""
-    notes_dropped: int = 0
-
-    def note(self, text: str) -> None:
-        """Add a note; only the first NOTES_MAX are kept."""
-        if len(self.notes) < NOTES_MAX:
-            self.notes.append(text)
-        else:
-            self.notes_dropped += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +34,11 @@ class Playback:
     """Replays a history up to one moment, and on to later ones."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
-        self.past: Final = Past()
+        self.past: Final = NotedImage()
         self._lines = iter(lines)
         self._next = next(self._lines, None)
 
-    def to(self, moment: Moment) -> Past:
+    def to(self, moment: Moment) -> NotedImage:
         """Replay up to a moment, which must not be before the previous one.
 
         The next call changes the returned image.
@@ -70,7 +52,7 @@ class Playback:
             yield line
 
 
-def replay(past: Past, lines: Iterable[Line]) -> None:
+def replay(past: NotedImage, lines: Iterable[Line]) -> None:
     """Replay lines into the image; they must follow the lines that were replayed before.
 
     A gap before a snapshot does no harm: the snapshot has the complete state. After any other gap, the image keeps
@@ -92,7 +74,7 @@ def _stretch_of(line: Line) -> tuple[str, int]:
     return (rows.GAP if line.type == rows.GAP else rows.LOG), 0
 
 
-def _restore(past: Past, lines: list[Line]) -> None:
+def _restore(past: NotedImage, lines: list[Line]) -> None:
     last = lines[-1]
     records = [record for line in lines if (record := _record_of(past, line)) is not None]
     try:
@@ -100,12 +82,10 @@ def _restore(past: Past, lines: list[Line]) -> None:
     except ReplayError as error:
         past.note(f"the snapshot at offset {last.offset} is not used: {error.message}")
         return
-    # The complete state replaces everything before it, so earlier notes no longer apply.
-    past.notes.clear()
-    past.notes_dropped = 0
+    past.forget_notes()
 
 
-def _follow(past: Past, lines: Iterable[Line]) -> None:
+def _follow(past: NotedImage, lines: Iterable[Line]) -> None:
     image = past.image
     for line in lines:
         record = _record_of(past, line)
@@ -125,7 +105,7 @@ def _place_after(line: Line) -> Provenance:
     )
 
 
-def _record_of(past: Past, line: Line) -> MetadataRecord | None:
+def _record_of(past: NotedImage, line: Line) -> MetadataRecord | None:
     """Returns the metadata record of a line; None for a control record and, with a note, for a damaged record."""
     try:
         return entity_of(line.type, line.fields)

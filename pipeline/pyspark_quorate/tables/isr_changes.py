@@ -5,13 +5,12 @@ from typing import Final
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType
 
 from pyspark_quorate.rows import column, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life
 from pyspark_quorate.tables.partition_leadership import (
     PARTITION,
     PARTITION_COLUMNS,
-    NamedRows,
-    PartitionLives,
+    PartitionRows,
     PartitionState,
 )
 
@@ -36,21 +35,11 @@ SCHEMA: Final = schema(
 )
 
 
-class IsrChanges(Fold):
+class IsrChanges(PartitionRows):
     """The state of the table: it compares each interval of a partition with the one right before it."""
 
-    NEEDS = (PartitionLives,)
-
-    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
-        super().__init__(cluster)
-        self._named = NamedRows(partitions, self.rows)
-        partitions.takers.append(self._take)
-
-    def finish(self) -> None:
-        """Add the rows of topics whose name no record has."""
-        self._named.finish()
-
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """Add a row if brokers left or joined."""
         if previous is None:
             return
         before, after = PartitionState(*previous.state), PartitionState(*life.state)
@@ -58,7 +47,7 @@ class IsrChanges(Fold):
         if not left and not joined:
             return
         change = "shrink" if not joined else "expand" if not left else "swap"
-        self._named.add(
+        self.add(
             life.key,
             *(life.valid_from, life.from_offset, change, sorted(left), sorted(joined)),
             *(after.isr, after.replicas, before.leader, after.leader, after.leader != before.leader),

@@ -6,7 +6,11 @@ from pyspark.sql.types import IntegerType, ShortType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.controller_registrations import ADDRESS
+from pyspark_quorate.tables.controller_registrations import (
+    ADDRESS,
+    BrokerRegistrations,
+    ControllerRegistrations,
+)
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, State
 from pyspark_quorate.tables.keyed import KeyedFold
 from pyspark_quorate.tables.lines import Line
@@ -22,6 +26,9 @@ SCHEMA: Final = schema(
     column("kraft_version_max", ShortType(), "highest kraft.version that it supports"),
     *INTERVAL_COLUMNS,
 )
+
+
+_VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
 
 
 class VoterLives(KeyedFold):
@@ -58,7 +65,22 @@ class VoterLives(KeyedFold):
         self.ended.append(life)
 
 
-_VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
+class NodeLives(Fold):
+    """All registrations and voters, for the tables that compare them after the last line."""
+
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterLives,
+    ) -> None:
+        super().__init__(cluster)
+        self.brokers = brokers
+        self.controllers = controllers
+        self.voters = voters
 
 
 class Membership(Fold):

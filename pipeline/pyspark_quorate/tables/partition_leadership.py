@@ -14,7 +14,7 @@ from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Row, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Key, Life, Take
 from pyspark_quorate.tables.lines import Fields, Line
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
@@ -216,17 +216,24 @@ def _recovery_name(number: int | None) -> str:
     return LeaderRecoveryState.RECOVERING.name if is_recovering else LeaderRecoveryState.RECOVERED.name
 
 
-class NamedRows:
-    """Rows of partitions.
+class PartitionRows(Fold):
+    """A table of partitions.
 
     A row waits until the name of its topic is known, which may be late if offsets are missing.
     """
 
-    def __init__(self, partitions: PartitionLives, rows: list[Row]) -> None:
+    NEEDS = (PartitionLives,)
+
+    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+        super().__init__(cluster)
         self._names = partitions.names
-        self._rows = rows
         self._waiting: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
         self._names.takers.append(self._name)
+        partitions.takers.append(self.take)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        """Take an interval of a partition, the one right before it, and whether another follows."""
+        raise NotImplementedError
 
     def add(self, key: Key, *values: Any) -> None:
         """Add a row; `values` are the columns after those of the partition."""
@@ -235,7 +242,7 @@ class NamedRows:
         if name is None:
             self._waiting.setdefault(topic_id, []).append((number, values))
             return
-        self._rows.append((topic_id, name, number, *values))
+        self.rows.append((topic_id, name, number, *values))
 
     def finish(self) -> None:
         """Add the waiting rows with no topic name, because no record has it."""
@@ -244,25 +251,15 @@ class NamedRows:
 
     def _name(self, topic_id: str, name: str | None) -> None:
         waiting = self._waiting.pop(topic_id, ())
-        self._rows.extend((topic_id, name, number, *values) for number, values in waiting)
+        self.rows.extend((topic_id, name, number, *values) for number, values in waiting)
 
 
-class PartitionLeadership(Fold):
+class PartitionLeadership(PartitionRows):
     """The state of the table, which consists only of waiting rows."""
 
-    NEEDS = (PartitionLives,)
-
-    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
-        super().__init__(cluster)
-        self._named = NamedRows(partitions, self.rows)
-        partitions.takers.append(self._take)
-
-    def finish(self) -> None:
-        """Add the rows of topics whose name no record has."""
-        self._named.finish()
-
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        self._named.add(life.key, *life.state, *life.span)
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+        """Add a row for each interval."""
+        self.add(life.key, *life.state, *life.span)
 
 
 TABLE: Final = Table(

@@ -11,13 +11,13 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType
 from quorate_protocol.image import NO_LEADER
 
 from pyspark_quorate.rows import column, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life
 from pyspark_quorate.tables.partition_leadership import (
     PARTITION,
     PARTITION_COLUMNS,
-    NamedRows,
     PartitionLives,
+    PartitionRows,
     PartitionState,
 )
 
@@ -79,22 +79,15 @@ class _Risk:
         self.through_gap |= other.through_gap
 
 
-class UnderReplicated(Fold):
+class UnderReplicated(PartitionRows):
     """The state of the table: for each partition that is at risk, the row that is still open."""
 
-    NEEDS = (PartitionLives,)
-
     def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
-        super().__init__(cluster)
-        self._named = NamedRows(partitions, self.rows)
+        super().__init__(cluster, partitions)
         self._open: dict[Key, _Risk] = {}
-        partitions.takers.append(self._take)
 
-    def finish(self) -> None:
-        """Add the rows of topics whose name no record has."""
-        self._named.finish()
-
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        """Begin, continue or complete the row of a partition."""
         now, known = _Risk.of(life), self._open.pop(life.key, None)
         if known is not None:
             is_same = (known.is_under_replicated, known.is_offline) == (
@@ -115,7 +108,7 @@ class UnderReplicated(Fold):
 
     def _complete(self, key: Key, risk: _Risk) -> None:
         first, last = risk.first, risk.last
-        self._named.add(
+        self.add(
             key,
             *(risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor),
             *(sorted(risk.missing), first.valid_from, last.valid_to, first.from_offset, last.to_offset),

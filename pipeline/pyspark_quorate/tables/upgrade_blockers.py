@@ -8,14 +8,9 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, T
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.controller_registrations import (
-    BROKER,
-    CONTROLLER,
-    BrokerRegistrations,
-    ControllerRegistrations,
-)
+from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, merge_adjacent, overlap
-from pyspark_quorate.tables.membership import VoterLives
+from pyspark_quorate.tables.membership import NodeLives
 from pyspark_quorate.tables.naming import level_name
 
 SCHEMA: Final = schema(
@@ -52,18 +47,12 @@ class UpgradeBlockers(Fold):
     (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
     """
 
-    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
+    NEEDS = (NodeLives,)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        brokers: BrokerRegistrations,
-        controllers: ControllerRegistrations,
-        voters: VoterLives,
-    ) -> None:
+    def __init__(self, cluster: Cluster, nodes: NodeLives) -> None:
         super().__init__(cluster)
-        self._roles = ((BROKER.name, brokers), (CONTROLLER.name, controllers))
-        self._voters = voters
+        self._roles = ((BROKER.name, nodes.brokers), (CONTROLLER.name, nodes.controllers))
+        self._voters = nodes.voters
 
     def finish(self) -> None:
         """Add a row per registration and level that it blocks while another registration supports it."""

@@ -1,16 +1,42 @@
 """Loading an image from what the metadata log holds: batches of its segments, and checkpoints."""
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import field
 
 from quorate_protocol.image.errors import CorruptCheckpointError
 from quorate_protocol.image.image import RECORDS_PER_STEP, MetadataImage
 from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.image.state import Provenance
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import RecordBatch
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import MetadataRecord
 
-__all__ = ("load_checkpoint", "loading_checkpoint", "replay_log_batch", "replaying_log_batch")
+__all__ = ("NotedImage", "load_checkpoint", "loading_checkpoint", "replay_log_batch", "replaying_log_batch")
+
+_NOTES_MAX = 20
+
+
+@dataclass(slots=True)
+class NotedImage:
+    """An image that was read from what may be damaged or incomplete, and notes for the user on that."""
+
+    image: MetadataImage = field(default_factory=MetadataImage)
+    notes: list[str] = field(default_factory=list)
+    """In the order in which they were found; what goes beyond a bound is counted in `notes_dropped`."""
+    notes_dropped: int = 0
+
+    def note(self, text: str) -> None:
+        """Add a note."""
+        if len(self.notes) < _NOTES_MAX:
+            self.notes.append(text)
+        else:
+            self.notes_dropped += 1
+
+    def forget_notes(self) -> None:
+        """A complete state was read: nothing before it matters any more."""
+        self.notes.clear()
+        self.notes_dropped = 0
 
 
 def replay_log_batch(image: MetadataImage, batch: RecordBatch) -> None:

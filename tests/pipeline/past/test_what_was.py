@@ -8,11 +8,12 @@ import pytest
 from kit.lake.without_spark import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
-from pyspark_quorate.past.image import Moment, Past, Playback, replay
+from pyspark_quorate.past.image import Moment, Playback, replay
 from pyspark_quorate.past.reading import choose_cluster, read_history
 from pyspark_quorate.tables.lines import GAP_ORDINAL, Line
 from quorate.main import app
-from quorate.tools.metadata_shell.sources import load_directory
+from quorate.tools.metadata_shell.sources import load_directory, visible
+from quorate_protocol.image.loading import NotedImage
 from typer.testing import CliRunner
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
@@ -27,7 +28,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def at(lake: Path, moment: Moment) -> Past:
+def at(lake: Path, moment: Moment) -> NotedImage:
     """The metadata at a moment."""
     found = Lake.open(str(lake))
     return Playback(read_history(found, choose_cluster(found, None))).to(moment)
@@ -39,7 +40,7 @@ def test_the_end_of_a_history_is_what_the_log_says(lake: Path) -> None:
     """
     past, expected = at(lake, Moment()), load_directory(GOLDEN)
     assert past.notes == []
-    state, provenance = expected.state()
+    state, provenance = visible(expected.image)
     assert past.image.provenance.end_offset <= provenance.end_offset
     for image in (past.image, state):
         for key in list(image.scram):
@@ -78,7 +79,7 @@ LEVEL = {"name": "metadata.version", "featureLevel": 20}
 def test_what_is_missing_is_noted_unless_a_snapshot_makes_up_for_it() -> None:
     """Goal: an uncertain state says so. Method: a gap alone, a gap before a snapshot, a record that does not fit."""
     gap = Line(5, GAP_ORDINAL, None, 5, "gap", {}, 1)
-    past = Past()
+    past = NotedImage()
     replay(past, [line(0, "FeatureLevelRecord", LEVEL), gap])
     assert past.notes == ["records before offset 5 are missing"]
     assert past.image.metadata_version == 20

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from quorate_protocol.image import ImageState, Provenance
 
     from quorate.tools.metadata_shell.calls import Call
-    from quorate.tools.metadata_shell.sources import Loaded
     from quorate.tools.metadata_shell.tree import Node
 
 app = tool_app()
@@ -158,7 +157,7 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
         with _live(context) as source:
             yield source
     else:
-        root = _root(*(_past(files) if files.lake is not None else _load(files).state()))
+        root = _root(*(_past(files) if files.lake is not None else _load(files)))
         yield _Source(lambda: root, lambda: root)
 
 
@@ -166,7 +165,8 @@ def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
     from pyspark_quorate.jobs.state import LakeError
     from pyspark_quorate.past.image import Moment
 
-    from quorate.tools.metadata_shell.past import open_history, parse_moment, warn_of
+    from quorate.tools.metadata_shell.past import open_history, parse_moment
+    from quorate.tools.metadata_shell.sources import warn_of
 
     moment = Moment() if files.at is None else parse_moment(files.at)
     try:
@@ -177,8 +177,14 @@ def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
     return past.image, past.image.provenance
 
 
-def _load(files: _Files) -> "Loaded":
-    from quorate.tools.metadata_shell.sources import SourceError, load_directory, load_file
+def _load(files: _Files) -> tuple["ImageState", "Provenance"]:
+    from quorate.tools.metadata_shell.sources import (
+        SourceError,
+        load_directory,
+        load_file,
+        visible,
+        warn_of,
+    )
 
     try:
         loaded = (
@@ -188,11 +194,8 @@ def _load(files: _Files) -> "Loaded":
         )
     except SourceError as error:
         raise CommandError(str(error)) from error
-    for note in loaded.notes:
-        warn(note)
-    if loaded.notes_dropped:
-        warn(f"{loaded.notes_dropped} more of these")
-    return loaded
+    warn_of(loaded)
+    return visible(loaded.image)
 
 
 @contextmanager

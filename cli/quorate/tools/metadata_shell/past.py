@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from quorate.console import warn
-
 if TYPE_CHECKING:
-    from pyspark_quorate.past.image import Moment, Past, Playback
+    from pyspark_quorate.past.image import Moment, Playback
     from quorate_protocol.image import ImageState, Provenance
 
     from quorate.tools.metadata_shell.tree import Node
@@ -52,14 +50,6 @@ def open_history(location: str, cluster_id: str | None) -> "Playback":
 
     found = Lake.open(location)
     return Playback(read_history(found, choose_cluster(found, cluster_id)))
-
-
-def warn_of(past: "Past") -> None:
-    """Print the notes on what may be missing or wrong in the metadata, as warnings."""
-    for note in past.notes:
-        warn(note)
-    if past.notes_dropped:
-        warn(f"{past.notes_dropped} more of these")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +93,7 @@ def find_difference(location: str, cluster_id: str | None, span: Span) -> Change
     Raises:
         LakeError: as `open_history`.
     """
+    from quorate.tools.metadata_shell.sources import warn_of
     from quorate.tools.metadata_shell.tree.differences import differences
 
     history = open_history(location, cluster_id)

@@ -6,22 +6,21 @@ Files have no high watermark, so the end of a log may hold records that were nev
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
-from quorate_protocol.image.loading import load_checkpoint
+from quorate_protocol.image.loading import NotedImage, load_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
-from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import PREFIX, RecordBatch, decode_batches
 from quorate_protocol.records.framing import decode_record
 
+from quorate.console import warn
+
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
 """Eight times the longest batch of Kafka's metadata log. A greater length is taken for a corrupt one."""
-NOTES_MAX = 20
 _CHUNK_BYTES = 1024 * 1024
 _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -35,26 +34,6 @@ class TornError(Exception):
     """A file ends with bytes that are not a batch."""
 
 
-@dataclass(slots=True)
-class Loaded:
-    """The image that was read, and notes for the user on problems in the files."""
-
-    image: MetadataImage = field(default_factory=MetadataImage)
-    notes: list[str] = field(default_factory=list)
-    notes_dropped: int = 0
-
-    def note(self, text: str) -> None:
-        """Add a note; only the first NOTES_MAX are kept."""
-        if len(self.notes) < NOTES_MAX:
-            self.notes.append(text)
-        else:
-            self.notes_dropped += 1
-
-    def state(self) -> tuple[ImageState, Provenance]:
-        """The image without an open metadata transaction, as Kafka shows it."""
-        return visible(self.image)
-
-
 def visible(image: MetadataImage) -> tuple[ImageState, Provenance]:
     """The committed part of an image and its end. It is a copy only while a transaction is open."""
     if image.transaction is None:
@@ -62,7 +41,15 @@ def visible(image: MetadataImage) -> tuple[ImageState, Provenance]:
     return image.committed_copy(), image.stable
 
 
-def load_file(path: Path) -> Loaded:
+def warn_of(read: NotedImage) -> None:
+    """Print the notes on what may be missing or wrong in the metadata, as warnings."""
+    for note in read.notes:
+        warn(note)
+    if read.notes_dropped:
+        warn(f"{read.notes_dropped} more of these")
+
+
+def load_file(path: Path) -> NotedImage:
     """Load one file, a checkpoint or a log segment, as Kafka's shell does.
 
     Each record has the offset that it has in the file. Control records are skipped. A record that can't be applied is
@@ -71,7 +58,7 @@ def load_file(path: Path) -> Loaded:
     Raises:
         OSError: the file can't be read.
     """
-    loaded = Loaded()
+    loaded = NotedImage()
     try:
         with path.open("rb") as file:
             for batch in _batches(file):
@@ -84,7 +71,7 @@ def load_file(path: Path) -> Loaded:
     return loaded
 
 
-def load_directory(path: Path) -> Loaded:
+def load_directory(path: Path) -> NotedImage:
     """Load a metadata partition: its newest complete checkpoint, and the log after it.
 
     `path` is the partition's directory, or the log directory that contains it.
@@ -101,7 +88,7 @@ def load_directory(path: Path) -> Loaded:
         raise SourceError(
             f"{path}: neither a checkpoint nor a log segment; a {METADATA_DIRECTORY} directory has them"
         )
-    loaded = Loaded()
+    loaded = NotedImage()
     for end_offset, epoch, file in checkpoints:
         if end_offset and _restore(loaded, file, end_offset, epoch):
             break
@@ -127,7 +114,7 @@ def _files_of(directory: Path) -> tuple[list[tuple[int, int, Path]], list[tuple[
     return sorted(checkpoints, reverse=True), sorted(segments)
 
 
-def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
+def _restore(loaded: NotedImage, path: Path, end_offset: int, epoch: int) -> bool:
     try:
         with path.open("rb") as file:
             chunks = iter(partial(file.read, _CHUNK_BYTES), b"")
@@ -138,7 +125,7 @@ def _restore(loaded: Loaded, path: Path, end_offset: int, epoch: int) -> bool:
     return True
 
 
-def _follow(loaded: Loaded, path: Path) -> bool:
+def _follow(loaded: NotedImage, path: Path) -> bool:
     """Replay a segment from the end of the image on. Returns False if the segment has a torn end."""
     try:
         with path.open("rb") as file:
@@ -151,7 +138,7 @@ def _follow(loaded: Loaded, path: Path) -> bool:
     return True
 
 
-def _replay(loaded: Loaded, batch: RecordBatch) -> None:
+def _replay(loaded: NotedImage, batch: RecordBatch) -> None:
     image = loaded.image
     if batch.base_offset < image.end_offset:
         loaded.note(f"offset {batch.base_offset} comes again behind {image.end_offset}: skipped")
