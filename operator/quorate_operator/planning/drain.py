@@ -8,7 +8,7 @@ The brokers of a pool that is deleted together with its volumes leave like this,
 one of them can't be drained.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from quorate_operator.planning.addresses import has_publications
@@ -66,7 +66,12 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
     if observed.kafka is None:
         wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *leaving)
         return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
-    drain = _Drain(desired, observed, observed.kafka, frozenset(leaving), now_ms)
+    held: dict[int, list[ObservedPartition]] = {node_id: [] for node_id in leaving}
+    for one in observed.kafka.partitions:
+        for node_id in one.replicas:
+            if node_id in held:
+                held[node_id].append(one)
+    drain = _Drain(desired, observed, observed.kafka, held, now_ms)
     for node_id in leaving:
         drain.plan_broker(node_id)
     pools = sorted(desired.drained_pools)
@@ -114,7 +119,8 @@ class _Drain:
     desired: DesiredCluster
     observed: ObservedCluster
     kafka: KafkaFacts
-    leaving: frozenset[int]
+    held: Mapping[int, list[ObservedPartition]]
+    """By each broker that leaves: the partitions of which it has a replica."""
     now_ms: int
     steps: list[Action] = field(default_factory=list)
     waits: list[WaitFor] = field(default_factory=list)
@@ -124,7 +130,7 @@ class _Drain:
 
     def plan_broker(self, node_id: int) -> None:
         """Plans for one broker, except for moving its partitions."""
-        held = self._held(node_id)
+        held = self.held[node_id]
         seen = self.observed.nodes.get(node_id)
         if held:
             self._keep_serving(node_id, held, seen)
@@ -213,7 +219,7 @@ class _Drain:
         """Moves a batch of partitions from drained brokers, within the limits of `Relocation`."""
         if not self.to_drain:
             return
-        relocation = Relocation(self.desired, self.observed, self.kafka, self.leaving)
+        relocation = Relocation(self.desired, self.observed, self.kafka, frozenset(self.held))
         for node_id in self.to_drain:
             targets, obstacle = relocation.batch(node_id)
             if targets:
@@ -244,7 +250,7 @@ class _Drain:
             step for step in self.steps if not (isinstance(step, StopNode) and step.node_id in members)
         ]
         self.waits.append(wait_for(f"KafkaBroker {pool}, which is deleted, to be drained", *members))
-        held = {node_id: self._held(node_id) for node_id in members}
+        held = {node_id: self.held[node_id] for node_id in members}
         moves = any(isinstance(step, ReassignPartitions) and step.node_id in held for step in self.steps)
         if moves or any(node_id in one.removing for node_id, own in held.items() for one in own):
             return
@@ -262,13 +268,10 @@ class _Drain:
         """Returns the brokers of a deleted pool that leave, in order."""
         known = {node.node_id: node.pool for node in self.desired.drained}
         known |= {node.node_id: node.pool for node in self.observed.nodes.values()}
-        return tuple(node_id for node_id in sorted(self.leaving) if known.get(node_id) == pool)
-
-    def _held(self, node_id: int) -> list[ObservedPartition]:
-        return [one for one in self.kafka.partitions if node_id in one.replicas]
+        return tuple(node_id for node_id in sorted(self.held) if known.get(node_id) == pool)
 
     def _progress(self, node_id: int) -> WaitFor:
-        held = self._held(node_id)
+        held = self.held[node_id]
         moving = sum(node_id in one.removing for one in held)
         sizes = [one.size_bytes for one in held if one.size_bytes is not None]
         size = f", {format_bytes(sum(sizes))}" if sizes else ""
