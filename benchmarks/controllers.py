@@ -8,15 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import psutil
-from kio.schema.errors import ErrorCode
 
 from benchmarks import under_load
 from benchmarks.broker import BROKER_ID
 from benchmarks.client import Connection, describe_quorum
 from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Quorum, free_ports, java_implementation, python_implementation
-from benchmarks.topics import check_forwarded, create_topics, forwarded, new_topic
+from benchmarks.quorum import KAFKA, Quorum, free_ports, java_implementation, python_implementation
+from benchmarks.topics import check_forwarded, create_topics, failover_seconds, forwarded, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +36,8 @@ FORWARDED_REQUESTS: Final = 150
 FORWARDED_WARM_UP_REQUESTS: Final = 20
 FAILOVER_SECONDS_MAX: Final = 120.0
 
-OURS, KAFKA, WITHOUT_LINGER = "Quorate", "Kafka", "Kafka, linger 0"
-"""Names of what is compared."""
+WITHOUT_LINGER: Final = f"{KAFKA}, linger 0"
+"""The name of Kafka beside itself with its default linger."""
 
 
 def measure_rounds(
@@ -47,7 +46,7 @@ def measure_rounds(
     """Figures of each round by name of the implementation. Another one begins each round."""
     contenders = (
         python_implementation(python, kafka.version),
-        java_implementation(kafka, name=KAFKA),
+        java_implementation(kafka),
         java_implementation(kafka, linger_ms=0, name=WITHOUT_LINGER),
     )
     runs: dict[str, list[Figures]] = {one.name: [] for one in contenders}
@@ -138,17 +137,7 @@ def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> Figures:
 
 
 def _failover(quorum: Quorum, topics: itertools.count[int]) -> Figures:
-    """Seconds from kill -9 of the active controller until another one has committed a topic."""
-    quorum.kill(quorum.active())
-    started = time.perf_counter()
-    while time.perf_counter() - started < FAILOVER_SECONDS_MAX:
-        for address in quorum.living_addresses():
-            try:
-                with Connection(address, timeout_seconds=1.0) as connection:
-                    response = connection.ask(_create(next(topics)))
-            except OSError:
-                continue
-            if response.topics[0].error_code is ErrorCode.none:
-                return {"failover_seconds": time.perf_counter() - started}
-        time.sleep(0.002)
-    raise TimeoutError(f"no new active controller in {FAILOVER_SECONDS_MAX:.0f} s")
+    seconds = failover_seconds(
+        quorum, lambda: _create(next(topics)), seconds_max=FAILOVER_SECONDS_MAX, answer_seconds_max=1.0
+    )
+    return {"failover_seconds": seconds}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from quorate_operator.runtime.local.stock_kafka import Kafka
 
+OURS, KAFKA = "Quorate", "Kafka"
+"""Names of what is compared."""
 POLL_SECONDS: Final = 0.005
 NODE_IDS: Final = (3000, 3001, 3002)
 QUORATE_CONTROLLER: Final = (sys.executable, "-m", "quorate", "controller")
@@ -62,11 +64,11 @@ def quorate_command(interpreter: str) -> tuple[str, ...]:
 def python_implementation(interpreter: str, release: str = DEFAULT_RELEASE) -> Implementation:
     """Quorate's controllers at the levels of a release, run by an interpreter that has the core installed."""
     command = (interpreter, "-m", "quorate", "controller", "run", "--config")
-    return Implementation(name="Quorate", command=command, release=release)
+    return Implementation(name=OURS, command=command, release=release)
 
 
 def java_implementation(
-    kafka: Kafka, *, heap: str = JAVA_HEAP, linger_ms: int | None = None, name: str = "Kafka"
+    kafka: Kafka, *, heap: str = JAVA_HEAP, linger_ms: int | None = None, name: str = KAFKA
 ) -> Implementation:
     """Stock Kafka's controllers, with its default linger if no other is given."""
     options = (*JAVA_PERFORMANCE_OPTIONS, f"-Xmx{heap}", f"-Xms{heap}")

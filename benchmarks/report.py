@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import tables
-from benchmarks.controllers import KAFKA, OURS, WITHOUT_LINGER
+from benchmarks.controllers import WITHOUT_LINGER
 from benchmarks.figures import numbers, spread
+from benchmarks.quorum import KAFKA, OURS
 from benchmarks.under_load import CREATE_REQUESTS, HEARTBEAT_CONNECTIONS, OBSERVERS
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def controller_tables(
     runs: Mapping[str, Sequence[Figures]], release: str, rounds: int
 ) -> list[tuple[str, Cells, list[Cells]]]:
     """Title, headings and rows of what was measured of controllers."""
-    headings = ("Quorate", f"Kafka {release}", "with linger 0", "ratio", "Quorate is")
+    headings = (OURS, f"{KAFKA} {release}", "with linger 0", "ratio", "Quorate is")
     note = f"medians of {rounds} rounds (least to most)"
     return [
         (f"{title}, {note}", headings, [comparison(row, runs) for row in rows])
@@ -123,7 +124,7 @@ def tool_table(measured: Mapping[str, ToolRuns], kafka: Kafka, pairs: int) -> tu
     for label, seconds in measured.items():
         ours, theirs = (_cell(values, tables.seconds) for values in (seconds.ours, seconds.theirs))
         rows.append((f"`{label}`", ours, theirs, *_judged(seconds.ours, seconds.theirs)))
-    return title, ("Quorate", f"Kafka {kafka.tools_version}", "ratio", "Quorate is"), rows
+    return title, (OURS, f"{KAFKA} {kafka.tools_version}", "ratio", "Quorate is"), rows
 
 
 def comparison(row: Row, runs: Mapping[str, Sequence[Figures]]) -> Cells:

@@ -18,7 +18,7 @@ from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet
 from benchmarks.quorum import Quorum
 from benchmarks.snapshots import SnapshotWatch
-from benchmarks.topics import create_topics, new_topic
+from benchmarks.topics import create_topics, failover_seconds, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -257,23 +257,12 @@ class ScaleRun:
     def _failover(self) -> None:
         """kill -9 of the active controller until another one has committed a topic."""
         self._wait_until_quiet()
-        quorum = self._quorum
-        quorum.kill(quorum.active())
-        started = time.monotonic()
-        while time.monotonic() - started < BOUND_SECONDS:
-            for address in quorum.living_addresses():
-                try:
-                    with Connection(address, timeout_seconds=BOUND_SECONDS) as connection:
-                        response = connection.ask(
-                            create_topics(self._new_topics(1, 1), timeout_seconds=BOUND_SECONDS)
-                        )
-                except OSError:
-                    continue
-                if response.topics[0].error_code is ErrorCode.none:
-                    self._figures["failover_seconds"] = time.monotonic() - started
-                    return
-            time.sleep(0.005)
-        raise TimeoutError(f"did not commit in {BOUND_SECONDS:.0f} s")
+        self._figures["failover_seconds"] = failover_seconds(
+            self._quorum,
+            lambda: create_topics(self._new_topics(1, 1), timeout_seconds=BOUND_SECONDS),
+            seconds_max=BOUND_SECONDS,
+            answer_seconds_max=BOUND_SECONDS,
+        )
 
     # Helpers
 

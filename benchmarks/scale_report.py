@@ -11,7 +11,7 @@ from rich.console import Console
 from benchmarks import tables
 from benchmarks.figures import medians
 from benchmarks.many_brokers import BROKERS, measure_many_brokers
-from benchmarks.quorum import free_ports, java_implementation, python_implementation
+from benchmarks.quorum import KAFKA, OURS, free_ports, java_implementation, python_implementation
 from benchmarks.scale import ScaleRun
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def scale_json(results: dict[int, Results]) -> dict[str, object]:
     sizes = {size: figures for size, figures in results.items() if size}
     exponents = {
         name: {row: value for row, *_ in ROWS if (value := exponent(_numbers(sizes, name, row))) is not None}
-        for name in ("Quorate", "Kafka")
+        for name in (OURS, KAFKA)
     }
     return {"many_brokers": results.get(0), "partitions": sizes, "exponents": exponents}
 
@@ -167,17 +167,17 @@ def print_growth(results: dict[int, Results], release: str) -> None:
     sizes = {size: by_name for size, by_name in results.items() if size}
     if len(sizes) < 2:
         return
-    table = tables.table("Exponent of growth with the number of partitions", "Quorate", f"Kafka {release}")
+    table = tables.table("Exponent of growth with the number of partitions", OURS, f"{KAFKA} {release}")
     for row, label, *_ in ROWS:
-        values = [exponent(_numbers(sizes, name, row)) for name in ("Quorate", "Kafka")]
+        values = [exponent(_numbers(sizes, name, row)) for name in (OURS, KAFKA)]
         if any(value is not None for value in values):
             table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
     Console(width=120).print(table)
 
 
 def _table(title: str, rows: Sequence[Row], by_name: Results, release: str) -> Table:
-    ours, theirs = by_name["Quorate"], by_name["Kafka"]
-    table = tables.table(title, "Quorate", f"Kafka {release}", "Kafka/Quorate")
+    ours, theirs = by_name[OURS], by_name[KAFKA]
+    table = tables.table(title, OURS, f"{KAFKA} {release}", "Kafka/Quorate")
     for name, label, text, phase in rows:
         our, their = ours.get(name), theirs.get(name)
         ratio = ""

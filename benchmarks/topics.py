@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,18 @@ from quorate_protocol.wire.headers import read_response_header
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.writing import encode
 
+from benchmarks.client import Connection
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kio.schema.envelope.v0.response import EnvelopeResponse
 
+    from benchmarks.quorum import Quorum
+
 PRINCIPAL_VERSION_0 = b"\x00\x00"
 TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.002
 
 
 def new_topic(name: str, *, partitions: int = 1, replicas: int = 1) -> CreatableTopic:
@@ -64,3 +70,29 @@ def check_created(response: Any) -> None:
     (topic,) = response.topics
     if topic.error_code is not ErrorCode.none:
         raise RuntimeError(f"CreateTopics was refused: {topic.error_code.name}")
+
+
+def failover_seconds(
+    quorum: Quorum,
+    new_request: Callable[[], CreateTopicsRequest],
+    *,
+    seconds_max: float,
+    answer_seconds_max: float,
+) -> float:
+    """Seconds from kill -9 of the active controller until another one has created the topic of a request.
+
+    Raises TimeoutError after `seconds_max`.
+    """
+    quorum.kill(quorum.active())
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds_max:
+        for address in quorum.living_addresses():
+            try:
+                with Connection(address, timeout_seconds=answer_seconds_max) as connection:
+                    response = connection.ask(new_request())
+            except OSError:
+                continue
+            if response.topics[0].error_code is ErrorCode.none:
+                return time.perf_counter() - started
+        time.sleep(POLL_SECONDS)
+    raise TimeoutError(f"no new active controller in {seconds_max:.0f} s")
