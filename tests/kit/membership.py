@@ -80,8 +80,7 @@ class Membership(Cluster):
 
     def start_founders(self) -> Self:
         """Start the voters and the brokers, and wait until the cluster serves."""
-        self.start(*self.founders, *self.brokers)
-        self.await_quorum(*self.founders)
+        self.start_quorum(*self.founders)
         if self.brokers:
             self.await_unfenced(*self.brokers)
         return self

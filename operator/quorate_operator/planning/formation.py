@@ -14,6 +14,7 @@ from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     Formation,
+    Implementation,
     NodeState,
     ObservedCluster,
     Role,
@@ -57,6 +58,19 @@ def founders_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tup
     if formatted == founders or _has_run(observed):
         return tuple(formatted)
     return ()
+
+
+def brokers_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
+    """Returns the brokers that may start while the cluster forms.
+
+    None beside stock controllers: a broker that truncates the first leader's voters finds no controller (ADR 29).
+    """
+    assert observed.formation is not None
+    controllers = desired.of_role(Role.CONTROLLER)
+    has_stock = any(node.implementation is Implementation.JAVA for node in controllers)
+    if observed.formation.is_rebuilt or (has_stock and desired.dynamic_quorum):
+        return ()
+    return tuple(node.node_id for node in desired.of_role(Role.BROKER))
 
 
 def _settle(desired: DesiredCluster) -> Part:

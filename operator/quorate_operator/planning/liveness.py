@@ -13,7 +13,7 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Role,
 )
-from quorate_operator.planning.formation import Phase, founders_to_start, phase_of
+from quorate_operator.planning.formation import Phase, brokers_to_start, founders_to_start, phase_of
 from quorate_operator.planning.part import Part
 from quorate_operator.planning.safety import has_other_disk, view_quorum
 from quorate_operator.planning.steps import CreateNode, StartNode, WaitFor, wait_for
@@ -35,7 +35,11 @@ def plan_starts(
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
         is_down = seen.state in (NodeState.STOPPED, NodeState.CRASHED) or node.node_id in formatted
-        if not is_down or seen.unreachable_host or _is_held(node, observed, founders):
+        if not is_down or seen.unreachable_host:
+            continue
+        if _is_held(node, observed, founders):
+            if node.role is Role.BROKER:
+                rest.append(wait_for("a leader of the controller quorum", node.node_id))
             continue
         if node.node_id in addresses.held_back:
             rest.append(addresses.held_back[node.node_id])
@@ -75,8 +79,7 @@ def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[
     if phase_of(observed) is not Phase.FORMING:
         return None
     assert observed.formation is not None
-    brokers = () if observed.formation.is_rebuilt else desired.of_role(Role.BROKER)
-    return frozenset((*founders_to_start(desired, observed), *(node.node_id for node in brokers)))
+    return frozenset((*founders_to_start(desired, observed), *brokers_to_start(desired, observed)))
 
 
 def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[int] | None) -> bool:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from kit.scenarios import CLUSTER_ID, LONG_AGO_MS, Situation, briefly, controller, healthy, untouched
-from quorate_operator.planning.cluster import Formation, NodeState
+from kit.scenarios import CLUSTER_ID, LONG_AGO_MS, Situation, briefly, broker, controller, healthy, untouched
+from quorate_operator.planning.cluster import Formation, Implementation, NodeState
 from quorate_operator.planning.steps import FormCluster
 
 FORMING = Formation(
@@ -48,6 +48,27 @@ def test_from_nothing_to_running_nodes() -> None:
     formatted = formatted.node(0, state=NodeState.STARTING)
     assert briefly(formatted.due()) == ["StartNode 3000", "StartNode 3001", "StartNode 3002"]
     assert "a leader of the controller quorum" in formatted.waits()
+
+
+def test_brokers_beside_stock_controllers_wait_for_the_first_leader() -> None:
+    """Goal: no broker fetches voters that the next leader may not have (ADR 29).
+
+    Method: all disks are there, and one of the controllers is stock Kafka's; in a static quorum, and with a leader.
+    """
+    situation = healthy(3, 1).asking(
+        nodes=(
+            controller(3000),
+            controller(3001),
+            controller(3002, implementation=Implementation.JAVA),
+            broker(0),
+        )
+    )
+    led = situation.down(0, directory_id="disk-0", has_volume=True)
+    assert "StartNode 0" in briefly(led.due())
+    forming = led.seeing(kafka=None, quorum=None, formation=FORMING)
+    assert "StartNode 0" not in briefly(forming.due())
+    assert "a leader of the controller quorum" in forming.waits()
+    assert "StartNode 0" in briefly(forming.asking(dynamic_quorum=False).due())
 
 
 def test_no_first_voter_starts_before_all_have_disks() -> None:
