@@ -43,15 +43,17 @@ def answer_fetch(
     replica: "Replica",
     request: FetchRequest,
     position: "FetchPosition",
+    *,
     high_watermark: int | None,
+    end_offset: int,
     listener: str,
 ) -> FetchResponse:
-    """A leader's answer, as things stand now."""
+    """A leader's answer, as things stand now. The sender may read up to `end_offset`."""
     read = None
-    if position.is_valid and request.fetch_offset < replica.log.end_offset:
+    if position.is_valid and request.fetch_offset < end_offset:
         read = ReadRange(
             start_offset=request.fetch_offset,
-            end_offset=replica.log.end_offset,
+            end_offset=end_offset,
             size_bytes_max=max(1, min(request.max_bytes, replica.config.fetch_size_bytes_max)),
         )
     return FetchResponse(
@@ -68,7 +70,7 @@ def answer_fetch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFetch:
-    """A Fetch from the very end of the log, held until `deadline_ms`."""
+    """A Fetch from the end of what its sender may read, held until `deadline_ms`."""
 
     token: int
     request: FetchRequest
@@ -77,7 +79,7 @@ class HeldFetch:
 
     @property
     def question(self) -> tuple[int, int, int, str]:
-        """The fields that determine the answer. Fetches with equal ones get the same answer."""
+        """The fields that determine the answer. Voters with equal ones get the same answer, and so do observers."""
         request = self.request
         return request.fetch_offset, request.last_fetched_epoch, request.max_bytes, self.listener
 

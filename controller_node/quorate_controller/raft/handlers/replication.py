@@ -10,7 +10,7 @@ from quorate_controller.raft.handlers.common import (
     leader_state,
     voter_request_error,
 )
-from quorate_controller.raft.held import HeldFetch, answer_fetch, leader_endpoint, refuse_fetch
+from quorate_controller.raft.held import HeldFetch, leader_endpoint, refuse_fetch
 from quorate_controller.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -48,14 +48,14 @@ def handle_fetch(
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if position.is_valid and request.replica.node_id >= 0:
         leader.record_fetch(replica, request)
-    response = answer_fetch(replica, request, position, leader.high_watermark, listener)
+    response = leader.answer(replica, request, position, listener)
     has_news = response.read is not None or not position.is_valid or _is_behind(request, response)
     if has_news or request.max_wait_ms == 0:
         return response
     held = HeldFetch(
         token=token, request=request, listener=listener, deadline_ms=replica.now_ms + request.max_wait_ms
     )
-    return None if leader.held.hold(held) else response
+    return None if leader.hold(held) else response
 
 
 def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:

@@ -9,6 +9,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import outgoing
 from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, refuse_fetch
+from quorate_controller.raft.log import FetchPosition
 from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     FetchRequest,
@@ -51,13 +52,15 @@ class Leader(RoleState):
     """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that fetched
     since the last time a majority had. `outrun_since_ms`: when a replica first fetched in a later epoch.
     `volatile_voters`: under kraft.version 0, which has no place for it in the
-    log, the voters as their UpdateRaftVoter requests describe them.
+    log, the voters as their UpdateRaftVoter requests describe them. `held_of_voters` are answered when records are
+    appended or committed, `held_of_observers` when records are committed.
     """
 
     role: ClassVar[Role] = Role.LEADER
     epoch_start_offset: int
     progress: Progress
-    held: HeldFetches
+    held_of_voters: HeldFetches
+    held_of_observers: HeldFetches
     check_quorum_deadline_ms: int
     begin_epoch_due_ms: int
     volatile_voters: VoterSet | None
@@ -79,27 +82,31 @@ class Leader(RoleState):
             replica.become_resigned(self.progress.successors())
             return replica.now_ms
         self._expire_change(replica)
-        self._answer_all(replica, self.held.take_expired(replica.now_ms))
+        for held in (self.held_of_voters, self.held_of_observers):
+            self._answer_all(replica, held.take_expired(replica.now_ms))
         if replica.now_ms >= self.begin_epoch_due_ms:
             self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
             outgoing.send_begin_epoch(replica, self.silent_voters(replica))
         return min(
-            self.held.deadline_ms,
+            self.held_of_voters.deadline_ms,
+            self.held_of_observers.deadline_ms,
             self.change.deadline_ms if self.change is not None else NEVER_MS,
             NEVER_MS if is_alone else min(self.check_quorum_deadline_ms, self.begin_epoch_due_ms),
         )
 
     def log_appended(self, replica: Replica) -> None:
-        """Answer the Fetch requests that wait for records."""
-        self.answer_held(replica)
+        """Answer the voters, which wait for records. Observers wait until these are committed."""
+        self._answer_all(replica, self.held_of_voters.take_all())
 
     def voters_changed(self, voters: VoterSet) -> None:
         """Count the votes and offsets of the new voters."""
         self.progress.set_voters(voters)
+        for fetch in (*self.held_of_voters.take_all(), *self.held_of_observers.take_all()):
+            self.hold(fetch)
 
     def close(self, replica: Replica) -> None:
         """Refuse all held requests, so that their senders look for the next leader."""
-        for fetch in self.held.take_all():
+        for fetch in (*self.held_of_voters.take_all(), *self.held_of_observers.take_all()):
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
             replica.effects.reply(fetch.token, response)
         self.end_change(replica, ErrorCode.not_leader_or_follower)
@@ -146,7 +153,8 @@ class Leader(RoleState):
             self._note_fall(replica, request, known.end_offset)
         # Versions below 18 do not say it; then the records alone have to do.
         high_watermark = fetch_offset if request.high_watermark is None else request.high_watermark
-        self.progress.record_fetch(key, fetch_offset, high_watermark, replica.log.end_offset, replica.now_ms)
+        end_offset = self.readable_end(replica, key)
+        self.progress.record_fetch(key, fetch_offset, high_watermark, end_offset, replica.now_ms)
         self.heard_from(replica, key)
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)
@@ -183,24 +191,49 @@ class Leader(RoleState):
         if not replica.is_voter and voters_offset is not None and voters_offset < offset:
             replica.effects.note("removed_from_voters", epoch=self.epoch)
             self.is_resigning = True
-        self.answer_held(replica)
+        self._answer_all(replica, self.held_of_voters.take_all())
+        self._answer_all(replica, self.held_of_observers.take_all())
 
-    def answer_held(self, replica: Replica) -> None:
-        """Answer all held Fetch requests: there are new records, or a new high watermark."""
-        self._answer_all(replica, self.held.take_all())
+    def readable_end(self, replica: Replica, key: ReplicaKey) -> int:
+        """The offset up to which a replica gets records: voters all of them, observers those that are committed.
+
+        What is committed is never truncated. A stock broker that truncates a VotersRecord does not read the next
+        leader's at the same offset, and finds no controller from then on (ADR 29).
+        """
+        if self.progress.voter(key) is not None:
+            return replica.log.end_offset
+        return self.high_watermark or 0
+
+    def hold(self, fetch: HeldFetch) -> bool:
+        """Keep a request until there is news for its sender; False when there are too many."""
+        is_voter = self.progress.voter(fetch.request.replica) is not None
+        return (self.held_of_voters if is_voter else self.held_of_observers).hold(fetch)
 
     def _answer_all(self, replica: Replica, held: list[HeldFetch]) -> None:
-        """Answer held requests. Equal requests share one answer, so that it is read and encoded once."""
+        """Answer held requests, all of voters or all of observers. Equal ones share an answer: it is encoded once."""
         answers: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
             request = fetch.request
             response = answers.get(fetch.question)
             if response is None:
                 position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
-                response = answer_fetch(replica, request, position, self.high_watermark, fetch.listener)
+                response = self.answer(replica, request, position, fetch.listener)
                 answers[fetch.question] = response
             is_for_observer = self.progress.voter(request.replica) is None
             replica.effects.reply(fetch.token, response, is_for_observer=is_for_observer)
+
+    def answer(
+        self, replica: Replica, request: FetchRequest, position: FetchPosition, listener: str
+    ) -> FetchResponse:
+        """The answer to a Fetch from that position, as things stand now."""
+        return answer_fetch(
+            replica,
+            request,
+            position,
+            high_watermark=self.high_watermark,
+            end_offset=self.readable_end(replica, request.replica),
+            listener=listener,
+        )
 
     # ------------------------------------------------------------------------------------ voter changes
 

@@ -122,20 +122,63 @@ def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
 def test_who_asks_the_same_shares_an_answer(lab) -> None:
     """Goal: one answer is read and encoded for all observers, and none of them delays a voter.
 
-    Method: a voter and three observers hold a Fetch, one of them with less room.
+    Method: a voter and three observers hold a Fetch, one of them with less room; the other voter commits a record.
     """
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
-    node.ask(fetch(lab, 3, 11))
     for node_id in (3, 4, 5):
         assert node.ask(fetch(lab, node_id, 11, high_watermark=11))[0] is None
     assert node.ask(fetch(lab, 6, 11, high_watermark=11, max_bytes=10))[0] is None
-    (ready, *_) = node.step(Propose(batches=lab.batch(11, 2))).readies
-    voter, first, second, other = ready.replies
-    assert first.response is second.response is voter.response
+    appended = node.step(Propose(batches=lab.batch(11, 2)))
+    assert [reply.is_for_observer for reply in appended.replies] == [False]
+    _, committed = node.ask(fetch(lab, 2, 12, high_watermark=11))
+    assert [reply.is_for_observer for reply in committed.replies] == [True, True, True, False]
+    first, second, other, _ = committed.replies
+    assert first.response is second.response
+    assert first.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
     assert other.response is not first.response
     assert other.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=10)
-    assert [reply.is_for_observer for reply in ready.replies] == [False, True, True, True]
+
+
+def test_observers_get_no_record_that_is_not_committed(lab) -> None:
+    """Goal: an observer never has to truncate (ADR 29), and hears of a commit once, with its records.
+
+    Method: an observer holds a Fetch, and one fetches from further behind; a record is appended and committed.
+    """
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    assert node.ask(fetch(lab, 4, 11, high_watermark=11))[0] is None
+    assert not node.step(Propose(batches=lab.batch(11, 2))).replies
+    behind, _ = node.ask(fetch(lab, 5, 5, epoch=1, high_watermark=11))
+    assert behind.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
+    committed, outcome = node.ask(fetch(lab, 2, 12, high_watermark=11))
+    reply, _ = outcome.replies
+    assert reply.is_for_observer
+    assert reply.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
+    assert reply.response.high_watermark == committed.high_watermark == 12
+
+
+def test_observers_of_a_new_leader_wait_for_its_first_commit(lab) -> None:
+    """Goal: a leader that does not know what is committed sends observers nothing. Method: fetch before and after."""
+    node = leading(lab)
+    assert node.ask(fetch(lab, 4, 5, epoch=1))[0] is None
+    _, outcome = node.ask(fetch(lab, 2, 11))
+    reply, _ = outcome.replies
+    assert reply.is_for_observer
+    assert reply.response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
+
+
+def test_an_observer_with_all_that_is_committed_has_caught_up(lab) -> None:
+    """Goal: a load that never pauses does not keep an observer from becoming a voter.
+
+    Method: a record is always under way when the observer fetches the committed ones.
+    """
+    node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
+    node.step(Propose(batches=lab.batch(11, 2)))
+    node.ask(fetch(lab, 4, 11, high_watermark=11))
+    (observer,) = node.node.describe_quorum(node.now_ms).observers
+    assert observer.last_caught_up_timestamp_ms == node.now_ms
 
 
 def test_a_known_high_watermark_is_waited_past(lab) -> None:
@@ -284,6 +327,7 @@ def test_a_diverging_log_is_told_where(lab, offset: int, epoch: int, diverging: 
 def test_a_reader_that_is_no_replica_may_fetch(lab) -> None:
     """Goal: replica id -1 reads without being tracked. Method: fetch, look at the observers."""
     node = leading(lab)
+    node.ask(fetch(lab, 2, 11))
     response, _ = node.ask(fetch(lab, 2, 5, epoch=1, replica=ReplicaKey(node_id=-1)))
     assert response.read is not None
     assert not node.node.describe_quorum(node.now_ms).observers

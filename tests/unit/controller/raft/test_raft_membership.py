@@ -87,6 +87,23 @@ def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
     assert AddRaftVoterResponse() in [reply.response for reply in outcome.replies]
 
 
+def test_a_new_voter_gets_the_record_that_makes_it_one(lab) -> None:
+    """Goal: its vote may be needed to commit the record, so it does not wait for the commit as observers do.
+
+    Method: a caught-up observer holds a Fetch while it is added.
+    """
+    node = leading(lab)
+    node.ask(lab.fetch(2, 11))
+    node.ask(lab.fetch(4, 11))
+    held, _ = node.ask(replace(lab.fetch(4, 11), max_wait_ms=500, high_watermark=11))
+    assert held is None
+    _, outcome = node.ask(add(lab))
+    outcome = node.answer(outcome.sends[0], SUPPORTED)
+    (reply,) = outcome.replies
+    assert (reply.response.read.start_offset, reply.response.read.end_offset) == (11, 12)
+    assert not reply.is_for_observer
+
+
 def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
     """Goal: ack_when_committed=False, as auto-joining nodes ask. Method: look at the step of the probe."""
     node = leading(lab)
