@@ -58,7 +58,8 @@ def alter_quota(node: Node, rate: float | None, entity: Mapping[str, str | None]
 def quota_of(nodes: list[Node], entity: Mapping[str, str | None], caller: Caller) -> Iterator[None]:
     """A quota that both controllers apply to this caller, whose bucket lacks one token; removed in the end.
 
-    Stock Kafka applies quotas some time after it has answered.
+    Stock Kafka applies quotas some time after it has answered. While it goes on with one that is removed, it takes
+    tokens, and both keep the bucket: another quota needs another pair of user and client id.
     """
     for node in nodes:
         alter_quota(node, RATE, entity)
@@ -135,7 +136,7 @@ EXCEEDED = int(ErrorCode.throttling_quota_exceeded)
     [
         ({"user": "alice"}, Caller(user="alice", client_id="app")),
         ({"user": "bob", "client-id": "app"}, Caller(user="bob", client_id="app")),
-        ({"user": "bob", "client-id": None}, Caller(user="bob", client_id="app")),
+        ({"user": "bob", "client-id": None}, Caller(user="bob", client_id="app-3")),
         ({"client-id": "app-2"}, Caller(user="carol", client_id="app-2")),
         ({"user": None}, Caller(user="carol", client_id="app-2")),
         ({"user": "ANONYMOUS"}, Caller(client_id="tool")),
