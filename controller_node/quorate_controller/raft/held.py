@@ -1,4 +1,4 @@
-"""Answers to Fetch, and the Fetch requests that a leader holds until there are new records."""
+"""Refusals of Fetch, and the Fetch requests that a leader holds until there is news for their senders."""
 
 from typing import TYPE_CHECKING
 
@@ -6,17 +6,14 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.messages import (
-    HIGH_WATERMARK_UNKNOWN,
     FetchRequest,
     FetchResponse,
     LeaderEndpoint,
-    ReadRange,
 )
 from quorate_controller.raft.model import find_endpoint
 from quorate_controller.raft.peers import NEVER_MS
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.log import FetchPosition
     from quorate_controller.raft.replica import Replica
 
 
@@ -36,35 +33,6 @@ def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> Fe
         leader_epoch=replica.epoch,
         leader_endpoint=leader_endpoint(replica, listener),
         log_start_offset=replica.log.start_offset,
-    )
-
-
-def answer_fetch(
-    replica: "Replica",
-    request: FetchRequest,
-    position: "FetchPosition",
-    *,
-    high_watermark: int | None,
-    end_offset: int,
-    listener: str,
-) -> FetchResponse:
-    """A leader's answer, as things stand now. The sender may read up to `end_offset`."""
-    read = None
-    if position.is_valid and request.fetch_offset < end_offset:
-        read = ReadRange(
-            start_offset=request.fetch_offset,
-            end_offset=end_offset,
-            size_bytes_max=max(1, min(request.max_bytes, replica.config.fetch_size_bytes_max)),
-        )
-    return FetchResponse(
-        leader_id=replica.state.leader_id,
-        leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
-        high_watermark=HIGH_WATERMARK_UNKNOWN if high_watermark is None else high_watermark,
-        log_start_offset=replica.log.start_offset,
-        diverging_epoch=position.diverging_epoch,
-        snapshot_id=position.snapshot_id,
-        read=read,
     )
 
 

@@ -8,12 +8,14 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import outgoing
-from quorate_controller.raft.held import HeldFetch, HeldFetches, answer_fetch, refuse_fetch
+from quorate_controller.raft.held import HeldFetch, HeldFetches, leader_endpoint, refuse_fetch
 from quorate_controller.raft.log import FetchPosition
 from quorate_controller.raft.messages import (
+    HIGH_WATERMARK_UNKNOWN,
     AddRaftVoterResponse,
     FetchRequest,
     FetchResponse,
+    ReadRange,
     RemoveRaftVoterResponse,
     Role,
 )
@@ -82,8 +84,8 @@ class Leader(RoleState):
             replica.become_resigned(self.progress.successors())
             return replica.now_ms
         self._expire_change(replica)
-        for held in (self.held_of_voters, self.held_of_observers):
-            self._answer_all(replica, held.take_expired(replica.now_ms))
+        self._answer_all(replica, self.held_of_voters.take_expired(replica.now_ms), are_voters=True)
+        self._answer_all(replica, self.held_of_observers.take_expired(replica.now_ms), are_voters=False)
         if replica.now_ms >= self.begin_epoch_due_ms:
             self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
             outgoing.send_begin_epoch(replica, self.silent_voters(replica))
@@ -96,17 +98,17 @@ class Leader(RoleState):
 
     def log_appended(self, replica: Replica) -> None:
         """Answer the voters, which wait for records. Observers wait until these are committed."""
-        self._answer_all(replica, self.held_of_voters.take_all())
+        self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
 
     def voters_changed(self, voters: VoterSet) -> None:
         """Count the votes and offsets of the new voters."""
         self.progress.set_voters(voters)
-        for fetch in (*self.held_of_voters.take_all(), *self.held_of_observers.take_all()):
+        for fetch in self._take_held():
             self.hold(fetch)
 
     def close(self, replica: Replica) -> None:
         """Refuse all held requests, so that their senders look for the next leader."""
-        for fetch in (*self.held_of_voters.take_all(), *self.held_of_observers.take_all()):
+        for fetch in self._take_held():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
             replica.effects.reply(fetch.token, response)
         self.end_change(replica, ErrorCode.not_leader_or_follower)
@@ -153,7 +155,9 @@ class Leader(RoleState):
             self._note_fall(replica, request, known.end_offset)
         # Versions below 18 do not say it; then the records alone have to do.
         high_watermark = fetch_offset if request.high_watermark is None else request.high_watermark
-        end_offset = self.readable_end(replica, key)
+        # Before the first commit of an epoch nobody knows what an observer lacks: the log's end is the most.
+        is_commit_known = self.high_watermark is not None
+        end_offset = self.readable_end(replica, key) if is_commit_known else replica.log.end_offset
         self.progress.record_fetch(key, fetch_offset, high_watermark, end_offset, replica.now_ms)
         self.heard_from(replica, key)
         if self.progress.voter(key) is not None:
@@ -191,8 +195,8 @@ class Leader(RoleState):
         if not replica.is_voter and voters_offset is not None and voters_offset < offset:
             replica.effects.note("removed_from_voters", epoch=self.epoch)
             self.is_resigning = True
-        self._answer_all(replica, self.held_of_voters.take_all())
-        self._answer_all(replica, self.held_of_observers.take_all())
+        self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
+        self._answer_all(replica, self.held_of_observers.take_all(), are_voters=False)
 
     def readable_end(self, replica: Replica, key: ReplicaKey) -> int:
         """The offset up to which a replica gets records: voters all of them, observers those that are committed.
@@ -209,7 +213,10 @@ class Leader(RoleState):
         is_voter = self.progress.voter(fetch.request.replica) is not None
         return (self.held_of_voters if is_voter else self.held_of_observers).hold(fetch)
 
-    def _answer_all(self, replica: Replica, held: list[HeldFetch]) -> None:
+    def _take_held(self) -> list[HeldFetch]:
+        return [*self.held_of_voters.take_all(), *self.held_of_observers.take_all()]
+
+    def _answer_all(self, replica: Replica, held: list[HeldFetch], *, are_voters: bool) -> None:
         """Answer held requests, all of voters or all of observers. Equal ones share an answer: it is encoded once."""
         answers: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
@@ -219,20 +226,28 @@ class Leader(RoleState):
                 position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
                 response = self.answer(replica, request, position, fetch.listener)
                 answers[fetch.question] = response
-            is_for_observer = self.progress.voter(request.replica) is None
-            replica.effects.reply(fetch.token, response, is_for_observer=is_for_observer)
+            replica.effects.reply(fetch.token, response, is_for_observer=not are_voters)
 
     def answer(
         self, replica: Replica, request: FetchRequest, position: FetchPosition, listener: str
     ) -> FetchResponse:
         """The answer to a Fetch from that position, as things stand now."""
-        return answer_fetch(
-            replica,
-            request,
-            position,
-            high_watermark=self.high_watermark,
-            end_offset=self.readable_end(replica, request.replica),
-            listener=listener,
+        read, end_offset = None, self.readable_end(replica, request.replica)
+        if position.is_valid and request.fetch_offset < end_offset:
+            read = ReadRange(
+                start_offset=request.fetch_offset,
+                end_offset=end_offset,
+                size_bytes_max=max(1, min(request.max_bytes, replica.config.fetch_size_bytes_max)),
+            )
+        return FetchResponse(
+            leader_id=self.leader_id,
+            leader_epoch=self.epoch,
+            leader_endpoint=leader_endpoint(replica, listener),
+            high_watermark=HIGH_WATERMARK_UNKNOWN if self.high_watermark is None else self.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            diverging_epoch=position.diverging_epoch,
+            snapshot_id=position.snapshot_id,
+            read=read,
         )
 
     # ------------------------------------------------------------------------------------ voter changes

@@ -168,6 +168,14 @@ def test_observers_of_a_new_leader_wait_for_its_first_commit(lab) -> None:
     assert reply.response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
 
 
+def test_an_observer_has_not_caught_up_with_what_nobody_knows(lab) -> None:
+    """Goal: an observer that lacks records does not become a voter. Method: fetch from 5 before the first commit."""
+    node = leading(lab)
+    assert node.ask(fetch(lab, 4, 5, epoch=1))[0] is None
+    (observer,) = node.node.describe_quorum(node.now_ms).observers
+    assert observer.last_caught_up_timestamp_ms == -1
+
+
 def test_an_observer_with_all_that_is_committed_has_caught_up(lab) -> None:
     """Goal: a load that never pauses does not keep an observer from becoming a voter.
 
