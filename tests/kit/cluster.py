@@ -279,13 +279,10 @@ class Cluster:
 
     def start_all(self) -> Self:
         """Start every node and wait until the cluster serves."""
-        self.start_quorum(*self.controllers)
-        if self.brokers:
-            self.await_unfenced(*self.brokers)
-        return self
+        return self.start_with(*self.controllers)
 
-    def start_quorum(self, *controllers: int) -> None:
-        """Start these controllers and all brokers, and wait until the controllers are a quorum.
+    def start_with(self, *controllers: int) -> Self:
+        """Start these controllers and all brokers, and wait until the cluster serves.
 
         A broker that truncates the first voters of a stock leader finds no controller from then on (ADR 29).
         """
@@ -294,6 +291,9 @@ class Cluster:
             self.await_quorum(*controllers)
         self.start(*self.brokers)
         self.await_quorum(*controllers)
+        if self.brokers:
+            self.await_unfenced(*self.brokers)
+        return self
 
     def runs(self, node_id: int) -> bool:
         """Whether the node has a process."""

@@ -80,10 +80,7 @@ class Membership(Cluster):
 
     def start_founders(self) -> Self:
         """Start the voters and the brokers, and wait until the cluster serves."""
-        self.start_quorum(*self.founders)
-        if self.brokers:
-            self.await_unfenced(*self.brokers)
-        return self
+        return self.start_with(*self.founders)
 
     # The quorum
 

@@ -35,11 +35,7 @@ def plan_starts(
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
         is_down = seen.state in (NodeState.STOPPED, NodeState.CRASHED) or node.node_id in formatted
-        if not is_down or seen.unreachable_host:
-            continue
-        if _is_held(node, observed, founders):
-            if node.role is Role.BROKER:
-                rest.append(wait_for("a leader of the controller quorum", node.node_id))
+        if not is_down or seen.unreachable_host or _is_held(node, observed, founders):
             continue
         if node.node_id in addresses.held_back:
             rest.append(addresses.held_back[node.node_id])
