@@ -26,11 +26,13 @@ NewQuorum = Callable[..., Cluster]
 Change = Callable[[Cluster, int], None]
 
 WAIT_S = 60
+QUIET = {"metadata.max.idle.interval.ms": 0}
+"""Without NoOpRecords, of which one is committed while the reader waits for the next, a log has an end."""
 SMALL_LOG = {
     "internal.metadata.log.segment.bytes": 2_000,
     "metadata.log.max.record.bytes.between.snapshots": 3_000,
     "metadata.max.retention.bytes": 5_000,
-    "metadata.max.idle.interval.ms": 0,  # nothing is deleted while a test looks
+    **QUIET,  # nothing is deleted while a test looks
 }
 
 
@@ -220,7 +222,7 @@ def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
     Method: read a quorum, format its controller anew with the same cluster id, and go on from where the stream was;
     as a log of the same epoch, and as one of a lower epoch, whose leader is not believed before it is asked about.
     """
-    quorum = new_quorum()
+    quorum = new_quorum(config=QUIET)
     for _ in range(elections):
         quorum.terminate(3000)
         quorum.start_all()
