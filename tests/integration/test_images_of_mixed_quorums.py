@@ -31,12 +31,14 @@ from kit.metadata import (
     snapshots_in,
 )
 from kit.waiting import eventually
+from quorate_operator.runtime.local.loopback import is_free
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.records.framing import decode_record
 
 pytestmark = pytest.mark.integration
 
+JAVA = 3000
 LEADERS = ("python", "java", "python", "java")
 ROUNDS = 3
 """Rounds of requests for each leader."""
@@ -69,9 +71,13 @@ def quorum(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
         "controller.quorum.fetch.timeout.ms": 1000,
         "metadata.log.max.snapshot.interval.ms": SNAPSHOT_EVERY_MS,
     }
-    manifest = manifests(java=(3000,), brokers=0, config=config)
+    manifest = manifests(java=(JAVA,), brokers=0, config=config)
     cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
     try:
+        # Whoever comes after the first snapshot of the others has no log from the beginning.
+        cluster.start(JAVA)
+        port = int(cluster.address(JAVA).rpartition(":")[2])
+        eventually(lambda: not is_free(port), WAIT_S, "the Java controller to listen")
         yield cluster.start_all()
     finally:
         cluster.close()

@@ -206,6 +206,8 @@ def the_operator_is_a_user(bench: Bench) -> None:
     topics.wait_ready("team-invoices")
     made = bench.ask(lambda client: client.describe_topics(["team-invoices"]))["team-invoices"]
     assert len(made.partitions) == 2
+    # The controllers have allowed the topic. The operator removes what the broker tells of, which may be late.
+    operated.wait(lambda: "carol All" in bench.acls(), "the broker to have Carol's ACLs")
     users.patch("carol", acls=[WRITE])
     users.wait_ready("carol")
 
