@@ -70,6 +70,7 @@ NIGHTLY = {
     f"{_OPERATOR}/test_operators_that_die_rebalancing.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_recovering.py": "kills an operator after each of its steps",
     f"{_OPERATOR}/test_operators_that_die_renaming.py": "the same; failed once on a loaded machine",
+    f"{_OPERATOR}/test_windows.py": "waits up to a minute and a half for a window to open",
     "tests/integration/parity/test_random_requests.py"
     "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
     "tests/integration/parity/test_same_scripts.py": "ten nodes, seven of them JVMs; two to four minutes",

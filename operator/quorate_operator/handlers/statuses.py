@@ -25,10 +25,12 @@ from quorate_operator.models.status import (
 from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
 from quorate_operator.planning.planner import PAUSED
 from quorate_operator.planning.steps import Refusal, WaitFor
-from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
+from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView, opening
 
 ROLLOUT_DUE = "RolloutDue"
 """The reason of Ready while nodes are ready, and run with what is not desired any more."""
+RESTARTS_POSTPONED = "RestartsPostponed"
+"""The reason of Ready and Reconciling while restarts wait for a maintenance window, and nothing else is to do."""
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _TELLING_PROGRESS = ("Progressing", "Reconciling")
@@ -176,7 +178,12 @@ def is_mere_progress(before: Mapping[str, Any], patch: Mapping[str, Any]) -> boo
 def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
     nodes, steps = pool.nodes, pool.steps
     waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
-    outdated = [f"{node.seen.node_id} ({', '.join(node.differs)})" for node in nodes if node.differs]
+    outdated = [
+        f"{node.seen.node_id} ({', '.join(node.differs)})"
+        for node in nodes
+        if node.differs and node.postponed_until_ms is None
+    ]
+    postponed = _postponed(nodes)
     ready: Judgement
     refusal = _first_fault(pool)
     if pool.is_drained and refusal is not None:
@@ -188,22 +195,40 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
     elif not waiting and outdated:
         ready = ("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
     elif not waiting:
-        ready = ("Ready", True, "AllReady", f"{len(nodes)} of {len(nodes)} nodes are ready")
+        all_ready = f"{len(nodes)} of {len(nodes)} nodes are ready"
+        ready = (
+            ("Ready", True, RESTARTS_POSTPONED, f"{all_ready}; {postponed}")
+            if postponed
+            else ("Ready", True, "AllReady", all_ready)
+        )
     else:
         states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:_NAMED_MAX])
         ready = ("Ready", False, "NodesNotReady", states)
-    first = steps[0].step.reason if steps else ""
-    progressing: Judgement = (
-        ("Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing")
-        if view.lifecycle is Lifecycle.PAUSED
-        else ("Progressing", bool(steps), "Working" if steps else "AsDesired", first)
-    )
+    progressing: Judgement
+    if view.lifecycle is Lifecycle.PAUSED:
+        progressing = ("Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing")
+    elif steps:
+        progressing = ("Progressing", True, "Working", steps[0].step.reason)
+    elif postponed:
+        progressing = ("Progressing", False, RESTARTS_POSTPONED, postponed)
+    else:
+        progressing = ("Progressing", False, "AsDesired", "")
     reconciling: Judgement = (
         ("Reconciling", *progressing[1:])
         if view.problem is None
         else ("Reconciling", True, "StepFailed", view.problem)
     )
     return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(nodes)]
+
+
+def _postponed(nodes: Sequence[NodeView]) -> str:
+    """Returns which restarts wait for a maintenance window, and when it opens; nothing if none waits."""
+    waiting = [(one.postponed_until_ms, one) for one in nodes if one.postponed_until_ms is not None]
+    if not waiting:
+        return ""
+    opens = opening(min(until_ms for until_ms, _ in waiting))
+    named = "; ".join(f"{one.seen.node_id} ({', '.join(one.differs)})" for _, one in waiting[:_NAMED_MAX])
+    return f"to be restarted from {opens} on: {named}"
 
 
 def _stalled(pool: PoolView) -> Judgement:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from quorate_operator.models.base import (
     Amount,
@@ -27,6 +27,11 @@ OWN_CONTAINERS = ("await-rack", "format", "metrics-agent", "node", "ship")
 
 VolumeFate = Literal["Retain", "Delete"]
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
+WINDOWS_MAX = 20
+Weekday = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", max_length=5)]
+WindowDuration = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[mhd]$", max_length=5)]
+"""More than nothing: a window that never opens would keep renewed certificates away for ever."""
 
 
 class Resources(Model):
@@ -206,6 +211,31 @@ class Rack(Model):
     )
 
 
+class MaintenanceWindow(Model):
+    """A time of the week at which restarts may begin that nobody asked for."""
+
+    days: Annotated[
+        tuple[Weekday, ...],
+        Field(strict=False, min_length=1, max_length=7, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = Field(
+        default=("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
+        description="The days on which it begins. Default: each day.",
+    )
+    start: TimeOfDay = Field(description="When it begins, in UTC: 22:30.")
+    duration: WindowDuration = Field(description="How long it lasts: 90m, 4h, 2d.")
+
+    @property
+    def start_ms(self) -> int:
+        """`start` in milliseconds from midnight."""
+        hours, minutes = self.start.split(":")
+        return (int(hours) * 60 + int(minutes)) * 60_000
+
+    @property
+    def duration_ms(self) -> int:
+        """`duration` in milliseconds."""
+        return duration_ms(self.duration)
+
+
 class Rollout(Model):
     """How nodes are restarted and renamed."""
 
@@ -215,6 +245,14 @@ class Rollout(Model):
     )
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1, description="How many nodes of the pool may restart at the same time."
+    )
+    windows: Annotated[
+        tuple[MaintenanceWindow, ...],
+        Field(strict=False, max_length=WINDOWS_MAX, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = Field(
+        default=(),
+        description="When healthy nodes may be restarted for another image or other values in a Secret, as of a "
+        "renewed certificate. All other restarts wait for no window. Default: at any time.",
     )
 
     @property

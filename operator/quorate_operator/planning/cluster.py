@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.planning.windows import Window
 
 
 class Role(StrEnum):
@@ -94,6 +95,8 @@ class RolloutPolicy:
     volumes: VolumePolicy = VolumePolicy.RETAIN
     grace_ms: int | None = None
     """How long a node of the pool may take to stop; None for what its role usually takes."""
+    windows: tuple[Window, ...] = ()
+    """When restarts may begin that nobody asked for; empty for at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

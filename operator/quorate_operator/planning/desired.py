@@ -10,6 +10,7 @@ from quorate_operator.models.base import (
     quantity_bytes,
 )
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.pod_templates import MaintenanceWindow
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -20,6 +21,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.windows import DAYS, Window
 
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
@@ -131,4 +133,13 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
         max_unavailable=pool.spec.rollout.max_unavailable,
         volumes=VolumePolicy.DELETE if is_drained else volumes,
         grace_ms=None if grace_s is None else grace_s * 1000,
+        windows=tuple(_window(one) for one in pool.spec.rollout.windows),
+    )
+
+
+def _window(window: MaintenanceWindow) -> Window:
+    return Window(
+        days=frozenset(DAYS.index(day) for day in window.days),
+        start_ms=window.start_ms,
+        duration_ms=window.duration_ms,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from quorate_operator.planning.cluster import Role
-from quorate_operator.planning.steps import Action, Refusal, Step
+from quorate_operator.planning.steps import Action, Postponed, Refusal, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +14,7 @@ class Part:
     due: tuple[Action, ...] = ()
     rest: tuple[Step, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    postponed: tuple[Postponed, ...] = ()
 
 
 def merge(parts: Iterable[Part]) -> Part:
@@ -23,6 +24,7 @@ def merge(parts: Iterable[Part]) -> Part:
         due=tuple(action for part in parts for action in part.due),
         rest=tuple(step for part in parts for step in part.rest),
         refusals=tuple(refusal for part in parts for refusal in part.refusals),
+        postponed=tuple(one for part in parts for one in part.postponed),
     )
 
 

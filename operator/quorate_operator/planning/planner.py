@@ -71,7 +71,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
         return Plan(steps=(*recovery.due, *recovery.rest), refusals=recovery.refusals)
     part = _running(desired, observed, now_ms)
     refusals = (*refuse_without_quorum(desired, observed), *part.refusals)
-    return Plan(steps=(*part.due, *part.rest), refusals=refusals)
+    return Plan(steps=(*part.due, *part.rest), refusals=refusals, postponed=part.postponed)
 
 
 def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Part:
@@ -93,7 +93,8 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
         rollout = plan_rollout(desired, observed, now_ms, addresses, hold=hold)
     pending = frozenset(
         (
-            *due_for_restart(desired, observed, addresses),
+            *due_for_restart(desired, observed, addresses, now_ms),
+            *(one.node_id for one in rollout.postponed),
             *drain.leaving,
             *_on_their_way(desired, observed),
         )

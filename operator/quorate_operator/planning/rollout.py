@@ -5,6 +5,9 @@ ready come first, unless another was just started: their restart loses nothing. 
 every other one is ready and the quorum tolerates it, the leader last; a healthy broker when its pool has one to spare
 and no partition would suffer. A node that is not ready after its restart stops the roll. No progress is stored: nodes
 that run the desired revision are done.
+
+A healthy node of which the image or Secrets alone have changed is restarted in a maintenance window, where its
+pool has some.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +33,14 @@ from quorate_operator.planning.part import Part, listed
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import (
     ElectPreferredLeaders,
+    Postponed,
     Refusal,
     StartNode,
     Step,
     StopNode,
     wait_for,
 )
+from quorate_operator.planning.windows import opens_at_ms
 
 BROKER_GRACE_MS = 120_000
 """A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
@@ -53,6 +58,8 @@ _PHRASES: Mapping[str, str] = {
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
 _SHOWN_AS_VALUES = frozenset({"version", "image", COPIES})
+_POSTPONABLE = frozenset({"image", "secrets"})
+"""Parts of a revision that change without anybody asking for a restart: a release of the operator, a renewal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,8 @@ def plan_rollout(
     hold: str | None = None,
 ) -> Part:
     """Plans at most one stop now, and the order of the others; no stop while `hold` gives a reason against it."""
-    due, refusals = _split(desired, observed, addresses)
+    split = _split(desired, observed, addresses, now_ms)
+    due, refusals, postponed = split.due, split.refusals, split.postponed
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
     controllers = [one for one in due if one.node.role is Role.CONTROLLER]
     brokers = [one for one in due if one.node.role is Role.BROKER]
@@ -92,18 +100,20 @@ def plan_rollout(
             due=part.due,
             rest=(*part.rest, *_in_turn(brokers, addresses, desired.rollouts)),
             refusals=refusals,
+            postponed=postponed,
         )
     if brokers:
         part = _brokers(brokers, situation)
-        return Part(due=part.due, rest=part.rest, refusals=refusals)
-    return Part(due=() if hold else _elections(desired, observed, now_ms), refusals=refusals)
+        return Part(due=part.due, rest=part.rest, refusals=refusals, postponed=postponed)
+    elections = () if hold else _elections(desired, observed, now_ms)
+    return Part(due=elections, refusals=refusals, postponed=postponed)
 
 
 def due_for_restart(
-    desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
+    desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int
 ) -> Mapping[int, str]:
-    """Returns the reason for each running node that needs a restart and may have one."""
-    return {one.node.node_id: one.reason for one in _split(desired, observed, addresses)[0]}
+    """Returns the reason for each running node that needs a restart and may have one now."""
+    return {one.node.node_id: one.reason for one in _split(desired, observed, addresses, now_ms).due}
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
@@ -124,13 +134,18 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
-    """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`.
+    """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`."""
+    return tuple(_changed_parts(node, seen).values())
+
+
+def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, str]:
+    """Returns how a running node differs from the desired one, by the part of the revision.
 
     Addresses are left out. A part that was never recorded is no difference, except for a requested restart; a request
     that was withdrawn is none. More copies of new topics are no reason, fewer are: a broker can't create topics with
     more copies than there are brokers.
     """
-    found = []
+    found: dict[str, str] = {}
     for part in sorted(node.revision.keys() | seen.revision.keys()):
         wanted, has = node.revision.get(part, ""), seen.revision.get(part, "")
         if wanted == has or not seen.revision or (part == "restart" and not wanted):
@@ -138,30 +153,38 @@ def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
         if part == COPIES and not _is_less(wanted, has):
             continue
         if part in _SHOWN_AS_VALUES and wanted and has:
-            found.append(f"{part} {has} -> {wanted}")
+            found[part] = f"{part} {has} -> {wanted}"
         else:
-            found.append(_PHRASES.get(part, f"{part} changed"))
-    return tuple(found)
+            found[part] = _PHRASES.get(part, f"{part} changed")
+    return found
 
 
 def _is_less(wanted: str, has: str) -> bool:
     return wanted.isdecimal() and has.isdecimal() and int(wanted) < int(has)
 
 
-def _split(
-    desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan
-) -> tuple[list[_Due], tuple[Refusal, ...]]:
-    """Returns the nodes that need a restart, and refusals in place of forbidden restarts and of those without a
-    return.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """The nodes that are to be restarted now, those that wait for a window, and refusals in place of forbidden
+    restarts and of those without a return.
     """
+
+    due: Sequence[_Due]
+    refusals: tuple[Refusal, ...]
+    postponed: tuple[Postponed, ...]
+
+
+def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int) -> _Split:
     due: list[_Due] = []
+    postponed: list[Postponed] = []
     refusals: list[Refusal] = []
     unstartable: dict[tuple[str, str], list[int]] = {}
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
         if not seen.state.runs:
             continue
-        reasons = list(changes(node, seen))
+        parts = _changed_parts(node, seen)
+        reasons = list(parts.values())
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
         refusal = forbids_version(node, observed) if reasons else None
@@ -170,7 +193,17 @@ def _split(
         elif reasons and seen.restart_refusal is not None:
             unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
-            due.append(_Due(node=node, seen=seen, reason="; ".join(reasons)))
+            one = _Due(node=node, seen=seen, reason="; ".join(reasons))
+            can_wait = seen.state is NodeState.READY and node.node_id not in addresses.restarts
+            windows = desired.rollouts.get(node.pool, RolloutPolicy()).windows
+            if (
+                can_wait
+                and parts.keys() <= _POSTPONABLE
+                and (opens_ms := opens_at_ms(windows, now_ms)) > now_ms
+            ):
+                postponed.append(Postponed(node_id=node.node_id, reason=one.reason, until_ms=opens_ms))
+            else:
+                due.append(one)
     refusals += (
         Refusal(
             "RestartRefused",
@@ -179,7 +212,7 @@ def _split(
         )
         for (pool, reason), node_ids in unstartable.items()
     )
-    return due, tuple(refusals)
+    return _Split(due=due, refusals=tuple(refusals), postponed=tuple(postponed))
 
 
 def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:

@@ -219,6 +219,14 @@ class Refusal(NamedTuple):
     """The quorum or pool that it is about; None if it is about the cluster."""
 
 
+class Postponed(NamedTuple):
+    """A restart that waits for a maintenance window. It is no step: the cluster is as it shall be until then."""
+
+    node_id: int
+    reason: str
+    until_ms: int
+
+
 Action = RuntimeAction | KafkaAction
 Step = Action | WaitFor
 
@@ -229,6 +237,7 @@ class Plan:
 
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...] = ()
+    postponed: tuple[Postponed, ...] = ()
 
     @property
     def due(self) -> tuple[Action, ...]:
@@ -243,4 +252,5 @@ class Plan:
     @property
     def look_again_at_ms(self) -> int | None:
         """The earliest time at which time alone changes the plan, or None."""
-        return min((wait.until_ms for wait in self.waits if wait.until_ms is not None), default=None)
+        times = [wait.until_ms for wait in self.waits if wait.until_ms is not None]
+        return min((*times, *(one.until_ms for one in self.postponed)), default=None)

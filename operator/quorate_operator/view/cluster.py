@@ -12,6 +12,7 @@ can be spared is judged in `planning.registrations`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from quorate_admin.diagnosis import ClusterFacts, majority
@@ -96,6 +97,8 @@ class NodeView:
     load: BrokerLoad | None = None
     differs: tuple[str, ...] = ()
     """How its process differs from what is desired: `config changed`; a restart is due for it."""
+    postponed_until_ms: int | None = None
+    """When the maintenance window opens for which its restart waits; None if it waits for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +249,7 @@ def view_of(
     steps = _steps(plan, label) if plan is not None else ()
     kafka = observed.kafka if observed is not None else None
     formation = observed.formation if observed is not None else None
-    nodes = _nodes(desired, observed, label) if observed is not None else ()
+    nodes = _nodes(desired, observed, plan, label) if observed is not None else ()
     known = [
         kafka.cluster_id if kafka is not None else None,
         formation.cluster_id if formation is not None else None,
@@ -255,7 +258,7 @@ def view_of(
     return ClusterView(
         name=name,
         health=_health(desired, observed, plan, problem),
-        next=_next(steps if plan is not None else None),
+        next=_next(steps, plan),
         lifecycle=desired.lifecycle if desired is not None else None,
         problem=problem,
         cluster_id=next((one for one in known if one), None),
@@ -306,8 +309,13 @@ def _health(
     return Health.WORKING if plan.steps else Health.READY
 
 
-def _next(steps: tuple[StepView, ...] | None) -> str:
-    if steps is None:
+def opening(until_ms: int) -> str:
+    """Returns when a maintenance window opens: `2026-11-28 22:00 UTC`."""
+    return f"{datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
+    if plan is None:
         return "nothing is known yet"
     due = [one for one in steps if one.is_due]
     if due:
@@ -315,6 +323,11 @@ def _next(steps: tuple[StepView, ...] | None) -> str:
         return f"{due[0].what}{more}: {due[0].step.reason}"
     if steps:
         return f"waits for {steps[0].step.reason}"
+    if plan.postponed:
+        until_ms = min(one.until_ms for one in plan.postponed)
+        return (
+            f"nothing to do before {opening(until_ms)}, when {len(plan.postponed)} node(s) may be restarted"
+        )
     return "nothing to do"
 
 
@@ -358,7 +371,10 @@ def _node_ids(step: Step) -> set[int]:
     return set() if step.node_id is None else {step.node_id}
 
 
-def _nodes(desired: DesiredCluster | None, observed: ObservedCluster, label: Label) -> tuple[NodeView, ...]:
+def _nodes(
+    desired: DesiredCluster | None, observed: ObservedCluster, plan: Plan | None, label: Label
+) -> tuple[NodeView, ...]:
+    postponed = {one.node_id: one.until_ms for one in (plan.postponed if plan is not None else ())}
     wanted = {node.node_id: node for node in desired.nodes} if desired is not None else {}
     kafka = observed.kafka
     order = [
@@ -374,6 +390,7 @@ def _nodes(desired: DesiredCluster | None, observed: ObservedCluster, label: Lab
             registration=kafka.registrations.get(node_id) if kafka is not None else None,
             load=kafka.loads.get(node_id) if kafka is not None else None,
             differs=_differs(wanted.get(node_id), observed.nodes[node_id]),
+            postponed_until_ms=postponed.get(node_id),
         )
         for node_id in order
     )

@@ -16,7 +16,7 @@ def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> No
     assert (spec["replicas"], spec["nodeIds"], spec["quorum"]) == (3, {"first": 3000}, "dynamic")
     assert spec["listeners"] == [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}]
     assert spec["storage"] == {"size": "10Gi", "onDecommission": "Retain", "onDeletion": "Retain"}
-    assert spec["rollout"] == {"overlap": "10m", "maxUnavailable": 1}
+    assert spec["rollout"] == {"overlap": "10m", "maxUnavailable": 1, "windows": []}
     pool = api.create(namespace, resource("KafkaBroker", spec={"storage": {"className": "fast"}}))
     assert pool.body["spec"]["storage"] == {
         "size": "10Gi",

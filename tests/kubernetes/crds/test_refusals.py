@@ -128,6 +128,21 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         "less than or equal to 1",
     ),
     ({"rollout": {"overlap": "1w"}}, 'spec.rollout.overlap: Invalid value: "1w"', "(ms|s|m|h|d)"),
+    (
+        {"rollout": {"windows": [{"start": "24:00", "duration": "1h"}]}},
+        'spec.rollout.windows[0].start: Invalid value: "24:00"',
+        "2[0-3]",
+    ),
+    (
+        {"rollout": {"windows": [{"start": "22:00", "duration": "0h"}]}},
+        'spec.rollout.windows[0].duration: Invalid value: "0h"',
+        "[mhd]",
+    ),
+    (
+        {"rollout": {"windows": [{"start": "22:00", "duration": "1h", "days": ["Saturday"]}]}},
+        'spec.rollout.windows[0].days[0]: Unsupported value: "Saturday"',
+        "Sat",
+    ),
     ({"storage": {"size": "big"}}, 'spec.storage.size: Invalid value: "big"', "should match"),
     (
         {"storage": {"onDecommission": "Burn"}},

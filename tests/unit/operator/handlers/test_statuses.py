@@ -33,7 +33,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Plan, Refusal, wait_for
+from quorate_operator.planning.steps import Plan, Postponed, Refusal, wait_for
 from quorate_operator.view.cluster import view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
@@ -293,6 +293,32 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
     status = controller_status(view, generation=1)
     assert _judged(status, "Ready") == [ready]
     assert status["replicas"] == replicas
+
+
+def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
+    """Goal: nobody is called, and nothing counts as under way, for a window that opens at night. Method: a node with
+    another image, which waits and which does not.
+    """
+    node = ObservedNode(
+        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", revision={"image": "a"}
+    )
+    desired = desired_cluster(
+        load_manifests(QUORUM.replace("quorum}", "quorum}, spec: {replicas: 1}"), "test")
+    )
+    nodes = (replace(desired.nodes[0], revision={"image": "b"}),)
+    observed = ObservedCluster(nodes={3000: node}, quorum=None)
+    waiting = Postponed(node_id=3000, reason="image a -> b", until_ms=1_795_903_200_000)
+    for postponed, ready, reason in (
+        ((waiting,), ("True", "RestartsPostponed"), "RestartsPostponed"),
+        ((), ("False", "RolloutDue"), "AsDesired"),
+    ):
+        view = view_of("quorum", replace(desired, nodes=nodes), observed, Plan(steps=(), postponed=postponed))
+        status = controller_status(view, generation=1)
+        assert _judged(status, "Ready", "Reconciling") == [ready, ("False", reason)]
+        told = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image a -> b)"
+        telling = [one["type"] for one in status["conditions"] if told in one["message"]]
+        assert telling == (["Ready", "Progressing", "Reconciling"] if postponed else [])
+        assert ("before 2026-11-28 22:00 UTC" in view.next) is bool(postponed)
 
 
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:

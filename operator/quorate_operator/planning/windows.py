@@ -1,0 +1,38 @@
+"""When restarts that nobody asked for may begin: windows that come back each week, in UTC. Pure.
+
+1970-01-01, from which Unix time counts, was a Thursday.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+DAY_MS = 86_400_000
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_FIRST_WEEKDAY = DAYS.index("Thu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A part of each of some days of the week, which may go on into the days after."""
+
+    days: frozenset[int]
+    """0 is Monday."""
+    start_ms: int
+    """From midnight, UTC."""
+    duration_ms: int
+
+    def opens_at_ms(self, now_ms: int) -> int:
+        """Returns the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
+        today = now_ms // DAY_MS
+        # It comes back each week: one that began earlier and is still open began again since.
+        begins = (
+            day * DAY_MS + self.start_ms
+            for day in range(today - len(DAYS), today + len(DAYS) + 1)
+            if (day + _FIRST_WEEKDAY) % len(DAYS) in self.days
+        )
+        return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
+
+
+def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
+    """Returns the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
+    return min((one.opens_at_ms(now_ms) for one in windows), default=now_ms)
