@@ -14,6 +14,8 @@ _DEFINITIONS: Final = {**broker_definitions(), **topic_definitions(), **group_de
 _BOUNDS: Final = re.compile(r"must be (in the range|greater|less) .*")
 _LEVELS: Final = re.compile(r"(Local controller 3000|Broker \d+) only supports")
 """An older controller supports fewer levels itself; ours looks at the brokers next."""
+_LINKS: Final = re.compile(r'href="[^"#]*#')
+"""4.3.1 links to the page that its documentation stands on."""
 
 
 def is_later(name: str, release: str) -> bool:
@@ -27,4 +29,5 @@ def reworded(message: str, release: str) -> str:
     """A message without what an older release words otherwise."""
     if release == NEWEST_RELEASE:
         return message
-    return _LEVELS.sub("<node> only supports", _BOUNDS.sub("is out of bounds", message))
+    message = _LEVELS.sub("<node> only supports", _BOUNDS.sub("is out of bounds", message))
+    return _LINKS.sub('href="#', message)
