@@ -4,7 +4,7 @@ Quorate controls a host `<name>.<namespace>.svc`: it creates that Service and po
 leads to the pod as long as it exists. Other names are managed elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.hosts import fill_host, template_values
 from quorate_operator.models.listeners import (
@@ -37,12 +37,17 @@ CLUSTER_DOMAIN = "cluster.local"
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
     """Returns the port of a listener in its pod: the manifest's, or the next free one."""
+    if node.role is Role.BROKER:
+        return broker_port(node.listeners, listener)
+    return CONTROLLER_PORT if listener.port is None else listener.port
+
+
+def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
+    """Returns the port of one of a broker's listeners in its pod, as `listener_port`."""
     if listener.port is not None:
         return listener.port
-    if node.role is Role.CONTROLLER:
-        return CONTROLLER_PORT
-    taken = {other.port for other in node.listeners} | {CONTROLLER_PORT, HTTP_PORT}
-    without = [other.name for other in node.listeners if other.port is None]
+    taken = {other.port for other in listeners} | {CONTROLLER_PORT, HTTP_PORT}
+    without = [other.name for other in listeners if other.port is None]
     free = [port for port in range(BROKER_PORT_FIRST, BROKER_PORT_FIRST + 100) if port not in taken]
     return free[without.index(listener.name)]
 

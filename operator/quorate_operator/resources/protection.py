@@ -18,7 +18,7 @@ from quorate_operator.resources.names import (
     metadata,
     pool_labels,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, broker_port, listener_port
 
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
@@ -83,8 +83,8 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
     return _policy(context, context.manifests.controllers, name, selected, rules)
 
 
-def brokers_policies(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Returns the policy of each pool of brokers that wants one.
+def brokers_policies(context: Context) -> tuple[Object, ...]:
+    """Returns the policy of each pool of brokers that wants one. A pool without replicas may still be drained.
 
     Brokers of the cluster and the operator reach each listener: the operator also asks which node is behind a name.
     Clients reach a listener if they are among its peers, or if it names none.
@@ -92,10 +92,9 @@ def brokers_policies(context: Context, desired: DesiredCluster) -> tuple[Object,
     found = []
     for pool in context.manifests.brokers:
         name = pool.metadata.name
-        node = next((one for one in desired.nodes_with_settings if one.pool == name), None)
-        if not pool.spec.network_policy.enabled or node is None:
+        if not pool.spec.network_policy.enabled:
             continue
-        ports = {one.name: listener_port(node, one) for one in pool.spec.listeners}
+        ports = {one.name: broker_port(pool.spec.listeners, one) for one in pool.spec.listeners}
         rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
         rules += [_rule([ports[one.name]], one.network_policy_peers) for one in pool.spec.listeners]
         if pool.spec.metrics.enabled:

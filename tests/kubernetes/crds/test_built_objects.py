@@ -113,7 +113,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
         controllers_budget(context, voters=3, pods=3),
         brokers_budget(context, pods=3, spare=1, may_unready_go=True),
         controllers_policy(context, desired),
-        *brokers_policies(context, desired),
+        *brokers_policies(context),
     ]
     bootstrap = bootstrap_service(context, desired, pool.metadata.name)
     found += [*([bootstrap] if bootstrap else []), *certificates(context, desired)]

@@ -3,7 +3,7 @@
 These are Services, Ingresses, budgets, NetworkPolicies, Certificates and the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from quorate_operator.models.status import HistoryStatus
@@ -67,7 +67,7 @@ async def keep_surroundings(
     cluster: str,
     pools: Sequence[str],
 ) -> tuple[RefusedObject, ...]:
-    """Writes what is missing or differs, and deletes Services of nodes that are not exposed any more.
+    """Writes what is missing or differs, and deletes what nothing needs any more.
 
     Returns the objects that the API server refuses: a quota, a policy or a StorageClass is against one of them, and
     the others are kept.
@@ -93,7 +93,7 @@ async def keep_surroundings(
             may_unready_go=brokers <= 1 or may_unready_go(observed),
         ),
         controllers_policy(context, desired),
-        *brokers_policies(context, desired),
+        *brokers_policies(context),
     ]
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
     for node in desired.nodes:
@@ -106,8 +106,11 @@ async def keep_surroundings(
     asked = (*certificates(context, desired), *ingresses(context, desired))
     for item in asked:
         await _keep_unless_foreign(objects, item, refused)
+    # Clients need the way to a broker until it is stopped: it leads partitions while it is drained.
+    present = {node.node_id for node in observed.nodes.values() if not node.is_forgotten}
+    leaving = present - {node.node_id for node in desired.nodes}
     for kind in (CERTIFICATE, INGRESS, ROUTE):
-        await _delete_others(objects, context, kind, asked)
+        await _delete_others(objects, context, kind, asked, leaving)
     await _delete_others(objects, context, NETWORK_POLICY, wanted)
     # A pod that has two budgets can't be evicted at all.
     await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
@@ -132,14 +135,21 @@ async def _keep_unless_foreign(objects: ClusterObjects, item: Object, refused: l
 
 
 async def _delete_others(
-    objects: ClusterObjects, context: Context, kind: Kind, wanted: Sequence[Object]
+    objects: ClusterObjects,
+    context: Context,
+    kind: Kind,
+    wanted: Sequence[Object],
+    leaving: Collection[int] = (),
 ) -> None:
-    """Deletes the objects of a kind that are not wanted any more, without those of pools that can't be used."""
+    """Deletes the objects of a kind that are not wanted any more, without those of leaving nodes and of pools that
+    can't be used.
+    """
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == kind.name}
     pools = {None, *pool_names(context)}
     for item in objects.of_kind(kind):
-        metadata = item["metadata"]
-        if metadata["name"] not in names and metadata["labels"].get(LABEL_POOL) in pools:
+        name, labels = item["metadata"]["name"], item["metadata"]["labels"]
+        is_leaving = labels.get(LABEL_NODE_ID) in {str(node_id) for node_id in leaving}
+        if name not in names and labels.get(LABEL_POOL) in pools and not is_leaving:
             await objects.delete(kind, item)
 
 

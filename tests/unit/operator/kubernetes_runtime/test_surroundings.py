@@ -37,9 +37,10 @@ class _Api:
 
 
 async def _keep(
-    api: _Api, make: Make, controllers: str = "", cache: ObjectCache | None = None
+    api: _Api, make: Make, controllers: str = "", cache: ObjectCache | None = None, brokers: str = ""
 ) -> tuple[RefusedObject, ...]:
-    cluster = make(controllers, "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]")
+    listeners = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
+    cluster = make(controllers, f"{listeners}, {brokers}")
     objects = ClusterObjects(cast("Any", api), cache or ObjectCache(), namespace="kafka", cluster="quorum")
     return await keep_surroundings(
         objects,
@@ -125,6 +126,23 @@ async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
         )
     await _keep(api, make, _ISSUED, cache)
     assert api.deleted == ["Certificate quorum-gone-tls"]
+
+
+async def test_an_ingress_stays_until_its_broker_is_gone(make: Make) -> None:
+    """Goal: clients reach a broker that leaves while it still leads. Method: Ingresses that nobody asks for, of a
+    broker that is there and of one that is gone.
+    """
+    api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
+    for node_id in ("2", "7"):
+        labels = {
+            "quorate.dev/cluster": "quorum",
+            "quorate.dev/pool": "brokers",
+            "quorate.dev/node-id": node_id,
+        }
+        metadata = {"name": f"brokers-{node_id}-out", "namespace": "kafka", "uid": node_id}
+        cache.put({"kind": "Ingress", "metadata": {**metadata, "resourceVersion": node_id, "labels": labels}})
+    await _keep(api, make, cache=cache, brokers="replicas: 2")
+    assert api.deleted == ["Ingress brokers-7-out"]
 
 
 async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:

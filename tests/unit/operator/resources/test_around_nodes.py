@@ -152,7 +152,7 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
     peers = "networkPolicyPeers: [{podSelector: {matchLabels: {app: orders}}}, {ipBlock: {cidr: 10.0.0.0/8}}]"
     pool = f"networkPolicy: {{enabled: true}}, listeners: [{{name: IN, {peers}}}, {{name: OUT, port: 9999}}]"
     cluster = make(brokers=pool, operator_namespace="quorate-system")
-    (policy,) = brokers_policies(cluster.context, cluster.desired)
+    (policy,) = brokers_policies(cluster.context)
     assert policy["metadata"]["name"] == "brokers-brokers"
     assert policy["spec"]["podSelector"]["matchLabels"] == {
         "quorate.dev/cluster": "quorum",
@@ -171,15 +171,21 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
     }
     assert everybody == {"ports": [{"protocol": "TCP", "port": 9999}]}
     measured = make(brokers=f"{pool}, metrics: {{enabled: true}}")
-    (policy,) = brokers_policies(measured.context, measured.desired)
+    (policy,) = brokers_policies(measured.context)
     assert policy["spec"]["ingress"][-1] == {"ports": [{"protocol": "TCP", "port": 9404}]}
 
 
 def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
-    """Goal: nobody is shut out by surprise. Method: a pool that asks for none, and one without brokers."""
-    for pool in ("", "replicas: 0, networkPolicy: {enabled: true}"):
-        cluster = make(brokers=pool)
-        assert brokers_policies(cluster.context, cluster.desired) == ()
+    """Goal: nobody is shut out by surprise. Method: a pool that asks for none."""
+    assert brokers_policies(make().context) == ()
+
+
+def test_the_policy_stays_while_the_last_brokers_are_drained(make: Make) -> None:
+    """Goal: a pool that is scaled to nothing lets nobody else in. Method: the policies with and without replicas."""
+    pool = "networkPolicy: {enabled: true}, listeners: [{name: IN, networkPolicyPeers: [{podSelector: {}}]}]"
+    before, after = (make(brokers=f"replicas: {replicas}, {pool}") for replicas in (2, 0))
+    assert brokers_policies(after.context) == brokers_policies(before.context)
+    assert brokers_policies(after.context)
 
 
 def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:
@@ -216,7 +222,7 @@ def test_what_is_around_a_pool_stays_while_it_is_drained(make: Make) -> None:
         lambda context, desired: headless_service(context, desired, "brokers", Role.BROKER),
         lambda context, desired: bootstrap_service(context, desired, "brokers"),
         lambda context, desired: listener_statuses(context, desired, "brokers", {}),
-        brokers_policies,
+        lambda context, _desired: brokers_policies(context),
         certificates,
         ingresses,
     ):
