@@ -37,7 +37,7 @@ install: $(VENV)/.all ## .venv with everything that development needs
 # tests/kit/tiers.py says which test belongs to which target. Tests that share a real part run in one process; workers
 # have ports of their own. Continuous integration tries a failed test on real parts once more and prints it as FLAKY.
 test: $(VENV)/.all .jars ## the fast tests and a smoke test for each subsystem: some minutes, needs Java
-	$(PYTEST) -m quick --numprocesses auto --maxprocesses 8 $(SIDE_BY_SIDE)
+	$(PYTEST) -m quick --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
 
 test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly ones; QUORATE_REQUIRE=kafka,... fails where one is missing
 	$(PYTEST) -m 'not quick and not nightly' --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)

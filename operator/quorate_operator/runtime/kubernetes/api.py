@@ -136,21 +136,28 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
     # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
     settings.client_session_kwargs = {"trust_env": False}
     files, named = kubeconfig_files(kubeconfig)
+    if not files and (context is not None or kubeconfig is not None):
+        raise _no_configuration(
+            f"there is no kubeconfig {named}; no service account is used where one or a context is given"
+        )
     try:
         # The library warns of a kubeconfig that does not exist, in words of its own and on stderr.
         if files:
             await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=os.pathsep.join(files), context=context, client_configuration=settings
             )
-        elif context is None and kubeconfig is None:
-            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         else:
-            raise FileNotFoundError("no service account is used where one or a context is given")
+            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
-        told = f"{error}" if files else f"there is no kubeconfig {named}; {error}"
-        raise ApiError(0, "NoConfiguration", f"no way to a Kubernetes API server: {told}") from error
+        raise _no_configuration(
+            f"{error}" if files else f"there is no kubeconfig {named}; {error}"
+        ) from error
     settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
     return settings
+
+
+def _no_configuration(reason: str) -> ApiError:
+    return ApiError(0, "NoConfiguration", f"no way to a Kubernetes API server: {reason}")
 
 
 class KubernetesApi:
