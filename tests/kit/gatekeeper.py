@@ -1,7 +1,7 @@
 """A cluster that the gateway's tests share: Python controllers, one more than it needs, and stock brokers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,8 +38,10 @@ class Gatekeeper:
 
         return asyncio.run(work_and_close())
 
-    async def look(self, gateway: KafkaGateway, *draining: int) -> KafkaFacts | None:
-        """The facts that the running nodes report."""
+    async def look(
+        self, gateway: KafkaGateway, *draining: int, loggers: Mapping[int, frozenset[str]] | None = None
+    ) -> KafkaFacts | None:
+        """The facts that the running nodes report, with the levels of these loggers."""
         running = {
             node_id: self.address(node_id)
             for node_id in (*self.cluster.controllers, *self.cluster.brokers)
@@ -47,7 +49,7 @@ class Gatekeeper:
         }
         controllers = {one: at for one, at in running.items() if one in self.cluster.controllers}
         brokers = {one: at for one, at in running.items() if one in self.cluster.brokers}
-        return await gateway.observe(controllers, brokers, frozenset(draining))
+        return await gateway.observe(controllers, brokers, frozenset(draining), loggers or {})
 
     def facts(self, *draining: int) -> KafkaFacts:
         """The facts that are known now."""

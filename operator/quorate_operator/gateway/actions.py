@@ -15,11 +15,12 @@ from quorate_admin.errors import (
 )
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import FeatureUpdate, RaftVoterEndpoint
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import TopicPartition
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.views import partitions_of_broker
-from quorate_protocol.kafka.enums import ElectionType, UpgradeType
+from quorate_protocol.kafka.enums import ConfigResourceType, ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_from_text
 
 from quorate_operator.gateway.facts import unpreferred_partitions
@@ -159,6 +160,22 @@ async def _elect_preferred_leaders(_: steps.ElectPreferredLeaders, leader: Leade
         _raise_unless(await leader.client.elect_leaders(ElectionType.PREFERRED, chunk), _ELECTION_OVER)
 
 
+async def set_log_levels(action: steps.SetLogLevels, client: AdminClient | None) -> None:
+    """Sets the levels at the node itself, by its `client`: no other node has a part in them.
+
+    Raises:
+        StepError: the step failed. The message is for people.
+    """
+    if client is None:
+        raise steps.StepError(f"{_intended(action)}: it does not run")
+    resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(action.node_id))
+    changes = [AlterConfigOp(name=name, value=level) for name, level in action.levels.items()]
+    try:
+        (await client.incremental_alter_configs({resource: changes})).raise_any()
+    except AdminError as error:
+        raise steps.StepError(f"{_intended(action)}: {error}") from error
+
+
 _PERFORMED = {
     steps.AddVoter: _add_voter,
     steps.RemoveVoter: _remove_voter,
@@ -201,6 +218,8 @@ def _intended(action: steps.KafkaAction) -> str:
             return f"{len(targets)} partitions were not reassigned"
         case steps.ElectPreferredLeaders():
             return "preferred leaders were not elected"
+        case steps.SetLogLevels(node_id=node_id):
+            return f"log levels of node {node_id} were not set"
 
 
 def _reason(error: AdminError) -> str:

@@ -16,12 +16,12 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_operator import clock
 from quorate_operator.gateway import facts
-from quorate_operator.gateway.actions import Leader, perform
+from quorate_operator.gateway.actions import Leader, perform, set_log_levels
 from quorate_operator.gateway.contacts import Contacts, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probing import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
-from quorate_operator.planning.steps import KafkaAction, StepError
+from quorate_operator.planning.steps import KafkaAction, SetLogLevels, StepError
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ class KafkaGateway:
         self._security_of = security_of
         self._contacts = Contacts(security_of)
         self._controllers: Mapping[int, Address] = {}
+        self._brokers: Mapping[int, Address] = {}
         self._live: LiveImage | None = None
         self._live_of = ""
         self._live_at: tuple[int, Address] | None = None
@@ -80,18 +81,24 @@ class KafkaGateway:
         return self._problem
 
     async def observe(
-        self, controllers: Mapping[int, Address], brokers: Mapping[int, Address], draining: frozenset[int]
+        self,
+        controllers: Mapping[int, Address],
+        brokers: Mapping[int, Address],
+        draining: frozenset[int],
+        loggers: Mapping[int, frozenset[str]],
     ) -> KafkaFacts | None:
         """Implements `Gateway.observe`. Also None if the metadata log can't be read, with the reason in `problem`."""
         async with self._looking:
-            self._controllers = dict(controllers)
+            self._controllers, self._brokers = dict(controllers), dict(brokers)
             await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
             led, answering = await asyncio.gather(self._find_leader(), self._answering(brokers))
             if led is None:
                 self._problem = None
                 return None
-            log_dirs, _ = await asyncio.gather(
-                self._describe_log_dirs(brokers if draining else {}), self._ask_min_insync(brokers, answering)
+            log_dirs, log_levels, _ = await asyncio.gather(
+                self._describe_log_dirs(brokers if draining else {}),
+                self._describe_log_levels(loggers),
+                self._ask_min_insync(brokers, answering),
             )
             live = await self._followed(led)
             if live is None:
@@ -112,6 +119,7 @@ class KafkaGateway:
                 partitions=facts.partitions_to_watch(image, draining, log_dirs),
                 loads=facts.loads(image, counts, log_dirs),
                 offline_partitions=len(image.index.leaderless),
+                log_levels=log_levels,
                 answering=answering,
             )
 
@@ -122,6 +130,9 @@ class KafkaGateway:
 
     async def apply(self, action: KafkaAction) -> None:
         async with self._looking:
+            if isinstance(action, SetLogLevels):
+                await set_log_levels(action, self._client_of(action.node_id))
+                return
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._await_leader()
                 if led is None:
@@ -240,6 +251,38 @@ class KafkaGateway:
             counts = facts.count_partitions(image, general, own)
         self._counted = (index, index.revision, key, counts)
         return counts
+
+    # Single nodes
+
+    def _client_of(self, node_id: int) -> AdminClient | None:
+        """Returns a client that asks this node; None if the last look found no such node."""
+        if node_id in self._controllers:
+            return self._contacts.client(Role.CONTROLLER, self._controllers[node_id])
+        if node_id in self._brokers:
+            return self._contacts.client(Role.BROKER, self._brokers[node_id])
+        return None
+
+    async def _describe_log_levels(
+        self, loggers: Mapping[int, frozenset[str]]
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Returns the levels of the named loggers, of each node that answers."""
+        answers = await asyncio.gather(*(self._log_levels_of(*one) for one in loggers.items()))
+        return {
+            node_id: answer for node_id, answer in zip(loggers, answers, strict=True) if answer is not None
+        }
+
+    async def _log_levels_of(self, node_id: int, names: frozenset[str]) -> Mapping[str, str] | None:
+        client = self._client_of(node_id)
+        if client is None:
+            return None
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node_id))
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+                described = await client.describe_configs([resource])
+            entries = described[resource]
+        except (AdminError, TimeoutError):
+            return None
+        return {entry.name: entry.value for entry in entries if entry.name in names and entry.value}
 
     # The brokers
 

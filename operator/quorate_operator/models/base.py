@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line, versio
 
 NODE_ID_MAX = 2**31 - 1
 CONFIG_PROPERTIES_MAX = 500
+LOG_LEVELS_MAX = 50
 LABELS_MAX = 64
 
 # What Quorate derives from the rest of the manifest: two sources for one property would drift apart.
@@ -190,6 +191,9 @@ Properties = Annotated[
             },
         ),
     ),
+]
+LogLevels = Annotated[
+    dict[str, Literal["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"]], Field(max_length=LOG_LEVELS_MAX)
 ]
 ListenerName = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=63)]
 Duration = Annotated[

@@ -18,6 +18,7 @@ from quorate_operator.models.base import (
     ControllersVersion,
     Image,
     KafkaVersion,
+    LogLevels,
     Metadata,
     MetadataVersion,
     Model,
@@ -113,6 +114,11 @@ class _PoolSpec(Model):
     config: Properties = Field(
         default_factory=dict,
         description="More properties with Kafka's names. On Kubernetes, quote true and 0.5.",
+    )
+    log_levels: LogLevels = Field(
+        default_factory=dict,
+        description="Levels of loggers by name: kafka.controller: DEBUG. They are set while nodes run, without a "
+        "restart. A level that is removed here stays until the node restarts.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     template: PodTemplate = Field(

@@ -125,6 +125,8 @@ class DesiredNode:
     rack: str | None = None
     volume_bytes: int | None = None
     """The size that its volume shall have; None where nobody asks for one."""
+    log_levels: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's levels by the name of the logger: those that the manifest asks for."""
 
     @property
     def label(self) -> str:
@@ -327,6 +329,9 @@ class KafkaFacts:
     partitions: tuple[ObservedPartition, ...] = ()
     loads: Mapping[int, BrokerLoad] = field(default_factory=dict)
     offline_partitions: int = 0
+    log_levels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """By node, the levels of those loggers that the manifest names and the node has. Nodes that did not answer are
+    missing."""
     answering: frozenset[int] = frozenset()
     """The brokers that answered for themselves in this look, and know themselves unfenced."""
 

@@ -38,6 +38,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             config=_controller_config(quorum),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
             volume_bytes=quantity_bytes(quorum.spec.storage.size),
+            log_levels=quorum.spec.log_levels,
         )
         for node_id in quorum.spec.all_node_ids()
     ]
@@ -81,6 +82,7 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
             revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
             rack=pool.spec.rack_of(node_id),
             volume_bytes=quantity_bytes(pool.spec.storage.size),
+            log_levels=pool.spec.log_levels,
         )
         for node_id in node_ids
     ]

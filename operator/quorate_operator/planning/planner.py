@@ -9,6 +9,7 @@ Each concern is a module with a pure function that returns its due steps and wai
     brokers that leave              drained, stopped, forgotten
     rollout                         one node is restarted
     features                        a level is finalized once every node supports it
+    levels of loggers               set while nodes run
 
 Only one living node at a time is taken out of service, by a change of the voter set or by a restart, and none while a
 first start is due. Brokers that leave are stopped when they hold no replica.
@@ -23,6 +24,7 @@ from quorate_operator.planning.features import plan_features, plan_migration, ta
 from quorate_operator.planning.formation import plan_formation
 from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
 from quorate_operator.planning.liveness import plan_starts
+from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
 from quorate_operator.planning.part import Part, merge
 from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
@@ -101,7 +103,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     )
     features = plan_features(desired, observed, pending)
     parts = (published, created, starts, membership, registrations, drained, migration, rollout, features)
-    whole = merge((*parts, volumes, Part(rest=addresses.waits)))
+    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=addresses.waits)))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 

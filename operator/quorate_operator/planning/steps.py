@@ -183,6 +183,13 @@ class ElectPreferredLeaders(_ClusterStep):
     """Have preferred replicas lead again after a roll (ElectLeaders); all partitions."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLogLevels(_NodeStep):
+    """Set levels of a running node's loggers (KIP-412, KIP-919), by name; no restart."""
+
+    levels: Mapping[str, str]
+
+
 KafkaAction = (
     AddVoter
     | RemoveVoter
@@ -192,6 +199,7 @@ KafkaAction = (
     | FinalizeFeature
     | ReassignPartitions
     | ElectPreferredLeaders
+    | SetLogLevels
 )
 
 

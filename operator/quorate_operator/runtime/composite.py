@@ -118,8 +118,11 @@ class ClusterRuntime:
         staying = {node.node_id for node in desired.of_role(Role.BROKER)} - desired.decommission
         present = {node.node_id for node in nodes.values() if node.role is Role.BROKER}
         known = (self._leaving | present) - staying
+        loggers = {node.node_id: frozenset(node.log_levels) for node in desired.nodes if node.log_levels}
         while True:
-            kafka = await self._gateway.observe(by_role[Role.CONTROLLER], by_role[Role.BROKER], known)
+            kafka = await self._gateway.observe(
+                by_role[Role.CONTROLLER], by_role[Role.BROKER], known, loggers
+            )
             if kafka is None:
                 return None
             registered = {one.node_id for one in kafka.registrations.values() if one.role is Role.BROKER}

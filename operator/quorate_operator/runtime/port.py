@@ -146,9 +146,16 @@ class Gateway(Protocol):
     """The half of a runtime that is the same everywhere: what Kafka reports and does."""
 
     async def observe(
-        self, controllers: Mapping[int, Address], brokers: Mapping[int, Address], draining: frozenset[int]
+        self,
+        controllers: Mapping[int, Address],
+        brokers: Mapping[int, Address],
+        draining: frozenset[int],
+        loggers: Mapping[int, frozenset[str]],
     ) -> KafkaFacts | None:
-        """Returns what quorum and brokers report; partitions only of `draining` brokers. None without a leader."""
+        """Returns what quorum and brokers report. None without a leader.
+
+        Partitions are reported of `draining` brokers alone, and levels of the `loggers` that are named, by node.
+        """
 
     @property
     def problem(self) -> str | None:

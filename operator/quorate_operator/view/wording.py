@@ -35,6 +35,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.FinalizeFeature: ("finalize", "finalizing"),
     steps.ReassignPartitions: ("reassign", "reassigning"),
     steps.ElectPreferredLeaders: ("elect", "electing"),
+    steps.SetLogLevels: ("set", "setting"),
 }
 """Of each kind of action, what is to be done and what is being done."""
 
@@ -69,6 +70,8 @@ def _object(action: steps.Action, label: Label) -> str:
             return f"{count} partition{'' if count == 1 else 's'}"
         case steps.ElectPreferredLeaders():
             return "preferred leaders"
+        case steps.SetLogLevels():
+            return f"log levels of {label(action.node_id)}"
     return label(action.node_id)
 
 

@@ -25,6 +25,7 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
+    SetLogLevels,
     StepError,
     UnregisterBroker,
     UnregisterController,
@@ -221,6 +222,38 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
     finally:
         gatekeeper.cluster.start(LEAVING)  # other tests need it
         gatekeeper.cluster.await_unfenced(LEAVING)
+
+
+def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
+    """Goal: SetLogLevels, at any node. Method: a stock broker and each controller of ours, active or not; a node that
+    does not run, a logger that does not exist.
+    """
+    names = {0: "kafka.controller", **dict.fromkeys(gatekeeper.cluster.controllers, "quorate_controller")}
+    loggers = {node_id: frozenset({name, "no.such"}) for node_id, name in names.items()}
+
+    def levels() -> Mapping[int, Mapping[str, str]]:
+        facts = gatekeeper.run(lambda gateway: gatekeeper.look(gateway, loggers=loggers))
+        assert facts is not None
+        return facts.log_levels
+
+    before = levels()
+    assert {node_id: {*told} for node_id, told in before.items()} == {
+        one: {name} for one, name in names.items()
+    }
+    for level in ("DEBUG", "ERROR"):
+        steps = (
+            SetLogLevels(node_id=node_id, levels={name: level}, reason="test")
+            for node_id, name in names.items()
+        )
+        gatekeeper.apply(*(again for step in steps for again in twice(step)))
+        assert levels() == {node_id: {name: level} for node_id, name in names.items()}
+    gatekeeper.apply(
+        *(SetLogLevels(node_id=node_id, levels=told, reason="test") for node_id, told in before.items())
+    )
+    with pytest.raises(StepError, match=r"log levels of node 0 were not set: INVALID_CONFIG: .*no\.such"):
+        gatekeeper.apply(SetLogLevels(node_id=0, levels={"no.such": "INFO"}, reason="test"))
+    with pytest.raises(StepError, match="log levels of node 77 were not set: it does not run"):
+        gatekeeper.apply(SetLogLevels(node_id=77, levels={"root": "INFO"}, reason="test"))
 
 
 def test_a_ghost_is_refreshed_and_unregistered(tmp_path: Path) -> None:

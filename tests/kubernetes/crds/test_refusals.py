@@ -24,6 +24,11 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"replicas": 0}, "spec.replicas: Invalid value: 0", "greater than or equal to 1"),
     ({"replicas": 10}, "spec.replicas: Invalid value: 10", "less than or equal to 9"),
     ({"replicas": "3"}, 'spec.replicas: Invalid value: "string"', "must be of type integer"),
+    (
+        {"logLevels": {"root": "LOUD"}},
+        'spec.logLevels.root: Unsupported value: "LOUD"',
+        'supported values: "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"',
+    ),
     ({"replcias": 3}, 'unknown field "spec.replcias"', ""),
     ({"clusterId": "abc"}, 'spec.clusterId: Invalid value: "abc"', "^[A-Za-z0-9_-]{22}$"),
     (

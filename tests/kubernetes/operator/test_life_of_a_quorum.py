@@ -66,10 +66,17 @@ def test_what_stands_around_the_nodes(operated: Operated) -> None:
 
 
 def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
-    """Goal: an annotation rolls the quorum, and says so. Method: read what happened to pods, and the Events."""
+    """Goal: an annotation rolls the quorum, and says so; levels of loggers need no restart, and outlast one. Method:
+    read what happened to pods, and the Events.
+    """
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
+    settled = _uids(operated)
+    operated.patch(logLevels={"quorate_controller.server": "DEBUG"})
+    operated.wait(lambda: len(operated.events("SetLogLevels")) == 3, "three nodes with another level")
+    assert all("quorate_controller.server INFO -> DEBUG" in note for note in operated.events("SetLogLevels"))
+    assert _uids(operated) == settled
     before = _uids(operated)
     pods = operated.core.list_namespaced_pod(operated.namespace)
     operated.annotate(restart="once")
@@ -77,6 +84,7 @@ def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
         lambda: operated.settled(FIRST, SECOND, THIRD) and not before & _uids(operated), "three new pods"
     )
     assert _fewest_since(operated, pods) == 2
+    operated.wait(lambda: len(operated.events("SetLogLevels")) == 6, "the level again, after the restarts")
     notes = operated.events("StopNode")
     assert len(notes) == 3
     assert all("restart" in note for note in notes)

@@ -134,7 +134,7 @@ async def look(
 ) -> KafkaFacts | None:
     """Look at nodes that answer so."""
     answer(gateway, answers, monkeypatch)
-    return await gateway.observe(CONTROLLERS, BROKERS, frozenset())
+    return await gateway.observe(CONTROLLERS, BROKERS, frozenset(), {})
 
 
 async def test_a_controller_that_hangs_does_not_hide_the_quorum(
