@@ -12,10 +12,8 @@ from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
 
 _DEFINITIONS: Final = {**broker_definitions(), **topic_definitions(), **group_definitions()}
 _BOUNDS: Final = re.compile(r"must be (in the range|greater|less) .*")
-_LEVELS: Final = re.compile(r"(Local controller 3000|Broker \d+) only supports")
+_LEVELS: Final = re.compile(r"(Local controller 3000|Broker \d+) only supports versions [\d-]+")
 """An older controller supports fewer levels itself; ours looks at the brokers next."""
-_LINKS: Final = re.compile(r'href="[^"#]*#')
-"""4.3.1 links to the page that its documentation stands on."""
 
 
 def is_later(name: str, release: str) -> bool:
@@ -29,5 +27,4 @@ def reworded(message: str, release: str) -> str:
     """A message without what an older release words otherwise."""
     if release == NEWEST_RELEASE:
         return message
-    message = _LEVELS.sub("<node> only supports", _BOUNDS.sub("is out of bounds", message))
-    return _LINKS.sub('href="#', message)
+    return _LEVELS.sub("<node> only supports fewer", _BOUNDS.sub("is out of bounds", message))

@@ -5,7 +5,7 @@ KIP-339).
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from kio.schema.alter_configs.v2 import request as legacy_request
 from kio.schema.alter_configs.v2 import response as legacy_response
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+_Outcome: TypeAlias = tuple[int, str, ControlError | None]
+"""The type and name of a resource, and its error."""
 
 KIND_NAMES: Final = {
     ConfigResourceType.TOPIC: "topic",
@@ -251,32 +254,35 @@ class ConfigManager:
         given: Iterable[G],
         changes_of: Callable[[Resource, G], Mapping[str, str | None]],
         context: RequestContext,
-    ) -> tuple[list[ConfigRecord], dict[tuple[int, str], ControlError | None]]:
-        """Returns the records, and the error of each resource."""
+    ) -> tuple[list[ConfigRecord], list[_Outcome]]:
+        """Returns the records, and the error of each resource.
+
+        A resource that is given more than once has one outcome, but for those of unknown types, as in Kafka.
+        """
         records: list[ConfigRecord] = []
-        outcomes: dict[tuple[int, str], ControlError | None] = {}
+        outcomes: list[_Outcome] = []
+        done: set[tuple[int, str]] = set()
         times = Counter((item.resource_type, item.resource_name) for item in given)
         for item in given:
             key = (item.resource_type, item.resource_name)
-            if key in outcomes:
+            if key in done:
                 continue
             try:
+                kind = _known_type(item.resource_type)
+                done.add(key)
                 _check_unique(times[key], item)
                 check_altering_configs(context.access, *key)
-                resource = self._resource(*key)
+                resource = self._resource(kind, item.resource_name)
                 changes = changes_of(resource, item)
                 dropped = changes.keys() - {config.name for config in item.configs}
                 records += self._change(resource, changes, context, dropped)
-                outcomes[key] = None
+                outcomes.append((*key, None))
             except ControlError as error:
-                outcomes[key] = error
+                outcomes.append((*key, error))
         check_number_of_records(len(records))
         return records, outcomes
 
-    def _resource(self, resource_type: int, name: str) -> Resource:
-        kind = ConfigResourceType(resource_type)
-        if kind is ConfigResourceType.UNKNOWN:
-            raise ControlError(ErrorCode.unsupported_version, f"Unknown resource type {resource_type}.")
+    def _resource(self, kind: ConfigResourceType, name: str) -> Resource:
         if kind is ConfigResourceType.BROKER_LOGGER:  # of AlterConfigs, which replaces all configs
             raise ControlError(ErrorCode.invalid_request, f"Unexpected resource type {kind.name}.")
         return Resource(kind, name)
@@ -426,6 +432,13 @@ def topics_with_new_min_insync_replicas(records: Iterable["MetadataRecord"]) -> 
     ]
 
 
+def _known_type(number: int) -> ConfigResourceType:
+    kind = ConfigResourceType(number)
+    if kind is ConfigResourceType.UNKNOWN:
+        raise ControlError(ErrorCode.unsupported_version, f"Unknown resource type {number}.")
+    return kind
+
+
 def _check_unique(times: int, given: _GivenResource) -> None:
     if times > 1:
         raise ControlError(ErrorCode.invalid_request, "Duplicate resource.")
@@ -433,13 +446,8 @@ def _check_unique(times: int, given: _GivenResource) -> None:
         raise ControlError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
-def _responses(
-    response_class: Any, outcomes: Mapping[tuple[int, str], ControlError | None]
-) -> tuple[Any, ...]:
-    return tuple(
-        _response(response_class, resource_type, name, error)
-        for (resource_type, name), error in outcomes.items()
-    )
+def _responses(response_class: Any, outcomes: Iterable[_Outcome]) -> tuple[Any, ...]:
+    return tuple(_response(response_class, *outcome) for outcome in outcomes)
 
 
 def _response(response_class: Any, resource_type: int, name: str, error: ControlError | None) -> Any:

@@ -117,7 +117,7 @@ class _PoolSpec(Model):
     )
     log_levels: LogLevels = Field(
         default_factory=dict,
-        description="Levels of loggers by name: kafka.controller: DEBUG. They are set while nodes run, without a "
+        description="Levels of loggers by name: org.apache.kafka.controller: DEBUG. Set while nodes run, without a "
         "restart. A level that is removed here stays until the node restarts.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")

@@ -69,6 +69,10 @@ _topic_configs: Final = st.sampled_from(
 )
 
 
+_TOO_MANY_PARTITIONS: Final = (10_001,) if RELEASE == NEWEST_RELEASE else ()
+"""In one request. An older release counts only the topics that nothing else is wrong with."""
+
+
 @st.composite
 def _new_given(draw: st.DrawFn) -> create_topics.CreatableTopic:
     """A topic with the replicas that the request names."""
@@ -93,7 +97,7 @@ def _new_placed(draw: st.DrawFn) -> create_topics.CreatableTopic:
     """A topic whose replicas the controller chooses, or one that cannot be created."""
     return create_topics.CreatableTopic(
         name=draw(st.sampled_from((*PLACED, *PLACED, *BAD_NAMES))),
-        num_partitions=draw(st.sampled_from([-1, 1, 2, 3, 0, -2, 10_001])),
+        num_partitions=draw(st.sampled_from([-1, 1, 2, 3, 0, -2, *_TOO_MANY_PARTITIONS])),
         replication_factor=draw(st.sampled_from([-1, 1, 2, 3, 3, 0, -2, 4])),
         assignments=(),
         configs=_created_with(draw(_topic_configs)),

@@ -161,18 +161,24 @@ def test_validation_alone_writes_nothing(harness):
 
 @pytest.mark.usefixtures("outcome")
 def test_each_resource_succeeds_or_fails_alone(harness):
-    """Goal: one bad resource harms no other. Method: a good, a bad and a doubled one in one request."""
+    """Goal: one bad resource harms no other. Method: a good, a bad and a doubled one in one request, and two of an
+    unknown type, which Kafka answers before it looks for doubled ones.
+    """
     request = alter(
         resource(TOPIC, "t", ("retention.ms", SET, "7")),
         resource(TOPIC, "absent", ("retention.ms", SET, "7")),
         resource(GROUP, "g", ("share.isolation.level", SET, "read_committed")),
         resource(GROUP, "g", ("share.isolation.level", DELETE, None)),
+        resource(5, "x", ("retention.ms", SET, "7")),
+        resource(5, "x", ("retention.ms", SET, "8")),
     )
     responses = harness.apply(request).responses
     assert [(answer.resource_name, answer.error_code) for answer in responses] == [
         ("t", ErrorCode.none),
         ("absent", ErrorCode.unknown_topic_or_partition),
         ("g", ErrorCode.invalid_request),
+        ("x", ErrorCode.unsupported_version),
+        ("x", ErrorCode.unsupported_version),
     ]
     assert responses[2].error_message == "Duplicate resource."
     assert harness.records == [record(TOPIC, "t", "retention.ms", "7")]
