@@ -4,7 +4,8 @@ kio defines the messages; this module reads them, because no peer may be able to
 of kio 0.6.5 allocates as many array elements as a length field claims before it checks whether the bytes exist (a
 frame of 20 bytes ends the process), and it refuses unknown tagged fields, which have to be skipped (KIP-482).
 
-A reader is compiled once per class. Adjacent fields of fixed width are unpacked together.
+A reader is a function that is generated once per class, see :mod:`.generating`. Adjacent fields of fixed width are
+unpacked together.
 """
 
 import struct
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import MalformedMessage, error_code_of
 
+from .generating import Function, draft_of
 from .schema import (
     ARRAY_ELEMENTS_MAX,
     EPOCH,
@@ -26,6 +28,7 @@ from .schema import (
     UUID_ZERO_BYTES,
     EntityClass,
     FieldSchema,
+    runs_of,
     schema_of,
     size_bytes_min,
 )
@@ -70,280 +73,306 @@ def _duration(value: int) -> timedelta:
     return timedelta(milliseconds=max(_DURATION_MS_MIN, min(value, _DURATION_MS_MAX)))
 
 
-_CONVERTERS: Final[dict[str, Callable[[Any], object]]] = {
-    "uuid": read_uuid_bytes,
-    "error_code": error_code_of,
-    "timedelta_i32": lambda value: timedelta(milliseconds=value),
-    "timedelta_i64": _duration,
-    "datetime_i64": lambda value: EPOCH + value * MILLISECOND,
+def _instant(value: int) -> object:
+    return EPOCH + value * MILLISECOND
+
+
+# What generated readers call: all that is not worth a place in each of them, and every refusal.
+
+
+def _read_compact_length(data: bytes, offset: int) -> tuple[int, int]:
+    length, offset = read_unsigned_varint(data, offset)
+    return length - 1, offset
+
+
+_unpack_short: Final = struct.Struct(">h").unpack_from
+_unpack_long: Final = struct.Struct(">i").unpack_from
+
+
+def _read_compact(data: bytes, offset: int, field: FieldSchema) -> tuple[object, int]:
+    """Read a compact string or compact bytes."""
+    length, offset = _read_compact_length(data, offset)
+    return _read_content(data, offset, field, length)
+
+
+def _read_sized(data: bytes, offset: int, field: FieldSchema) -> tuple[object, int]:
+    """Read a string after a length of 16 bits, or bytes after one of 32 bits."""
+    if field.kafka_type == "string":
+        (length,) = _unpack_short(data, offset)
+        offset += 2
+    else:
+        (length,) = _unpack_long(data, offset)
+        offset += 4
+    return _read_content(data, offset, field, length)
+
+
+def _read_content(data: bytes, offset: int, field: FieldSchema, length: int) -> tuple[object, int]:
+    name, is_text = field.name, field.kafka_type == "string"
+    if length < 0:
+        if length == -1 and field.is_nullable and not field.is_array:
+            return None, offset
+        raise MalformedMessage(f"{name} has length {length}")
+    if is_text and length > STRING_SIZE_BYTES_MAX:
+        raise MalformedMessage(f"{name} has length {length}, at most {STRING_SIZE_BYTES_MAX} are allowed")
+    end = offset + length
+    if end > len(data):
+        raise MalformedMessage(f"{name} has length {length}, but {len(data) - offset} bytes are left")
+    return (data[offset:end].decode() if is_text else data[offset:end]), end
+
+
+def _read_count(
+    data: bytes, offset: int, field: FieldSchema, width: int, is_compact: bool
+) -> tuple[int | None, int]:
+    """Read how many elements an array has, each of at least ``width`` bytes; None if the array is null."""
+    if is_compact:
+        count, offset = _read_compact_length(data, offset)
+    else:
+        (count,) = _unpack_long(data, offset)
+        offset += 4
+    if count < 0:
+        if count == -1 and field.is_nullable:
+            return None, offset
+        raise MalformedMessage(f"{field.name} has {count} elements")
+    # Before anything is allocated.
+    if count > ARRAY_ELEMENTS_MAX:
+        raise MalformedMessage(f"{field.name} has {count} elements, at most {ARRAY_ELEMENTS_MAX} are allowed")
+    if count * width > len(data) - offset:
+        raise MalformedMessage(f"{field.name} has {count} elements, but {len(data) - offset} bytes are left")
+    return count, offset
+
+
+def _read_tag_count(data: bytes, offset: int) -> tuple[int, int]:
+    """Read how many tagged fields there are."""
+    count, offset = read_unsigned_varint(data, offset)
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessage(f"there are {count} tagged fields, at most {TAGGED_FIELDS_MAX} are allowed")
+    return count, offset
+
+
+def _read_tag(data: bytes, offset: int, previous: int) -> tuple[int, int, int]:
+    """Read a tag and its size: (tag, offset of the value, offset after it)."""
+    tag, size_bytes = data[offset], data[offset + 1]
+    if tag < 0x80 and size_bytes < 0x80:
+        offset += 2
+    else:
+        tag, offset = read_unsigned_varint(data, offset)
+        size_bytes, offset = read_unsigned_varint(data, offset)
+    end = offset + size_bytes
+    if tag <= previous or end > len(data):
+        raise MalformedMessage(f"tagged field {tag} follows {previous} or takes {size_bytes} bytes too many")
+    return tag, offset, end
+
+
+def _skip_tags(data: bytes, offset: int) -> int:
+    """Skip tagged fields, all of which are unknown (KIP-482)."""
+    count, offset = _read_tag_count(data, offset)
+    tag = -1
+    for _ in range(count):
+        tag, _, offset = _read_tag(data, offset, tag)
+    return offset
+
+
+def _refused_tag(tag: int, read_bytes: int, size_bytes: int) -> MalformedMessage:
+    return MalformedMessage(f"tagged field {tag} takes {read_bytes} of {size_bytes} bytes")
+
+
+def _refused_presence(name: str, marker: int) -> MalformedMessage:
+    return MalformedMessage(f"{name} has presence byte {marker}")
+
+
+_CALLED: Final[dict[str, object]] = {
+    "read_compact": _read_compact,
+    "read_sized": _read_sized,
+    "read_count": _read_count,
+    "read_tag_count": _read_tag_count,
+    "read_tag": _read_tag,
+    "skip_tags": _skip_tags,
+    "refused_tag": _refused_tag,
+    "refused_presence": _refused_presence,
+    "unpack_from": struct.unpack_from,
+    "known_uuid": _known_uuid,
+    "uuid_zero": UUID_ZERO_BYTES,
+    "error_code_of": error_code_of,
+    "millisecond": MILLISECOND,
+    "duration": _duration,
+    "instant": _instant,
 }
 
+_CONVERTED: Final = {
+    "uuid": "None if {0} == uuid_zero else known_uuid({0})",
+    "error_code": "error_code_of({0})",
+    "timedelta_i32": "{0} * millisecond",
+    "timedelta_i64": "duration({0})",
+    "datetime_i64": "instant({0})",
+}
+"""Types of fixed width -> the expression for a value from what ``struct`` unpacks, if that is not the value."""
 
-def _nullable_datetime(value: int) -> object:
-    return None if value == -1 else EPOCH + value * MILLISECOND
+_unpacker = lru_cache(maxsize=None)(struct.Struct)
 
 
-def _converter(field: FieldSchema) -> Callable[[Any], object] | None:
-    assert field.kafka_type is not None
+def _converted(field: FieldSchema) -> str | None:
     if field.kafka_type == "datetime_i64" and field.is_nullable:
-        return _nullable_datetime
-    return _CONVERTERS.get(field.kafka_type)
+        return "None if {0} == -1 else instant({0})"
+    return _CONVERTED.get(field.kafka_type or "")
 
 
-def _length_reader(*, is_flexible: bool, is_short: bool) -> Callable[[bytes, int], tuple[int, int]]:
-    """Reads a length; -1 is null."""
-    unpack_from = struct.Struct(">h" if is_short else ">i").unpack_from
-    width = 2 if is_short else 4
+class _ReaderSource(Function):
+    """The reader of an entity class. The methods append what reads a field and puts it to a ``target``."""
 
-    def read_fixed(data: bytes, offset: int) -> tuple[int, int]:
-        (length,) = unpack_from(data, offset)
-        return length, offset + width
+    def __init__(self, entity_type: EntityClass) -> None:
+        super().__init__("read", entity_type, "data, offset", _CALLED)
+        self._entity_type = entity_type
+        self._is_flexible: bool = entity_type.__flexible__
 
-    def read_compact(data: bytes, offset: int) -> tuple[int, int]:
-        length, offset = read_unsigned_varint(data, offset)
-        return length - 1, offset
+    def build(self) -> Reader:
+        """Append all and compile it."""
+        assert not hasattr(self._entity_type, "__post_init__")
+        schema = schema_of(self._entity_type)
+        self.line(f"entity = {self.bind('Draft', draft_of(self._entity_type))}()")
+        for run in runs_of([field for field in schema if field.tag is None]):
+            if run[0].is_fixed:
+                self._fixed(run)
+            else:
+                self._value(run[0], f"entity.{run[0].name}")
+        if self._is_flexible:
+            self._tags([field for field in schema if field.tag is not None])
+        self.line(f"entity.__class__ = {self.bind('Entity', self._entity_type)}")
+        self.line("return entity, offset")
+        return self.compile()
 
-    return read_compact if is_flexible else read_fixed
-
-
-def _string_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
-    is_text = field.kafka_type == "string"
-    is_compact = is_flexible and not field.is_legacy_string
-    read_length = _length_reader(is_flexible=is_compact, is_short=is_text)
-    is_nullable, name = field.is_nullable and not field.is_array, field.name
-
-    def read(data: bytes, offset: int) -> tuple[object, int]:
-        if is_compact and data[offset] < 0x80:  # a length of one byte: saves two calls
-            length, offset = data[offset] - 1, offset + 1
+    def _value(self, field: FieldSchema, target: str) -> None:
+        if field.is_array:
+            self._array(field, target)
+        elif field.struct is not None:
+            self._struct(field, target)
+        elif field.is_fixed:
+            self._fixed([field])
         else:
-            length, offset = read_length(data, offset)
-        if length < 0:
-            if length == -1 and is_nullable:
-                return None, offset
-            raise MalformedMessage(f"{name} has length {length}")
-        if is_text and length > STRING_SIZE_BYTES_MAX:
-            raise MalformedMessage(f"{name} has length {length}, at most {STRING_SIZE_BYTES_MAX} are allowed")
-        end = offset + length
-        if end > len(data):
-            raise MalformedMessage(f"{name} has length {length}, but {len(data) - offset} bytes are left")
-        return (data[offset:end].decode() if is_text else data[offset:end]), end
+            self._string(field, target)
 
-    return read
+    def _fixed(self, fields: list[FieldSchema]) -> None:
+        """Read adjacent fields of fixed width at once."""
+        unpacker = _unpacker(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
+        unpack = self.bind("unpack", unpacker.unpack_from)
+        targets = [
+            f"entity.{field.name}" if _converted(field) is None else f"raw_{field.name}" for field in fields
+        ]
+        self.line(f"({', '.join(targets)},) = {unpack}(data, offset)")
+        for field in fields:
+            converted = _converted(field)
+            if converted is not None:
+                self.line(f"entity.{field.name} = {converted.format(f'raw_{field.name}')}")
+        self.line(f"offset += {unpacker.size}")
 
+    def _string(self, field: FieldSchema, target: str) -> None:
+        described = self.bind(f"{field.name}_field", field)
+        if not self._is_flexible or field.is_legacy_string:
+            self.line(f"{target}, offset = read_sized(data, offset, {described})")
+            return
+        self.line("length = data[offset]")
+        self.line("end = offset + length")
+        with self.block("if 0 < length < 128 and end <= len(data):"):
+            decoded = ".decode()" if field.kafka_type == "string" else ""
+            self.line(f"{target} = data[offset + 1 : end]{decoded}")
+            self.line("offset = end")
+        with self.block("else:"):
+            self.line(f"{target}, offset = read_compact(data, offset, {described})")
 
-def _fixed_reader(field: FieldSchema) -> Reader:
-    assert field.kafka_type is not None
-    unpacker = struct.Struct(">" + FIXED_FORMATS[field.kafka_type])
-    convert = _converter(field)
+    def _struct(self, field: FieldSchema, target: str) -> None:
+        assert field.struct is not None
+        read = self.bind(f"read_{field.struct.__name__}", entity_reader(field.struct))
+        if not field.is_nullable_struct:
+            self.line(f"{target}, offset = {read}(data, offset)")
+            return
+        # After a presence byte (KIP-893).
+        self.line("marker = data[offset]")
+        with self.block("if marker == 0xFF:"):
+            self.line(f"{target} = None")
+            self.line("offset += 1")
+        with self.block("elif marker == 1:"):
+            self.line(f"{target}, offset = {read}(data, offset + 1)")
+        with self.block("else:"):
+            self.line(f"raise refused_presence({field.name!r}, marker)")
 
-    def read(data: bytes, offset: int) -> tuple[object, int]:
-        (value,) = unpacker.unpack_from(data, offset)
-        return (value if convert is None else convert(value)), offset + unpacker.size
-
-    return read
-
-
-def _element_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
-    if field.struct is not None:
-        read_struct = entity_reader(field.struct)
-        return _nullable_struct_reader(field, read_struct) if field.is_nullable_struct else read_struct
-    if field.kafka_type in FIXED_FORMATS:
-        return _fixed_reader(field)
-    return _string_reader(field, is_flexible=is_flexible)
-
-
-def _nullable_struct_reader(field: FieldSchema, read_struct: Reader) -> Reader:
-    """Reads a struct after its presence byte (KIP-893)."""
-
-    def read(data: bytes, offset: int) -> tuple[object, int]:
-        marker = data[offset]
-        if marker == 0xFF:
-            return None, offset + 1
-        if marker != 1:
-            raise MalformedMessage(f"{field.name} has presence byte {marker}")
-        return read_struct(data, offset + 1)
-
-    return read
-
-
-def _array_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
-    read_length = _length_reader(is_flexible=is_flexible, is_short=False)
-    read_element = _element_reader(field, is_flexible=is_flexible)
-    number_format = FIXED_FORMATS.get(field.kafka_type or "")
-    width = size_bytes_min(field, is_flexible=is_flexible)
-    is_plain = number_format is not None and _converter(field) is None
-    is_uuid, is_nullable = field.kafka_type == "uuid", field.is_nullable
-
-    def read(data: bytes, offset: int) -> tuple[object, int]:
-        if is_flexible and data[offset] < 0x80:
-            length, offset = data[offset] - 1, offset + 1
+    def _array(self, field: FieldSchema, target: str) -> None:
+        width = size_bytes_min(field, is_flexible=self._is_flexible)
+        described = self.bind(f"{field.name}_field", field)
+        read_count = f"count, offset = read_count(data, offset, {described}, {width}, {self._is_flexible})"
+        if self._is_flexible:
+            self.line("count = data[offset] - 1")
+            with self.block(f"if 0 <= count < 127 and count * {width} < len(data) - offset:"):
+                self.line("offset += 1")
+            with self.block("else:"):
+                self.line(read_count)
         else:
-            length, offset = read_length(data, offset)
-        if length <= 0:
-            if length == 0:
-                return (), offset
-            if length == -1 and is_nullable:
-                return None, offset
-            raise MalformedMessage(f"{field.name} has {length} elements")
-        # Before anything is allocated: each element takes at least `width` bytes.
-        if length > ARRAY_ELEMENTS_MAX:
-            raise MalformedMessage(
-                f"{field.name} has {length} elements, at most {ARRAY_ELEMENTS_MAX} are allowed"
-            )
-        if length * width > len(data) - offset:
-            raise MalformedMessage(
-                f"{field.name} has {length} elements, but {len(data) - offset} bytes are left"
-            )
-        end = offset + length * width
-        if is_plain:
-            return struct.unpack_from(f">{length}{number_format}", data, offset), end
-        if is_uuid:
-            return tuple([read_uuid_bytes(data[at : at + 16]) for at in range(offset, end, 16)]), end
-        elements = []
-        for _ in range(length):
-            element, offset = read_element(data, offset)
-            elements.append(element)
-        return tuple(elements), offset
+            self.line(read_count)
+        with self.block("if count:"):
+            if field.kafka_type in FIXED_FORMATS:
+                self._fixed_elements(field, target, width)
+            else:
+                self._elements(field, target)
+        with self.block("else:"):
+            self.line(f"{target} = None if count is None else ()" if field.is_nullable else f"{target} = ()")
 
-    return read
+    def _fixed_elements(self, field: FieldSchema, target: str, width: int) -> None:
+        assert field.kafka_type is not None
+        converted = _converted(field)
+        self.line(f"end = offset + count * {width}")
+        if field.kafka_type == "uuid":
+            self.line("raw = [data[at : at + 16] for at in range(offset, end, 16)]")
+        else:
+            form = FIXED_FORMATS[field.kafka_type]
+            raw = target if converted is None else "raw"
+            self.line(f"{raw} = unpack_from(f'>{{count}}{form}', data, offset)")
+        if converted is not None:
+            self.line(f"{target} = tuple([{converted.format('each')} for each in raw])")
+        self.line("offset = end")
 
+    def _elements(self, field: FieldSchema, target: str) -> None:
+        self.line("elements = []")
+        with self.block("for _ in range(count):"):
+            if field.struct is not None:
+                self._struct(field, "element")
+            else:
+                self._string(field, "element")
+            self.line("elements.append(element)")
+        self.line(f"{target} = tuple(elements)")
 
-def _field_reader(field: FieldSchema, *, is_flexible: bool) -> Reader:
-    build = _array_reader if field.is_array else _element_reader
-    return build(field, is_flexible=is_flexible)
-
-
-Step = Callable[[bytes, int, list[Any]], int]
-"""(data, offset, values to extend) -> offset after the fields"""
-
-
-def _fixed_step(fields: list[FieldSchema]) -> Step:
-    """Reads adjacent fields of fixed width at once."""
-    unpacker = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
-    converters = [(index, convert) for index, field in enumerate(fields) if (convert := _converter(field))]
-
-    def step(data: bytes, offset: int, values: list[Any]) -> int:
-        numbers = unpacker.unpack_from(data, offset)
-        if not converters:
-            values += numbers
-            return offset + unpacker.size
-        converted = list(numbers)
-        for index, convert in converters:
-            converted[index] = convert(numbers[index])
-        values += converted
-        return offset + unpacker.size
-
-    return step
-
-
-def _single_step(field: FieldSchema, *, is_flexible: bool) -> Step:
-    read = _field_reader(field, is_flexible=is_flexible)
-
-    def step(data: bytes, offset: int, values: list[Any]) -> int:
-        value, offset = read(data, offset)
-        values.append(value)
-        return offset
-
-    return step
-
-
-def _compile_steps(fields: list[FieldSchema], *, is_flexible: bool) -> list[Step]:
-    steps: list[Step] = []
-    pending: list[FieldSchema] = []
-    for field in fields:
-        if field.is_fixed:
-            pending.append(field)
-            continue
-        if pending:
-            steps.append(_fixed_step(pending))
-            pending = []
-        steps.append(_single_step(field, is_flexible=is_flexible))
-    if pending:
-        steps.append(_fixed_step(pending))
-    return steps
-
-
-def _tag_reader(tagged: dict[int, tuple[int, Reader]]) -> Step:
-    """Reads a section of tagged fields, skipping unknown ones (KIP-482).
-
-    ``tagged`` has the index of each tag's value, and its reader.
-    """
-
-    def read_tags(data: bytes, offset: int, values: list[Any]) -> int:
-        count, offset = read_unsigned_varint(data, offset)
-        if count > TAGGED_FIELDS_MAX:
-            raise MalformedMessage(
-                f"there are {count} tagged fields, at most {TAGGED_FIELDS_MAX} are allowed"
-            )
-        previous = -1
-        for _ in range(count):
-            tag, offset = read_unsigned_varint(data, offset)
-            size_bytes, offset = read_unsigned_varint(data, offset)
-            end = offset + size_bytes
-            if tag <= previous or end > len(data):
-                raise MalformedMessage(
-                    f"tagged field {tag} follows {previous} or takes {size_bytes} bytes too many"
-                )
-            previous = tag
-            if tag in tagged:
-                index, read = tagged[tag]
-                values[index], read_to = read(data, offset)
-                if read_to != end:
-                    raise MalformedMessage(
-                        f"tagged field {tag} takes {read_to - offset} of {size_bytes} bytes"
-                    )
-            offset = end
-        return offset
-
-    return read_tags
+    def _tags(self, tagged: list[FieldSchema]) -> None:
+        for field in tagged:
+            self.line(f"entity.{field.name} = {self.constant(f'default_{field.name}', field.default)}")
+        with self.block("if data[offset] == 0:"):
+            self.line("offset += 1")
+        with self.block("else:"):
+            if not tagged:
+                self.line("offset = skip_tags(data, offset)")
+                return
+            self.line("tags, offset = read_tag_count(data, offset)")
+            self.line("tag = -1")
+            with self.block("for _ in range(tags):"):
+                self.line("tag, offset, end_of_tag = read_tag(data, offset, tag)")
+                self.line("start_of_tag = offset")
+                for index, field in enumerate(tagged):
+                    with self.block(f"{'elif' if index else 'if'} tag == {field.tag}:"):
+                        self._value(field, f"entity.{field.name}")
+                with self.block("else:"):
+                    self.line("offset = end_of_tag")
+                with self.block("if offset != end_of_tag:"):
+                    self.line("raise refused_tag(tag, offset - start_of_tag, end_of_tag - start_of_tag)")
 
 
 _readers: Final[dict[EntityClass, Reader]] = {}
 
 
 def entity_reader(entity_type: EntityClass) -> Reader:
-    """Return the reader of an entity class, compiled at the first call.
+    """Return the reader of an entity class, generated at the first call.
 
     On malformed bytes it may raise ``struct.error`` or ``IndexError``: use :func:`read_entity` for a peer's bytes.
     """
     reader = _readers.get(entity_type)
     if reader is None:
-        reader = _readers[entity_type] = _compile(entity_type)
+        reader = _readers[entity_type] = _ReaderSource(entity_type).build()
     return reader
-
-
-def _compile(entity_type: EntityClass) -> Reader:
-    is_flexible: bool = entity_type.__flexible__
-    schema = schema_of(entity_type)
-    untagged = [field for field in schema if field.tag is None]
-    tagged = [field for field in schema if field.tag is not None]
-    steps = _compile_steps(untagged, is_flexible=is_flexible)
-    absent = [field.default for field in tagged]
-    readers = {
-        field.tag or 0: (len(untagged) + place, _field_reader(field, is_flexible=is_flexible))
-        for place, field in enumerate(tagged)
-    }
-    read_tags = _tag_reader(readers)
-    # Setting the slots directly takes a third of the time that a frozen dataclass's __init__ takes for it.
-    assert not hasattr(entity_type, "__post_init__")
-    setters = [getattr(entity_type, field.name).__set__ for field in (*untagged, *tagged)]
-
-    def read(data: bytes, offset: int) -> tuple[Any, int]:
-        values: list[Any] = []
-        for step in steps:
-            offset = step(data, offset, values)
-        if is_flexible:
-            values += absent
-            if data[offset] == 0:
-                offset += 1
-            else:
-                offset = read_tags(data, offset, values)
-        entity = object.__new__(entity_type)
-        for set_slot, value in zip(setters, values, strict=True):
-            set_slot(entity, value)
-        return entity, offset
-
-    return read
 
 
 def read_entity(entity_type: type[Entity], data: bytes, offset: int = 0) -> tuple[Entity, int]:

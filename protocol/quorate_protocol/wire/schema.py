@@ -165,6 +165,17 @@ def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
     return schema
 
 
+def runs_of(fields: list[FieldSchema]) -> list[list[FieldSchema]]:
+    """Split fields into runs that are read and written at once: adjacent ones of fixed width, or a single other."""
+    runs: list[list[FieldSchema]] = []
+    for field in fields:
+        if field.is_fixed and runs and runs[-1][-1].is_fixed:
+            runs[-1].append(field)
+        else:
+            runs.append([field])
+    return runs
+
+
 def size_bytes_min(field: FieldSchema, *, is_flexible: bool) -> int:
     """Return the fewest bytes that an element of an array, or the value of another field, takes on the wire."""
     if field.struct is not None:

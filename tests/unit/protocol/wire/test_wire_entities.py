@@ -2,6 +2,7 @@
 
 import io
 import struct
+import traceback
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -287,6 +288,17 @@ def test_null_where_none_may_be_is_refused() -> None:
     marker = encoded.index(b"\x01\x02m")
     with pytest.raises(MalformedMessage, match="presence"):
         decode(Flexible, encoded[:marker] + b"\x02" + encoded[marker + 1 :])
+
+
+def test_generated_functions_are_seen_in_tracebacks() -> None:
+    """Goal: who debugs sees what ran. Method: the last line of a failed decode's traceback, with its text."""
+    with pytest.raises(MalformedMessage) as caught:
+        decode(Legacy, b"\x00\x01t\xff\xff\xff\xff\x00\x00")
+    assert caught.value.__cause__ is not None
+    last = traceback.extract_tb(caught.value.__cause__.__traceback__)[-2]
+    assert last.name == "read_Legacy_v0"
+    assert last.line is not None
+    assert last.line.startswith("count, offset = read_count(")
 
 
 def test_header_keeps_the_old_string_format() -> None:
