@@ -1,7 +1,7 @@
 """Plans one KafkaRebalance: a proposal, its approval, slice after slice, the end, or a stop. Pure.
 
-What was done is read from the cluster; the status keeps what the cluster can't tell: the proposal that was
-approved, the moves of the slice under way, and which throttles are the operator's own. It is stored before a change.
+Progress is read from the cluster. The status stores what the cluster can't tell: the proposal that was approved, the
+moves of the slice under way, and which throttles are the operator's own. It is written before a change.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ MOVING, DOUBTFUL = "Moving", "Doubtful"
 _NEXT_SLICE = "the next slice to be planned"
 ID_LENGTH = 8
 ELECTIONS_MAX = 1_000
-"""Partitions in one request for leaders."""
+"""The number of partitions in one ElectLeaders request."""
 NAMED_MAX = 5
 
 
@@ -95,7 +95,8 @@ class _Look:
         moving = [one for one in here if self._is_ours(one)]
         lacking = [one for one in here if not self._is_there(one) and not self._is_ours(one)]
         if self.had.slice_state is None:
-            # What somebody else moves meanwhile is left alone, and what he has moved is planned anew.
+            # Partitions that somebody else is moving are left alone. If somebody else has moved one, the slice is
+            # planned anew.
             due = [one for one in lacking if not self.observed.partitions[one.partition].is_moving]
             if any(self.observed.partitions[one.partition].replicas != one.replicas for one in due):
                 return self._abandon()
@@ -115,7 +116,7 @@ class _Look:
         return self._end_slice(here, is_broken=bool(lacking))
 
     def _end_slice(self, here: Sequence[Move], *, is_broken: bool) -> EntityPlan:
-        """Elects leaders, removes throttles, and counts the slice. What somebody else cancelled is proposed anew."""
+        """Elects leaders, removes throttles, and counts the slice. Moves that others cancelled are proposed anew."""
         ended: list[Change] = [*self._elections(here), *self._unthrottle()]
         if ended:
             return self._plan(REBALANCING, ended)
@@ -147,7 +148,7 @@ class _Look:
         absent = {
             topic: dict(values)
             for topic, values in throttled.items()
-            if not self.observed.throttled.get(topic)  # what somebody else has set stays
+            if not self.observed.throttled.get(topic)  # throttles of somebody else stay
         }
         changes: list[Change] = list(rate_changes)
         if absent:
@@ -182,7 +183,7 @@ class _Look:
         }
 
     def _unthrottle(self) -> list[Change]:
-        """Removes throttled replicas that are those of the slice; others are somebody else's."""
+        """Removes throttled replicas if they are those of the slice; others belong to somebody else."""
         topics: dict[str, dict[str, str | None]] = {}
         for topic, values in self._throttled().items():
             there = self.observed.throttled.get(topic, {})
@@ -192,7 +193,7 @@ class _Look:
         return [SetThrottled(topics=topics)] if topics else []
 
     def _rate_changes(self, wanted: int | None) -> tuple[list[Change], tuple[int, ...]]:
-        """Returns what makes the operator's own rates `wanted`, and the rates to be stored as its own."""
+        """Returns the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
         own = {str(one) for one in self.had.rates}
         there = self.observed.rates
         text = None if wanted is None else str(wanted)
@@ -319,7 +320,7 @@ class _Look:
         ]
         if away:
             return self._plan(WAITING, waits=(f"broker(s) {', '.join(away)} to be in service",))
-        # The drain moves these replicas, with an eye on the same loads.
+        # The drain moves these replicas, and takes the same loads into account.
         drained = [
             str(one.broker_id) for one in self.observed.brokers if one.is_leaving and one.broker_id in held
         ]
@@ -350,7 +351,7 @@ class _Look:
 
 
 def next_slice(moves: Sequence[Move], partitions_at_a_time: int) -> tuple[Move, ...]:
-    """Returns the first of the moves: so many of data, or as many as a status holds of others."""
+    """Returns the first moves: `partitions_at_a_time` that copy data, or, without data, as many as a status holds."""
     if moves[0].adding:
         return tuple(one for one in moves[:partitions_at_a_time] if one.adding)
     return tuple(moves[:PARTITIONS_AT_A_TIME_MAX])
@@ -401,7 +402,7 @@ def _voided(proposal: ProposalStatus | None) -> ProposalStatus | None:
 
 
 def _id(before: ProposalStatus | None, goals: str, brokers: Sequence[int], moves: Sequence[Move]) -> str:
-    """Returns an id that no proposal before had: an approval is for one alone."""
+    """Returns an id that no earlier proposal had, because an approval is for one proposal only."""
     earlier = before.id if before is not None else ""
     return _hashed(repr((earlier, goals, list(brokers), [(one.partition, one.target) for one in moves])))
 

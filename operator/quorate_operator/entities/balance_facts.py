@@ -1,4 +1,4 @@
-"""What a rebalance is planned from and consists of: the cluster, what the status has kept, changes. Pure."""
+"""The facts and changes of a rebalance: the observed cluster, the stored status, requests to Kafka. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,14 +23,14 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A reassignment in progress: `target` are the replicas that it leads to, in any order."""
+    """A reassignment in progress: `target` has the replicas that it leads to, in any order."""
 
     target: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBalance:
-    """A cluster as far as it was asked for.
+    """The cluster, as far as the plan needs it.
 
     `rates` has the dynamic defaults of brokers, `throttled` the throttled replicas of topics, by names of configs.
     """
@@ -44,7 +44,7 @@ class ObservedBalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadRebalance:
-    """What the status has kept."""
+    """What the status of the resource stores about the rebalance."""
 
     proposal: ProposalStatus | None = None
     progress: ProgressStatus = field(default_factory=ProgressStatus)
@@ -142,7 +142,7 @@ class MoveReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelMoves:
-    """AlterPartitionReassignments without replicas: what is under way is taken back."""
+    """AlterPartitionReassignments without replicas: cancels the reassignments under way."""
 
     partitions: tuple[PartitionId, ...]
 

@@ -1,4 +1,4 @@
-"""What a cluster has, as manifests: applied to the same cluster, they change nothing. Pure."""
+"""Exports topics and users as manifests that change nothing when applied to the same cluster. Pure."""
 
 import hashlib
 import re
@@ -22,14 +22,14 @@ Manifest = dict[str, Any]
 
 
 def topic_manifest(name: str, topic: ObservedTopic, target: Mapping[str, Any]) -> Manifest:
-    """Returns the KafkaTopic of a topic. `target` are the fields that name its cluster."""
+    """Returns the KafkaTopic of a topic. `target` has the fields that name its cluster."""
     factors = {len(one.replicas) - len(one.removing) for one in topic.partitions.values()}
     spec: Manifest = {**target}
     resource_name = resource_name_of(name)
     if resource_name != name:
         spec["topicName"] = name
     spec["partitions"] = len(topic.partitions)
-    if len(factors) == 1:  # partitions that differ would all be reassigned
+    if len(factors) == 1:  # with several, one factor in the spec would move replicas
         spec["replicationFactor"] = factors.pop()
     if topic.config:
         spec["config"] = dict(sorted(topic.config.items()))
@@ -37,7 +37,7 @@ def topic_manifest(name: str, topic: ObservedTopic, target: Mapping[str, Any]) -
 
 
 def user_manifest(principal: str, user: ObservedUser, target: Mapping[str, Any]) -> Manifest:
-    """Returns the KafkaUser of a principal. Credentials are left out: brokers do not tell passwords."""
+    """Returns the KafkaUser of a principal. Credentials are left out: brokers do not return passwords."""
     name = principal.partition(":")[2]
     spec: Manifest = {**target}
     resource_name = resource_name_of(name)

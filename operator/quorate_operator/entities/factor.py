@@ -1,7 +1,7 @@
-"""Another replication factor: which replicas partitions get and lose, a bounded number of partitions at a time. Pure.
+"""Changes a replication factor: plans the replicas that partitions get and lose, some partitions at a time. Pure.
 
-Replicas that can stay do, in their order. A partition keeps a replica that is in sync. While replicas of a partition
-are being moved, by whomever, it is left alone. `planning.relocation` moves replicas of brokers that leave.
+Replicas that can stay keep their order. A partition keeps a replica that is in sync. A partition whose replicas are
+being moved, by anybody, is left alone. `planning.relocation` moves replicas of brokers that leave.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class ObservedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorPlan:
-    """New replicas by partition, what is waited for, and why some partitions can't have the factor."""
+    """New replicas by partition, the waits, and why some partitions can't have the factor."""
 
     replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     waits: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def plan_factor(
 
 
 class _Choice:
-    """Chooses replicas for one partition after the other, with the load of the topic after those before."""
+    """Chooses replicas for one partition after the other. Each choice counts as load for the next one."""
 
     def __init__(self, partitions: Mapping[int, ObservedPartition], brokers: Sequence[Broker]) -> None:
         self._racks = {one.broker_id: one.rack for one in brokers}

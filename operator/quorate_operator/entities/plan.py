@@ -1,4 +1,4 @@
-"""The vocabulary that topics and users share: the cluster as brokers describe it, changes, refusals, plans."""
+"""The types that topics, users and rebalances share: the cluster as brokers describe it, changes, refusals, plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from quorate_operator.planning.cluster import Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A registered broker; `is_usable` if it may get replicas: unfenced, and not to leave."""
+    """A registered broker; `is_usable`: it may get replicas, because it is unfenced and not decommissioned."""
 
     broker_id: int
     rack: str | None = None
@@ -26,7 +26,7 @@ class ObservedKafka:
     leaving: frozenset[int] = frozenset()
     """Brokers that are decommissioned."""
     addresses: Mapping[int, Address] = field(default_factory=dict)
-    """Where single brokers can be asked, as far as that is known."""
+    """The known addresses of single brokers, by broker id."""
 
 
 class Change(Protocol):
@@ -34,12 +34,12 @@ class Change(Protocol):
 
     @property
     def text(self) -> str:
-        """What is changed, from and to, in one line without secrets."""
+        """The change in words, with the old and the new value, in one line without secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Something that is asked for and not done: `code` for programs, `message` for people."""
+    """A requested change that is not made: `code` for programs, `message` for people."""
 
     code: str
     message: str
@@ -49,8 +49,8 @@ class Refusal:
 class EntityPlan:
     """What is due for one resource.
 
-    `changes` are made in their order. `waits` are conditions that others bring about. `status` is the part of the
-    status that its kind has, in the names of the manifest; it is stored before the changes are made.
+    `changes` are made in their order. `waits` are conditions that others bring about. `status` has the fields of the
+    status that are specific to its kind, with the names of the manifest; it is stored before the changes are made.
     """
 
     changes: Sequence[Change] = ()
@@ -58,8 +58,8 @@ class EntityPlan:
     refusals: Sequence[Refusal] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     note: str | None = None
-    """Something to tell once: that the topic was there already."""
+    """A note that is reported once, as an Event: for instance that the topic existed already."""
     state: str | None = None
-    """The reason of its conditions, for a kind that has states of its own. What changes then is not a drift."""
+    """The reason of its conditions, for a kind that has states of its own. Its changes are not reported as drift."""
     goes_on: bool = False
     """Whether the next look is due as soon as after a change."""

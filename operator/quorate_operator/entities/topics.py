@@ -27,7 +27,7 @@ class ObservedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadTopic:
-    """What the status has kept: whether the resource has had the topic, with which id, and which configs it had."""
+    """What the status stores: whether the resource has had the topic, with which id, and which configs it had."""
 
     is_had: bool = False
     topic_id: str | None = None
@@ -76,7 +76,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfig:
-    """IncrementalAlterConfigs: `values` are set, `resets` removed. `present` has what is there of both."""
+    """IncrementalAlterConfigs: `values` are set, `resets` removed. `present` has the current values of both."""
 
     topic: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class ReassignReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
-    """DeleteTopics, by id where the topic has one: not another topic of the name."""
+    """DeleteTopics, by topic id where there is one: another topic with the same name is not deleted."""
 
     topic: str
     topic_id: UUID | None
@@ -178,7 +178,7 @@ def plan_topic(
 
 
 def plan_topic_deletion(resource: KafkaTopic, observed: ObservedTopic | None, had: HadTopic) -> EntityPlan:
-    """Plans the end of a topic whose resource is deleted. One that the resource never had stays."""
+    """Plans for a topic whose resource is deleted. A topic that the resource never had stays."""
     if observed is None or not had.is_had or resource.spec.deletion_policy == "Retain":
         return EntityPlan()
     return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
@@ -214,7 +214,7 @@ def _config_changes(
 
 
 def is_same_value(one: str, other: str) -> bool:
-    """Whether two texts are one value to Kafka, which answers in its own spelling: 0.5 for 0.50."""
+    """Whether Kafka takes two texts for the same value. It returns numbers in its own spelling: 0.5 for 0.50."""
     if one == other:
         return True
     if [part.strip() for part in one.split(",")] == [part.strip() for part in other.split(",")]:

@@ -1,4 +1,4 @@
-"""Plans one user: the Secret, SCRAM credentials, ACLs, quotas, and what is revoked in the end. Pure."""
+"""Plans one user: the Secret, SCRAM credentials, ACLs, quotas, and what is revoked at its deletion. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,8 +32,8 @@ class ObservedSecret:
 class ObservedUser:
     """A principal as brokers describe it, and its Secret.
 
-    `mechanisms` are those that it has SCRAM credentials for; the passwords are not told. `acls` is None without an
-    authorizer.
+    `mechanisms` are those that it has SCRAM credentials for; brokers do not return passwords. `acls` is None without
+    an authorizer.
     """
 
     mechanisms: frozenset[str] = frozenset()
@@ -44,7 +44,10 @@ class ObservedUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadUser:
-    """What earlier looks have left: whether the resource has the user, and whose password Kafka has."""
+    """What the status stores.
+
+    `is_had`: the resource has the user. `secret_version` is that of the Secret whose password Kafka has.
+    """
 
     is_had: bool = False
     mechanism: str | None = None
@@ -119,7 +122,7 @@ class RemoveAcls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterQuotas:
-    """AlterClientQuotas of a user; None removes one. `present` has what is there of them."""
+    """AlterClientQuotas of a user; None removes one. `present` has their current values."""
 
     user: str
     values: Mapping[str, float | None]
@@ -159,7 +162,7 @@ def plan_user(
         refusals=tuple(refusals),
         status={
             "principal": resource.principal,
-            # Kept until the credentials are gone: who is killed in between deletes them later.
+            # Kept until the credentials are gone: after a kill in between, the next operator still deletes them.
             "mechanism": resource.mechanism
             or (had.mechanism if had.mechanism in observed.mechanisms else None),
             "secretName": resource.secret_name,
@@ -170,7 +173,7 @@ def plan_user(
 
 
 def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, had: HadUser) -> EntityPlan:
-    """Plans the end of a user whose resource is deleted: what the spec names is revoked, but for the Secret."""
+    """Plans for a user whose resource is deleted: what the spec names is revoked, except for the Secret."""
     spec = resource.spec
     if not had.is_had or spec.deletion_policy == "Retain":
         return EntityPlan()
@@ -194,7 +197,7 @@ def _plan_credentials(
 ) -> None:
     user, mechanism, secret = resource.user_name, resource.mechanism, observed.secret
     if mechanism is None or resource.secret_name is None:
-        # Only what was set here is taken back.
+        # Only credentials that the operator has set are deleted.
         others = observed.mechanisms & {had.mechanism}
         if others:
             changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
@@ -228,7 +231,7 @@ def _plan_credentials(
             )
         )
     elif observed.mechanisms - {mechanism}:
-        # A second way in. It ends when the first one is there.
+        # Credentials of another mechanism are deleted only when those of the desired one exist.
         others = observed.mechanisms - {mechanism}
         changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
 
@@ -247,7 +250,7 @@ def _plan_acls(
             refusals.append(Refusal(code=NO_AUTHORIZER, message=message))
         return
     missing, surplus = desired - observed.acls, observed.acls - desired
-    # Denials are the first to come and the last to go.
+    # Denials are added first and removed last.
     if missing:
         changes.append(AddAcls(bindings=tuple(sorted(missing, key=_denials_first))))
     if surplus:
