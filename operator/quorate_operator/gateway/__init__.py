@@ -1,1 +1,1 @@
-"""Facts from Kafka, and steps that its RPCs do: the same wherever a cluster runs."""
+"""Facts from Kafka, and the steps that are done by its RPCs: the same wherever a cluster runs."""

@@ -1,4 +1,4 @@
-"""The steps of a plan that Kafka's RPCs do. Each is a request to the leader; a step that was done before succeeds."""
+"""The steps of a plan that are done by Kafka's RPCs. Each is a request to the leader; repeating a step succeeds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ async def _unregister_controller(action: steps.UnregisterController, leader: Lea
 
 
 async def _refresh_registration(action: steps.RefreshRegistration, leader: Leader) -> None:
-    # Nobody may become a controller by this: one that is not registered has nothing that blocks.
+    # This must not register a new controller. A controller that is not registered blocks nothing.
     if action.node_id in leader.image.cluster.controllers:
         await leader.client.refresh_controller(action.node_id, allow_unlisted=True)
 
@@ -150,7 +150,7 @@ async def _reassign_partitions(action: steps.ReassignPartitions, leader: Leader)
         results = await leader.client.alter_partition_reassignments(
             {partition: targets[partition] for partition in chunk}
         )
-        # A topic that was deleted, or a reassignment that is complete, has nothing left to be done.
+        # For a deleted topic or a complete reassignment, nothing is left to be done.
         _raise_unless(results, {ErrorCode.no_reassignment_in_progress, ErrorCode.unknown_topic_or_partition})
 
 

@@ -14,7 +14,7 @@ CLIENT_ID = "quorate-operator"
 REQUEST_TIMEOUT_MS = 5_000
 
 SecurityOf = Callable[[Address], SecurityConfig | None]
-"""How the listener at an address is secured, and how the operator logs in there; None if that is not known."""
+"""Returns how the listener at an address is secured, and how the operator logs in there; None if it is not known."""
 
 
 def admin_address(address: Address) -> AdminAddress:

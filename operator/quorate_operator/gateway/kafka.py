@@ -26,17 +26,17 @@ from quorate_operator.planning.steps import KafkaAction, SetLogLevels, StepError
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3_000
-"""For one node to say how it is, as long as a probe has: one that takes longer is not in service."""
+"""Time limit for the answer of one node, the same as for a probe: a node that takes longer is not in service."""
 IMAGE_TIMEOUT_MS = 10_000
-"""For the image to catch up; the next look continues from there."""
+"""Time limit for the image to catch up; the next look continues from there."""
 LOG_DIRS_TIMEOUT_MS = 5_000
 LOG_DIRS_AGE_MS_MAX = 10_000
 STATIC_CONFIG_AGE_MS_MAX = 60_000
 PARTITIONS_COUNTED_IN_PLACE_MAX = 20_000
-"""Counting more would delay the event loop, so that a thread does it."""
+"""Counting more partitions would delay the event loop, so a thread counts them."""
 ACTION_ATTEMPTS_MAX = 3
 LEADER_WAIT_S = 5.0
-"""For a step to find a leader: the step before it may have removed the former one."""
+"""How long a step waits for a leader: the step before it may have removed the former one."""
 LEADER_POLL_S = 0.1
 
 
@@ -159,7 +159,7 @@ class KafkaGateway:
 
     async def _find_leader(self) -> _Led | None:
         addresses = list(self._controllers.values())
-        # Each has a client of its own, so that one that hangs does not delay the others.
+        # Each controller has its own client, so that one that hangs does not delay the others.
         answers = await asyncio.gather(*map(self._as_led_by, addresses))
         led = [answer for answer in answers if isinstance(answer, _Led)]
         self._said = {
@@ -223,7 +223,7 @@ class KafkaGateway:
         config = self._contacts.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
         live = self._live
-        # A cluster that was made anew, or brought back from a backup, has another history.
+        # A cluster that was created anew or restored from a backup has another history.
         if live is not None and (self._live_of != led.cluster_id or live.epoch > led.described.leader_epoch):
             self._live = None
             await live.close()
@@ -287,7 +287,7 @@ class KafkaGateway:
     # The brokers
 
     async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
-        # Each is asked itself: the others consider a dead broker unfenced until its session ends.
+        # Each broker is asked itself, because the others consider a dead broker unfenced until its session ends.
         answers = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
         return frozenset(broker for broker, answer in zip(brokers, answers, strict=True) if answer)
 
@@ -325,7 +325,7 @@ class KafkaGateway:
             return None
 
     async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
-        """Asks a broker for `min.insync.replicas` of its file now and then: the metadata has only dynamic configs."""
+        """Asks a broker for the static `min.insync.replicas` now and then: the metadata has only dynamic configs."""
         now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return

@@ -1,4 +1,4 @@
-"""Who answers at an address: connects once, asks, and hangs up."""
+"""Finds out which node answers at an address: connects once, asks, and disconnects."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -106,7 +106,7 @@ async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | No
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
-                # BROKER stands for controllers too.
+                # The resource type BROKER is used for controllers, too.
                 resource_type=ConfigResourceType.BROKER,
                 resource_name=str(node_id),
                 configuration_keys=("node.id",),

@@ -1,4 +1,4 @@
-"""Whether a node that runs is in service, by what the quorum and the brokers say. Pure."""
+"""Judges whether a running node is in service, by what the quorum and the brokers report. Pure."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def _is_ready(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) 
 
 
 def _replicas_of(node: ObservedNode, quorum: ObservedQuorum) -> Iterator[ObservedVoter]:
-    """Yields the replicas that are this node with its present disk; those of a former disk don't count."""
+    """Yields the replicas of this node with its present disk; those with a former disk don't count."""
     voter = quorum.voters.get(node.node_id)
     for replica in (*([voter] if voter else ()), *quorum.observers):
         is_same_disk = None in (node.directory_id, replica.directory_id) or (

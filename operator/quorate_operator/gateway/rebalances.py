@@ -1,6 +1,6 @@
 """Rebalances: the brokers, partitions, sizes and throttles of a cluster, and the requests that move replicas.
 
-Everything goes through brokers, of which any may be asked, except for log directories: each broker has its own.
+Any broker may be asked, except for log directories: each broker describes its own.
 """
 
 import asyncio
@@ -49,12 +49,12 @@ _NOT_NEEDED = frozenset(
         ErrorCode.no_reassignment_in_progress,
     }
 )
-"""What was done already, or is impossible since it was observed: the next look finds out."""
+"""Errors of requests that are done already, or became impossible since. The next look observes the result."""
 
 
 @dataclass(slots=True)
 class _Disks:
-    """Sizes of partitions, and for each broker what may be added."""
+    """Sizes of partitions, and how many bytes may be added to each broker."""
 
     sizes: dict[PartitionId, int] = field(default_factory=dict)
     rooms: dict[int, int] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class _Disks:
 async def observe_rebalance(
     client: AdminClient, resource: KafkaRebalance, had: HadRebalance, kafka: ObservedKafka
 ) -> ObservedBalance:
-    """Returns the cluster as far as it matters now: the slice alone while one is under way. Raises AdminError."""
-    # Before the topics: what is complete meanwhile is seen as such.
+    """Returns what the next step needs of the cluster: only the slice while one is under way. Raises AdminError."""
+    # Reassignments are listed before topics are described: one that completes in between is then seen as complete.
     under_way = await client.list_partition_reassignments()
     described = await client.describe_cluster(include_fenced_brokers=True)
     rates = await _dynamic(
@@ -172,7 +172,7 @@ async def _dynamic(
 
 
 async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
-    """Asks each broker whose address is known. One that does not answer is as one without an address."""
+    """Asks each broker whose address is known. A broker that does not answer is treated as one without an address."""
     whose = {admin_address(address): broker_id for broker_id, address in kafka.addresses.items()}
     answers = await asyncio.gather(
         *(client.describe_log_dirs_at(one) for one in whose), return_exceptions=True
@@ -191,7 +191,8 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
                     disks.sizes[name] = max(disks.sizes.get(name, 0), replica.size_bytes)
         usable = [one for one in directories if not one.is_cordoned and one.usable_bytes is not None]
         if usable:
-            # Kafka chooses the directory, the one with the fewest partitions: the fullest one bounds what fits.
+            # Kafka chooses the directory with the fewest partitions, whatever its free space: so the fullest one is
+            # the limit.
             disks.rooms[broker_id] = max(0, min(_room(one.usable_bytes, one.total_bytes) for one in usable))
     return disks
 
@@ -220,7 +221,7 @@ async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None
             )
         case MoveReplicas():
             targets = {TopicPartition(key.topic, key.number): to for key, to in change.targets.items()}
-            # Brokers that have not heard everything yet may have told too many replicas.
+            # The replicas may come from a broker whose metadata was old: the factor must not change by that.
             moved = await client.alter_partition_reassignments(targets, allow_replication_factor_change=False)
             _raise_unless(moved.errors.values(), {ErrorCode.unknown_topic_or_partition})
         case CancelMoves():

@@ -1,4 +1,4 @@
-"""Topics: what brokers say of them, and the requests that change them. Everything goes through brokers (KIP-919)."""
+"""Topics as brokers describe them, and the requests that change them. All requests go to brokers (KIP-919)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -38,7 +38,7 @@ async def observe_kafka(
 ) -> ObservedKafka:
     """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError.
 
-    Without `addresses` of single brokers, those of `servers` are taken that brokers advertise.
+    Without `addresses`, a broker's address is known if it advertises one of `servers`.
     """
     described = await client.describe_cluster()
     brokers = (
@@ -119,7 +119,7 @@ def _observed(
     for one in topic.partitions:
         moves = moving.get(TopicPartition(topic.name, one.partition))
         partitions[one.partition] = ObservedPartition(
-            # Both answers are of different moments: the later one has what is being moved.
+            # The two answers are from different moments. The later one lists the reassignments.
             replicas=one.replicas if moves is None else moves.replicas,
             isr=one.isr,
             adding=frozenset(moves.adding_replicas) if moves else frozenset(),

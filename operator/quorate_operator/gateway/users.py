@@ -1,4 +1,4 @@
-"""Users: what brokers say of credentials, ACLs and quotas, and the requests that change them."""
+"""Users: their credentials, ACLs and quotas as brokers describe them, and the requests that change them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -34,7 +34,7 @@ UserChange = SetCredentials | DeleteCredentials | AddAcls | RemoveAcls | AlterQu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsersFacts:
-    """What brokers say: mechanisms by user, ACLs by principal (None without an authorizer), quotas by user."""
+    """What brokers report: mechanisms by user, ACLs by principal (None without an authorizer), quotas by user."""
 
     mechanisms: Mapping[str, frozenset[str]]
     acls: Mapping[str, frozenset[AclBinding]] | None
@@ -44,9 +44,9 @@ class UsersFacts:
 async def observe_users(
     client: AdminClient, users: Collection[str] | None, principals: Collection[str]
 ) -> UsersFacts:
-    """Returns what there is of some users and principals, with one request for each concern.
+    """Returns credentials, ACLs and quotas of users and principals, with one request for each of the three.
 
-    `users` None are all of them. ACLs of one principal are asked for, else all are.
+    With `users` None, all users are described. For one principal, only its ACLs are requested; for several, all ACLs.
 
     Raises:
         AdminError: no broker answered, or a request was refused.
@@ -101,7 +101,7 @@ async def change_user(client: AdminClient, change: UserChange) -> None:
             )
             (await client.alter_user_scram_credentials([upsertion])).raise_any()
         case DeleteCredentials():
-            # One after the other: a request is refused as a whole if one of them is gone already.
+            # One request for each: a request for several is refused as a whole if one of them is gone already.
             for mechanism in change.mechanisms:
                 deletion = UserScramCredentialDeletion(user=change.user, mechanism=_mechanism(mechanism))
                 results = await client.alter_user_scram_credentials([deletion])
