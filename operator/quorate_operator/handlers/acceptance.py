@@ -1,8 +1,8 @@
-"""Which resources of a cluster are used: each as it is, or, while it can't be, as it was when it last could. Pure.
+"""Decides which spec of each resource is used: the present one, or, while that is invalid, the last valid one. Pure.
 
-A mistake stays in its resource: the others go on, and its own nodes are kept alive as they are. Where resources
-contradict each other, as pools that claim one node id do, what was accepted before wins over what changed, and the
-older pool over the newer one.
+A mistake affects only its own resource: the others go on, and its nodes are kept running as they are. Where resources
+contradict each other, for instance two pools that claim the same node id, what was accepted before wins over what
+changed, and the older pool over the newer one.
 """
 
 from collections.abc import Mapping
@@ -31,18 +31,18 @@ class Named(NamedTuple):
 
 Spec = Mapping[str, Any]
 Accepted = Mapping[str, Spec]
-"""By uid, the specs that were accepted last."""
+"""The specs that were accepted last, by uid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What is used of the resources, and what is refused."""
+    """Which resources are used, with which specs, and which are refused."""
 
     manifests: Manifests | None
     """None if the KafkaController can't be used, and never could."""
     accepted: Accepted
     refused: Mapping[Named, str]
-    """The messages, by resource. One that is refused is used as it was accepted, if it ever was."""
+    """The messages of refused resources. A refused resource is used as it was last accepted, if it ever was."""
 
     def refusal_of(self, body: Object) -> str | None:
         return self.refused.get(_named(body))
@@ -53,10 +53,10 @@ class Acceptance:
 
 
 def accept(resources: ClusterResources, before: Accepted) -> Acceptance:
-    """Judges the resources of a cluster whose KafkaController is there.
+    """Judges the resources of a cluster whose KafkaController exists.
 
-    `before` is what was accepted at the last look; after a start of the operator it is empty, and resources that were
-    refused have it in their statuses.
+    `before` has what was accepted at the last look. It is empty after a start of the operator; the statuses of
+    refused resources then have the accepted specs.
     """
     assert resources.quorum is not None
     return _Judge(resources, before).judged()
@@ -115,7 +115,7 @@ class _Judge:
         return Acceptance(manifests=manifests, accepted=accepted, refused=refused)
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
-        """Returns quorum and pools as they were accepted, without those that never were or no longer fit, by uid."""
+        """Returns the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""
         quorum = self._kept(self._quorum)
         assert quorum is None or isinstance(quorum, KafkaController)
         used: dict[str, KafkaBroker] = {}
@@ -130,7 +130,7 @@ class _Judge:
         return quorum, used
 
     def _joined(self, quorum: KafkaController, pools: list[KafkaBroker]) -> Manifests:
-        """Returns a quorum and its pools together. Raises ManifestError, also for hosts that templates don't give."""
+        """Returns quorum and pools as one cluster. Raises ManifestError, also for a template without a valid host."""
         drained = frozenset(pool.metadata.name for pool in pools) & self._resources.drained_pools
         manifests = replace(joined(quorum, pools, self._source), drained_pools=drained)
         facts = Facts(namespace=self._quorum["metadata"]["namespace"], images=Images(quorate=""))
@@ -163,7 +163,7 @@ class _Judge:
         return load_object(body, self._source)
 
     def _kept(self, body: Object) -> Resource | None:
-        """Returns a resource as it was accepted before, with what its metadata ask for now; None without."""
+        """Returns a resource with the spec that was accepted before and its present metadata; None without one."""
         spec = self._spec_before(body)
         if spec is None:
             return None
@@ -175,7 +175,7 @@ class _Judge:
         }
         try:
             return self._loaded({**body, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
-        except ManifestError:  # by another release of the operator
+        except ManifestError:  # accepted by another release of the operator
             return None
 
     def _spec_before(self, body: Object) -> Spec | None:
@@ -192,7 +192,7 @@ def _named(body: Object) -> Named:
 
 
 def _precedence(body: Object) -> tuple[bool, str, str]:
-    """Returns by what resources are ordered: those that were refused come last, the others by age."""
+    """Returns the sort key of a resource: those that were refused come last, the others are ordered by age."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     is_refused = any(one["type"] == "Stalled" and one["reason"] == INVALID_MANIFEST for one in conditions)
     return is_refused, body["metadata"].get("creationTimestamp", ""), body["metadata"]["name"]

@@ -12,7 +12,7 @@ from quorate_operator.web.snapshots import SnapshotRegistry
 
 RECORDED_MAX = 2048
 REPEAT_AFTER_S = 600.0
-"""An Event that still holds is repeated after this time."""
+"""An Event that still applies is repeated after this time."""
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 BEAT_S = 1.0
 BEAT_AGE_S_MAX = 30.0
-"""An event loop that did not come round for so long is stuck."""
+"""An event loop that has not run for so long is stuck."""
 LOOK_AGE_S_MAX = 300.0
 """A look at a cluster takes seconds; each request in it is bounded."""
 
@@ -46,11 +46,11 @@ class Pulse:
         self._faults[key] = error
 
     def recovered(self, key: object) -> None:
-        """Records that the loop of a cluster has come round without any fault, or has ended."""
+        """Records that the loop of a cluster has completed a turn without any fault, or has ended."""
         self._faults.pop(key, None)
 
     def notes(self) -> list[str]:
-        """Returns a line for each cluster that has met a fault and has not come round without one since."""
+        """Returns a line for each cluster that had a fault and has not completed a turn without one since."""
         return [f"{key}: a fault of the operator: {error}" for key, error in self._faults.items()]
 
     def fault(self) -> str | None:

@@ -9,11 +9,11 @@ from quorate_protocol.printable import PrintableFormatter, printable
 
 KOPF_LOGGER = "kopf.objects"
 TEMPORARY = " failed temporarily: "
-"""What kopf writes of a handler that is to be called again."""
+"""The message that kopf logs for a handler that is to be called again."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, event, and perhaps a traceback."""
+    """One JSON object per line: time, level, logger, event, and a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {

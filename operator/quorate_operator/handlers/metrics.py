@@ -47,7 +47,7 @@ class OperatorMetrics:
         )
 
     def set_leader(self, namespace: str, name: str, *, has_leader: bool | None) -> None:
-        """Sets whether a quorum's leader answers; None if none has to: it is not formed, hibernated or deleted."""
+        """Sets whether a quorum's leader answers; None if none is expected: not formed, hibernated or deleted."""
         if has_leader is not None:
             self.has_leader.labels(name, namespace).set(has_leader)
             return

@@ -37,9 +37,9 @@ LOOKUPS_AT_A_TIME_MAX = 64
 """Names of nodes that are resolved at the same time, each in a thread: while some take their resolver's whole time,
 other clusters go on. asyncio's own number is 4 more than there are cores."""
 LEADS_LABEL = "quorate.dev/leads"
-"""On the pod of the replica that works: the Service of the status page selects it."""
+"""The label of the pod of the replica that holds the Lease: the Service of the status page selects it."""
 EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
-"""What ends the process with a line for people."""
+"""Errors that end the process with one line for people, without a traceback."""
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
     work: list[Coroutine[Any, Any, None]] = []
     async with AsyncExitStack() as stack:
         if options.leader_election:
-            # Connections of its own: a renewal never stands in line behind the work.
+            # It has its own connections: a renewal never queues behind other requests.
             api = await KubernetesApi.connect()
             stack.push_async_callback(api.close)
             lease = Lease(
@@ -139,7 +139,7 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     ready = asyncio.Event()
 
     async def handle() -> None:
-        # Nothing is judged before all that is there is known.
+        # No cluster is judged before all existing objects are known.
         await watcher.wait_filled()
         await run_kopf(clusters, entities, options.namespaces, ready=ready, stop=stop)
 
@@ -200,7 +200,7 @@ async def label_leading(api: KubernetesApi, namespace: str, identity: str, *, le
         await api.merge(POD, namespace, identity, patch)
     except ApiError as error:
         if not error.is_missing:
-            # Clusters matter more than the page.
+            # Clusters matter more than the status page.
             log.warning(
                 "the pod %s/%s can't be labelled, see the status page on it: %s", namespace, identity, error
             )

@@ -60,12 +60,12 @@ from quorate_operator.web.port import ClusterKey, ClusterSnapshot
 from quorate_operator.web.snapshots import SnapshotRegistry
 
 LOOKS_AT_A_TIME_MAX = 16
-"""Looks of different clusters at the same time. Steps don't count: one may take a node's whole grace."""
+"""How many clusters are looked at at the same time. Steps don't count: one may take a node's whole grace period."""
 PACE = Pace(working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000)
-"""Changes of a cluster's resources and pods wake its loop at once."""
+"""How long loops rest. Changes of a cluster's resources and pods wake its loop at once."""
 JITTER = 0.25
 PROGRESS_INTERVAL_MS = 10_000
-"""How often at most the progress of a step is written into a status: each write goes to everybody who watches."""
+"""The shortest time between two status writes about mere progress: each write is sent to every watcher."""
 LEASE_TIMEOUT_S = 60.0
 
 GUARDED = (
@@ -100,7 +100,7 @@ class Shared:
 
 
 class ClusterReconciler:
-    """Keeps one cluster as its resources want it, until they are deleted: the host of its loop."""
+    """Reconciles one cluster with its resources until they are deleted: the host of its loop."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ClusterReconciler:
         self._loop.wake()
 
     async def wait_cleared(self, uid: str) -> None:
-        """Waits until the resource with this uid may go: nothing is left that has to be deleted before it."""
+        """Waits until the resource with this uid may be removed: nothing is left that has to be deleted before it."""
         while uid not in self._cleared:
             await self._has_cleared.wait()
 
@@ -180,14 +180,14 @@ class ClusterReconciler:
         for kind, body in resources.used:
             message = accepted.refusal_of(body)
             if message is not None:
-                # With what is used instead, which an operator that starts does not know.
+                # The status also stores the spec that is used instead, for an operator that starts.
                 await self._refuse(kind, body, message)
         desired = desired_cluster(accepted.manifests)
         running = desired.running and not resources.is_deleted
         return Asked(desired=replace(desired, running=running), manifests=accepted.manifests)
 
     async def _look_for_resources(self) -> ClusterResources:
-        """Returns what was applied. A KafkaController that was not seen yet is asked for: pools go without one."""
+        """Returns the resources; looks for an unseen KafkaController, without which deleted pools are not drained."""
         store = self._shared.store
         if store.of_cluster(self.key).quorum is None:
             quorum = await self._shared.api.get(CONTROLLERS, *self.key)
@@ -212,7 +212,7 @@ class ClusterReconciler:
         return bool(missing)
 
     async def refused(self, error: ManifestError) -> None:
-        """Reports manifests that can't be used in the conditions. Until they change, only deleted resources go."""
+        """Reports invalid manifests in the conditions. Until they change, only deleted resources are cleared."""
         resources, message = self._resources, str(error)
         assert resources.quorum is not None
         await self._clear(resources)
@@ -255,11 +255,11 @@ class ClusterReconciler:
         )
 
     async def looked(self, look: Look) -> None:
-        """Publishes the look: the status page's snapshot, the resources' statuses, Events of refusals."""
+        """Publishes the look: as the status page's snapshot, the resources' statuses, and Events of refusals."""
         await self._publish(self._resources, look)
 
     def alone(self, action: steps.Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """A Lease of the cluster for changes of membership; None for other steps."""
+        """Returns a Lease of the cluster for changes of membership; None for other steps."""
         return self._leased() if isinstance(action, GUARDED) else None
 
     @asynccontextmanager
@@ -296,7 +296,7 @@ class ClusterReconciler:
         await self._shared.events.record(self.key, about, f"{name}Failed", note, is_warning=True)
 
     async def settled(self, look: Look | None) -> None:
-        """Clears what is left of a deleted KafkaController, or of pools that have none."""
+        """Clears what is left of a deleted KafkaController, or of deleted pools without a KafkaController."""
         resources = self._resources
         if resources.quorum is None:
             await self._refuse_orphans(resources)
@@ -336,7 +336,7 @@ class ClusterReconciler:
     async def _clear(self, resources: ClusterResources) -> None:
         """Stops pods and deletes volumes of deleted resources, by their policy. No plan has these nodes.
 
-        Pools that are to be drained wait for a plan, unless nothing is left of them.
+        Pools that are to be drained wait for a plan, unless none of their objects is left.
         """
         pools = None if resources.is_deleted else resources.ended_pools
         await self._removal.stop_pods(GRACE_MS, pools)
@@ -443,7 +443,7 @@ class ClusterReconciler:
         self._shared.store.put(written)
 
     def _is_due(self, body: Object, before: dict[str, Any], patch: dict[str, Any]) -> bool:
-        """Whether a status is written now: mere progress is told from time to time."""
+        """Whether a status is written now: mere progress is written from time to time."""
         uid, now_ms = body["metadata"]["uid"], clock.now_ms()
         is_recent = now_ms - self._progress_told.get(uid, 0) < PROGRESS_INTERVAL_MS
         if is_recent and is_mere_progress(before, patch):

@@ -1,4 +1,4 @@
-"""The KafkaControllers and KafkaBrokers as they were seen last, by the cluster that they belong to."""
+"""Stores the KafkaControllers and KafkaBrokers as they were seen last, by the cluster that they belong to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind, 
 from quorate_operator.web.port import ClusterKey
 
 KOPF_PREFIX = "kopf.quorate.dev"
-"""Of the annotations in which kopf keeps what it has to know."""
+"""The prefix of the annotations in which kopf stores its own state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterResources:
-    """What was applied for one cluster; `quorum` is None when pools belong to a KafkaController that isn't there.
+    """The resources of one cluster; `quorum` is None when pools belong to a KafkaController that doesn't exist.
 
     `leaving_pools` are those that are being deleted, `namesakes` those that have the name of a KafkaController.
     """
@@ -33,7 +33,7 @@ class ClusterResources:
     def drained_pools(self) -> frozenset[str]:
         """Returns the pools that are being deleted together with their volumes while their quorum stays.
 
-        Their brokers go when they hold no replica any more. A pool without node ids never had brokers.
+        Their brokers are removed when they hold no replica any more. A pool without node ids never had brokers.
         """
         if self.quorum is None or self.is_deleted:
             return frozenset()
@@ -42,12 +42,12 @@ class ClusterResources:
 
     @property
     def ended_pools(self) -> frozenset[str]:
-        """Returns the pools that are being deleted, and whose brokers are stopped whatever they hold."""
+        """Returns the pools that are being deleted and whose brokers are stopped without a drain."""
         return self.leaving_pools - self.drained_pools
 
     @property
     def used(self) -> tuple[tuple[Kind, Object], ...]:
-        """Returns the resources whose nodes run, the quorum first: none that is being deleted but drained pools."""
+        """Returns the resources whose nodes run, the quorum first; of deleted ones, only drained pools."""
         pools = [body for name, body in self.pools.items() if name not in self.ended_pools]
         quorum = [] if self.quorum is None or self.is_deleted else [self.quorum]
         return (*((CONTROLLERS, body) for body in quorum), *((BROKERS, body) for body in pools))
@@ -151,7 +151,7 @@ class QuorumOf:
 
 
 def put_newer(known: dict[ClusterKey, Object], body: Object) -> bool:
-    """Stores a resource unless a newer state is there. Returns whether something changed that a reconcile acts on."""
+    """Stores a resource unless a newer state is stored. Returns whether anything changed that matters to a reconcile."""
     key = key_of(body)
     before = known.get(key)
     if before is not None and is_older(body, before):
@@ -180,7 +180,7 @@ def is_older(body: Object, than: Object) -> bool:
 
 
 def _essence(body: Object) -> tuple[object, ...]:
-    """Returns what a reconcile acts on: all but the status and kopf's annotations, which the operator writes."""
+    """Returns what a reconcile acts on: all but the status and kopf's annotations, which the operator itself writes."""
     metadata = body["metadata"]
     annotations = {
         name: value

@@ -1,4 +1,4 @@
-"""kopf's part: it watches all kinds, delays deletions until what has to end before has ended, and wakes reconciles.
+"""kopf's part: watches all kinds, delays the deletion of a resource until it is cleared, and wakes reconciles.
 
 `on.event` is enough for creation, change and resumption: a reconcile does not ask what happened, and kopf's own
 handlers for these would write into each object.
@@ -24,17 +24,17 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 
 KNOCK_INTERVAL_S = 300.0
-"""A reconcile has intervals of its own: this is for one that would have forgotten."""
+"""The interval of kopf's timer. A reconcile has its own intervals; this is a safeguard."""
 DELETION_WAIT_S = 5.0
-"""For so long a handler waits for pods to stop, and edits of the same object wait for it."""
+"""How long a handler waits for pods to stop. Edits of the same object wait for the handler."""
 DELETION_PAUSE_S = 0.1
-"""Between two waits: kopf looks then for what has come in."""
+"""The pause between two such waits, in which kopf handles events that have arrived."""
 LONG_DELETION_S = 120.0
-"""After so long, as while a pool is drained, there are pauses of LONG_PAUSE_S: kopf writes down each attempt."""
+"""After so long, as while a pool is drained, pauses are LONG_PAUSE_S: kopf writes each attempt into an annotation."""
 LONG_PAUSE_S = 20.0
 WORKERS_MAX = 64
 DELETION_ID = "deletion"
-"""The name of the annotation in which kopf counts the attempts of a deletion: it has to be valid in Kubernetes."""
+"""The id of the deletion handler, and the name of the annotation with its attempts: Kubernetes must accept it."""
 EXIT_TIMEOUT_S = 25.0
 """After so long kopf kills this process; it is less than the grace of its pod."""
 
@@ -120,7 +120,7 @@ def _watch_entities(registry: kopf.OperatorRegistry, entities: Entities) -> None
             raise kopf.TemporaryError("it is being deleted in Kafka", delay=DELETION_PAUSE_S) from None
 
     def deletes(spec: kopf.Spec, body: kopf.Body, **_: Any) -> bool:
-        # A rebalance is stopped before it goes.
+        # A rebalance is stopped before its resource is removed.
         return bool(spec.get("deletionPolicy") == "Delete") or body["kind"] == REBALANCES.name
 
     for kind in entities.kinds:
@@ -137,7 +137,7 @@ async def run_kopf(
     ready: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
-    """Watches and handles until `stop` is set or something fails for good. Sets `ready` once it has begun."""
+    """Watches and handles until `stop` is set or kopf fails. Sets `ready` once it has begun."""
     await kopf.operator(
         registry=registry_of(clusters, entities),
         settings=settings_of(cluster_wide=namespaces is None),

@@ -1,4 +1,4 @@
-"""Which resource has a name in Kafka: one alone, the oldest, whatever cluster or bootstrap servers it names."""
+"""Decides which resource has a name in Kafka: the oldest only, however each of them addresses the Kafka cluster."""
 
 from quorate_operator.runtime.kubernetes.api import Object
 
@@ -14,7 +14,7 @@ class Claims:
         self._places: dict[str, _Place] = {}
 
     def put(self, cluster_id: str, body: Object, name: str) -> None:
-        """Stores that a resource claims a name in the cluster with this id, and no other any more."""
+        """Stores that a resource claims this name in the cluster with this id. Its earlier claim ends."""
         uid, place = body["metadata"]["uid"], (cluster_id, body["kind"], name)
         if self._places.get(uid) != place:
             self.release(uid)

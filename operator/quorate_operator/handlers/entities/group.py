@@ -1,7 +1,7 @@
-"""Keeps topics, users and balance of one Kafka cluster as their resources want them: look, plan, change, report.
+"""Keeps topics, users and balance of one Kafka cluster as their resources describe them: look, plan, change, report.
 
-A resource is looked at when it changes, a second after a change was made, and then each minute or so: what
-somebody else changed is mended. What is due together is observed with the same few requests.
+A resource is looked at when it changes, a second after a change was made, and then about each minute, so that changes
+by somebody else are reverted. Resources that are due together are observed with the same few requests.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ from quorate_operator.runtime.kubernetes.api import ApiError, Object
 from quorate_operator.runtime.loop import Pace
 
 WAITING_MS = 5_000
-"""Between two looks at a topic whose replicas are being moved."""
+"""The time between two looks at a topic whose replicas are being moved."""
 CHANGES_AT_A_TIME_MAX = 8
-"""Resources of one cluster that are changed at the same time."""
+"""How many resources of one cluster are changed at the same time."""
 STALLED_AFTER_FAILURES = 2
-"""A request that fails once may have been made with what another broker had not yet heard."""
+"""How many failures in a row make a resource Stalled. A single one may come from a broker with older metadata."""
 DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ class _Member:
     failures_in_a_row: int = 0
     is_cleared: bool = False
     state: str | None = None
-    """The reason why it is not ready, as the metric has it."""
+    """The reason why it is not ready, as in the metric."""
     fault: str = ""
-    """A mistake of the operator in the last look at it."""
+    """The fault of the operator in the last look at it; empty without one."""
 
     @property
     def label(self) -> str:
@@ -89,7 +89,7 @@ class _Work:
     member: _Member
     resource: Entity
     name: str
-    """In Kafka."""
+    """The name in Kafka."""
     plan: EntityPlan | None = None
     failure: Failure | None = None
     changed: list[Change] = field(default_factory=list)
@@ -123,10 +123,10 @@ class EntityGroup:
         self._failures_in_a_row = 0
         self._changing = asyncio.Semaphore(CHANGES_AT_A_TIME_MAX)
 
-    # What the registry does
+    # Called by the registry
 
     def put(self, body: Object, keeper: Keeper, *, is_changed: bool) -> None:
-        """Stores a resource as it was seen; one that is new or changed is due."""
+        """Stores a resource as it was seen; a new or changed one is due at once."""
         member = self._members.setdefault(body["metadata"]["uid"], _Member(body=body, keeper=keeper))
         if is_older(body, member.body):
             # An event from before our last write of the status.
@@ -146,7 +146,7 @@ class EntityGroup:
             self._shared.metrics.set_state(
                 member.keeper.kind.name, metadata["namespace"], metadata["name"], None
             )
-            # One that was refused because of this one may have the name now.
+            # A resource that was refused because of this one may have the name now.
             for other in self._members.values():
                 if other.state == NAME_TAKEN:
                     other.due_ms = 0
@@ -160,7 +160,7 @@ class EntityGroup:
             await self._cleared.wait()
 
     async def run(self) -> None:
-        """Looks at what is due until it is cancelled. After a fault of its own it begins again."""
+        """Looks at due resources until it is cancelled. After a fault of the operator it begins again."""
         faults = 0
         try:
             while True:
@@ -188,7 +188,7 @@ class EntityGroup:
         return rest_ms
 
     def _tell_pulse(self) -> None:
-        """Has the health name a resource that a fault keeps from being as its spec asks for."""
+        """Reports to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
         faults = [f"{one.label}: {one.fault}" for one in self._members.values() if one.fault]
         if faults:
             self._shared.pulse.faulted(self.key, faults[0])
@@ -211,7 +211,7 @@ class EntityGroup:
     # One look
 
     async def look(self) -> None:
-        """Looks once at what is due, makes the changes, and reports."""
+        """Looks once at the due resources, makes the changes, and reports."""
         now_ms = self._now_ms()
         due = [one for one in self._members.values() if one.due_ms <= now_ms and not one.is_cleared]
         started = time.monotonic()
@@ -264,7 +264,7 @@ class EntityGroup:
     async def _observe(
         self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
     ) -> Mapping[str, object]:
-        """Returns what each keeper found, by uid. An error of its own is what it found."""
+        """Returns what each keeper observed, by uid. If a keeper fails, its error takes the place of that."""
         found: dict[str, object] = {}
         keepers = {work.member.keeper.kind.name: work.member.keeper for work in works}
         for keeper in keepers.values():
@@ -275,7 +275,7 @@ class EntityGroup:
             ]
             try:
                 found |= await keeper.observe(client, own, kafka)
-            except ServerError as error:  # users may be none of its business, where topics are
+            except ServerError as error:  # it may be allowed to see topics, and not users
                 found |= {uid_of(one.resource): error for one in own}
             except (AdminError, ApiError):
                 raise
@@ -311,7 +311,7 @@ class EntityGroup:
             work.failure = self._failure_of(member, error)
 
     async def _do(self, work: _Work, client: AdminClient, kafka: ObservedKafka, target: Target) -> None:
-        """Does what is planned for one resource, and reports: a fault of one is no fault of the others."""
+        """Makes the planned changes for one resource, and reports. A fault in one does not affect the others."""
         member = work.member
         member.fault = ""
         is_leaving = is_deleted(member.body)
@@ -328,7 +328,7 @@ class EntityGroup:
         try:
             await self._tell(member, verdict)
             if not is_leaving:
-                # What the next look has to know is stored before anything is changed.
+                # The next look needs this status, so it is stored before anything is changed.
                 await self._report(member, verdict)
             if not verdict.is_paused:
                 async with self._changing:
@@ -400,7 +400,7 @@ class EntityGroup:
         return _Work(member=member, resource=resource, name=member.keeper.name_of(resource))
 
     def _after(self, rest_ms: int) -> int:
-        """Returns when a resource is due again: not all of them at the same time for ever."""
+        """Returns when a resource is due again, with jitter, so that not all of them are due at the same time."""
         return self._now_ms() + round(rest_ms * random.uniform(1 - JITTER, 1))
 
     async def _client_of(self, config: AdminConfig) -> AdminClient:
@@ -417,7 +417,7 @@ class EntityGroup:
     # Reports
 
     async def _let_go(self, member: _Member, note: str | None) -> None:
-        """Lets a deleted resource go; `note` tells that nothing was deleted in Kafka."""
+        """Allows a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
         if note is not None:
             await self._record(member, NOTHING_DELETED, note, is_warning=True)
         member.is_cleared = True
@@ -475,7 +475,7 @@ class EntityGroup:
                 raise
             return
         if written["metadata"]["uid"] == metadata["uid"]:
-            # The spec may have changed meanwhile: that is for its event to tell.
+            # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.
             version = {"resourceVersion": written["metadata"]["resourceVersion"]}
             metadata = {**member.body["metadata"], **version}
             member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
@@ -494,6 +494,6 @@ class EntityGroup:
 
 
 def _status(member: _Member, kafka: ObservedKafka) -> Mapping[str, Any]:
-    """Returns the status; none of another cluster, which says nothing of this one."""
+    """Returns the status; an empty one if it is about another cluster."""
     status = member.body.get("status") or {}
     return status if status.get("clusterId") in (None, kafka.cluster_id) else {}

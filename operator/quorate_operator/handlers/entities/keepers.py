@@ -45,11 +45,11 @@ from quorate_operator.runtime.kubernetes.api import (
 SECRETS_AT_A_TIME_MAX = 16
 THE_BALANCE = "the balance"
 PASSWORD_SIZE_BYTES = 32
-"""Of random bytes, in 43 characters."""
+"""The number of random bytes in a password, which has 43 characters."""
 
 
 class Seen(NamedTuple):
-    """A resource, and its status as far as it is about the same cluster."""
+    """A resource, and its status, which is empty if it is about another cluster."""
 
     resource: Entity
     status: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Keeper(Protocol):
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, object]:
-        """Returns what there is, or a ServerError, by uid. Raises AdminError, ApiError."""
+        """Returns what exists, or a ServerError, by uid. Raises AdminError, ApiError."""
 
     def plan(
         self,
@@ -127,7 +127,7 @@ class TopicKeeper:
 
 
 class UserKeeper:
-    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look, and made once."""
+    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look, and created once."""
 
     kind = USERS
     plans_long = False
@@ -243,7 +243,7 @@ class RebalanceKeeper:
 
 
 def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object:
-    """Returns the Secret of a user, which goes with its resource."""
+    """Returns the Secret of a user, which is deleted together with its resource."""
     owner = {
         "apiVersion": user.api_version,
         "kind": user.kind,

@@ -62,7 +62,7 @@ class Entities:
         self._count(body, is_there=False)
 
     async def wait_cleared(self, body: Object) -> None:
-        """Waits until the resource may go: what its deletion deletes in Kafka is deleted."""
+        """Waits until the resource may be removed: what its deletion deletes in Kafka is deleted."""
         key = self._target_of.get(body["metadata"]["uid"])
         if key is not None:
             await self._running[key][0].wait_cleared(body["metadata"]["uid"])

@@ -20,7 +20,7 @@ CHANGE_LENGTH_MAX = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a resource was not looked at, or a change not made. `is_retried`: it may go by itself."""
+    """Why a resource was not looked at, or a change was not made. `is_retried`: it may pass without intervention."""
 
     code: str
     message: str
@@ -43,9 +43,9 @@ class Verdict:
 
 
 def failure_of(error: Exception, *, is_first: bool) -> Failure:
-    """Returns what a status says of an error. An unforeseen one may quote a secret: only the log has its text.
+    """Returns an error as a status reports it. An unforeseen one may quote a secret, so only the log has its text.
 
-    `is_first`: the look before did not fail.
+    `is_first`: the previous look did not fail.
     """
     if not isinstance(error, AdminError):
         message = f"a fault of the operator, which is in its log: {type(error).__name__}"
@@ -57,7 +57,7 @@ def failure_of(error: Exception, *, is_first: bool) -> Failure:
 
 
 def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
-    """Returns the status without conditions' times. Without a plan, the kind's own part of the status stays."""
+    """Returns the status without times of conditions. Without a plan, the fields specific to its kind stay."""
     judged = [_ready(verdict), _reconciling(verdict), _stalled(verdict)]
     status: dict[str, Any] = {
         "observedGeneration": generation,
@@ -71,7 +71,7 @@ def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
 
 
 def is_ready(status: Mapping[str, Any], generation: int) -> bool:
-    """Whether the status says that the resource is as this generation of it asks for."""
+    """Whether the status says that this generation of the resource is ready."""
     return status.get("observedGeneration") == generation and any(
         one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()
     )

@@ -1,4 +1,4 @@
-"""Where the Kafka cluster of topics and users is reached: at brokers of a cluster of ours, or as the spec says."""
+"""Finds the Kafka cluster of topics and users: the brokers of a cluster of Quorate's, or the servers of the spec."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.snapshots import SnapshotRegistry
 
 API_TIMEOUT_MS = 20_000
-"""For one answer, whichever of the brokers gives it."""
+"""Time limit for one answer, from any of the brokers."""
 
 
 class TargetKey(NamedTuple):
@@ -35,7 +35,7 @@ class TargetKey(NamedTuple):
 
     @classmethod
     def of(cls, body: Object) -> "TargetKey":
-        """The target of a resource, also if the rest of it is invalid."""
+        """Returns the target of a resource, also if the rest of the resource is invalid."""
         spec, namespace = body["spec"], body["metadata"]["namespace"]
         servers = {name: spec[name] for name in ("bootstrapServers", "security") if name in spec}
         text = json.dumps(servers, sort_keys=True) if servers else ""
@@ -43,7 +43,7 @@ class TargetKey(NamedTuple):
 
     @property
     def event_key(self) -> ClusterKey:
-        """Where Events are shown besides in Kubernetes: on the page of the cluster."""
+        """The cluster on whose status page Events are shown, in addition to Kubernetes."""
         return ClusterKey(self.namespace, self.cluster)
 
 
@@ -51,8 +51,9 @@ class TargetKey(NamedTuple):
 class Target:
     """How to reach a cluster, or why it can't be reached now.
 
-    `is_gone`: there is no such cluster any more, nor anything to delete in it. `leaving` are brokers that get no
-    replicas, `reserved` principals that no resource may keep: super users, and logins of nodes and of the operator.
+    `is_gone`: the cluster does not exist any more, so there is nothing to delete in it. `leaving` are brokers that
+    get no replicas. `reserved` are principals that no resource may manage: super users, and logins of nodes and of
+    the operator.
     """
 
     config: AdminConfig | None = None
@@ -62,7 +63,7 @@ class Target:
     leaving: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
     addresses: Mapping[int, NodeAddress] = field(default_factory=dict)
-    """Those of single brokers, as far as it is known which broker has which."""
+    """The addresses of single brokers by broker id, as far as they are known."""
 
 
 class Targets:
@@ -104,7 +105,7 @@ class Targets:
     async def _of_cluster(self, key: ClusterKey) -> Target:
         quorum = self._store.of_cluster(key).quorum
         if quorum is None:
-            # Resources are seen in no order: what was not seen yet is asked for.
+            # Resources are seen in any order: one that was not seen yet is requested.
             quorum = await self._api.get(CONTROLLERS, key.namespace, key.name)
         if quorum is None or is_deleted(quorum):
             self._infrastructures.pop(key, None)
@@ -164,9 +165,9 @@ def _addresses_of_brokers(
 
 
 def config_of_nodes(addresses: list[NodeAddress], security_of: SecurityOf) -> AdminConfig | None:
-    """Returns how to ask any of these nodes that are secured as the first one is; None without nodes.
+    """Returns how to connect to those of these nodes that are secured like the first one; None without nodes.
 
-    Certificates of pods are checked for their names, by their addresses: that is no difference.
+    The names that certificates must have are merged: they differ by address, which is no difference in security.
     """
     secured = {address: security_of(address) or SecurityConfig() for address in addresses}
     alike: list[NodeAddress] = []
