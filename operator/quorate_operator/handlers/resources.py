@@ -151,7 +151,7 @@ class QuorumOf:
 
 
 def put_newer(known: dict[ClusterKey, Object], body: Object) -> bool:
-    """Stores a resource unless a newer state is stored. Returns whether anything changed that matters to a reconcile."""
+    """Stores a resource unless a newer state is stored. Returns whether a change matters to the reconcile."""
     key = key_of(body)
     before = known.get(key)
     if before is not None and is_older(body, before):
@@ -180,7 +180,7 @@ def is_older(body: Object, than: Object) -> bool:
 
 
 def _essence(body: Object) -> tuple[object, ...]:
-    """Returns what a reconcile acts on: all but the status and kopf's annotations, which the operator itself writes."""
+    """Returns what a reconcile acts on: all but what the operator writes, the status and kopf's annotations."""
     metadata = body["metadata"]
     annotations = {
         name: value
