@@ -24,7 +24,7 @@ CONFIG_PROPERTIES_MAX = 500
 LOG_LEVELS_MAX = 50
 LABELS_MAX = 64
 
-# What Quorate derives from the rest of the manifest: two sources for one property would drift apart.
+# Properties that Quorate derives from the rest of the manifest. With two sources, a property could contradict itself.
 DERIVED_PROPERTIES = frozenset(
     {
         "advertised.listeners",
@@ -64,12 +64,12 @@ _AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
 
 
 def rules(*validations: Mapping[str, str]) -> dict[str, Any]:
-    """`json_schema_extra` with CEL rules, which the API server checks; pydantic's validators say the same."""
+    """Returns `json_schema_extra` with CEL rules for the API server; pydantic's validators check the same."""
     return {"x-kubernetes-validations": [dict(validation) for validation in validations]}
 
 
 def duration_ms(text: str) -> int:
-    """`10m` as milliseconds. Raises ValueError."""
+    """Returns a duration such as `10m` in milliseconds. Raises ValueError."""
     matched = _DURATION.match(text)
     if matched is None:
         raise ValueError("must be a number and a unit of ms, s, m, h, d: 90s, 10m")
@@ -77,7 +77,7 @@ def duration_ms(text: str) -> int:
 
 
 def quantity_bytes(text: str) -> int:
-    """`10Gi` as bytes. Raises ValueError."""
+    """Returns a quantity such as `10Gi` in bytes. Raises ValueError."""
     matched = _BYTES.match(text)
     if matched is None:
         raise ValueError("must be a number of bytes with a unit as Kubernetes writes it: 512Mi, 10Gi, 1T")
@@ -85,7 +85,7 @@ def quantity_bytes(text: str) -> int:
 
 
 def quantity(text: str) -> Decimal:
-    """`500m` and `0.5` as 0.5, `1Gi` as a number of bytes. Raises ValueError."""
+    """Returns a quantity as a number: 0.5 for `500m` and `0.5`, bytes for `1Gi`. Raises ValueError."""
     matched = _QUANTITY.match(text)
     if matched is None:
         raise ValueError("must be a number with a unit as Kubernetes writes it: 500m, 0.5, 2Gi")
@@ -115,12 +115,12 @@ def _check_cluster_id(value: str) -> str:
 
 
 def _number_text(value: object) -> object:
-    """YAML's `cpu: 2` as text."""
+    """Returns a YAML number as text, for `cpu: 2`."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _property_text(value: object) -> object:
-    """A property value as Kafka reads it; YAML numbers and booleans are common (`num.partitions: 3`)."""
+    """Returns a property value as Kafka reads it. YAML numbers and booleans are common (`num.partitions: 3`)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return _number_text(value)
@@ -230,27 +230,27 @@ class Model(BaseModel):
     )
 
 
-# Kubernetes' own types, which only Kubernetes checks: their schemas would be most of ours.
+# Kubernetes' own types, which only Kubernetes checks: their schemas would be most of each CRD.
 AnyObject = Annotated[
     dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 ]
 
 
 class Metadata(Model):
-    """The part of Kubernetes' ObjectMeta that a manifest writes, and what of the rest Quorate reads."""
+    """The fields of Kubernetes' ObjectMeta that a manifest may set, and those that Quorate reads."""
 
     name: ResourceName
     namespace: ResourceName | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     uid: str | None = None
-    """Set by the API server: what owner references point at."""
+    """Set by the API server; owner references refer to it."""
     generation: int | None = None
     """Set by the API server: counts the changes of the spec."""
 
 
 ANNOTATION_RESTART = "quorate.dev/restart"
-"""Any text: each node of the pool, or with `-<nodeId>` behind it one node, restarts when it changes."""
+"""Any text. When it changes, each node of the pool restarts; with `-<nodeId>` appended to the name, that node."""
 ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
 """The node id of the controller from whose disk a lost quorum is to be rebuilt."""
 ANNOTATION_PAUSE = "quorate.dev/pause"

@@ -17,7 +17,7 @@ from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaCont
 
 GROUP, VERSION = API_VERSION.split("/")
 CRD_BYTES_MAX = 262_144
-"""What kubectl apply can keep in its annotation; a larger CRD needs server-side apply."""
+"""How much kubectl apply can store in its annotation; a larger CRD needs server-side apply."""
 NAME_LENGTH_MAX = 52
 """A pod is named `<name>-<node id>`: a host name of at most 63 letters, of which a node id has up to 10."""
 
@@ -46,7 +46,7 @@ _OF_USER = {
 
 
 def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
-    """All of them, as manifests: what clusters consist of, and what is in them."""
+    """Returns all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster."""
     return (*_of_clusters(), *_of_entities())
 
 
@@ -158,7 +158,7 @@ def _definition(
     columns: Sequence[Mapping[str, Any]],
     has_pods: bool = True,
 ) -> dict[str, Any]:
-    """`has_pods`: pods are named after the resource, and it is scaled by their number."""
+    """Returns a CRD. `has_pods`: pods are named after the resource, and it has a scale subresource."""
     name = kind.__name__
     spec = structural_schema(kind.model_fields["spec"].annotation)
     if kind.model_fields["spec"].is_required():
@@ -175,7 +175,7 @@ def _definition(
             "spec": spec,
             "status": _without_defaults(structural_schema(status)),
         },
-        "required": ["spec"],  # one with a default is filled in first
+        "required": ["spec"],  # a spec that has a default is filled in first
     }
     if validations:
         schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
@@ -213,7 +213,7 @@ def _definition(
 
 
 def structural_schema(model: Any) -> dict[str, Any]:
-    """The schema of a model as a CustomResourceDefinition takes it."""
+    """Returns the structural schema of a model for a CustomResourceDefinition."""
     schema: dict[str, Any] = model.model_json_schema(by_alias=True)
     rewritten: dict[str, Any] = _rewritten(schema, schema.get("$defs", {}))
     rewritten.pop("$defs", None)
@@ -228,7 +228,7 @@ def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         (only,) = (option for option in schema["anyOf"] if option.get("type") != "null")
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         rewritten = _rewritten({**only, **rest}, definitions)
-        if rest.get("default") is None:  # what may be absent is not filled in
+        if rest.get("default") is None:  # an optional field is not filled in
             rewritten.pop("default", None)
         return rewritten
     result = {key: value for key, value in schema.items() if key not in _DROPPED}
@@ -247,9 +247,9 @@ def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
 
 
 def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
-    """A default that the API server fills in: for an object that may be empty, those of its fields.
+    """Adds the default that the API server fills in: for an object that may be empty, the defaults of its fields.
 
-    It is whole, since the rules are tried on it before the fields' own defaults are filled in.
+    It is complete, because the API server checks the rules on it before it fills in the fields' own defaults.
     """
     default = _without_nulls(schema.pop("default", None))
     if default is None and schema.get("type") == "object" and _may_be_empty(schema):
@@ -275,7 +275,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_defaults(schema: Any) -> Any:
-    """A status is written by the operator alone, whole: nothing is filled in."""
+    """Removes defaults from a status: the operator alone writes it, and writes it completely."""
     match schema:
         case dict():
             return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}

@@ -1,4 +1,4 @@
-"""What KafkaTopic and KafkaUser share: the Kafka cluster that they are in, their deletion, their status."""
+"""What KafkaTopic, KafkaUser and KafkaRebalance share: their Kafka cluster, their deletion, their status."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -101,7 +101,7 @@ ENTITY_RULES: tuple[Mapping[str, str], ...] = (
 
 
 class EntitySpec(Model):
-    """Which Kafka cluster, and what happens in the end."""
+    """The Kafka cluster, and what happens in Kafka when the resource is deleted."""
 
     cluster: ResourceName | None = Field(
         default=None, description="The name of a KafkaController of this namespace. It can't be changed."
@@ -136,7 +136,7 @@ class EntitySpec(Model):
 
 
 class EntityMetadata(Metadata):
-    """As for clusters, with a name as long as Kubernetes allows: no pod has it."""
+    """As for clusters, with a name as long as Kubernetes allows, because no pod is named after it."""
 
     name: EntityName
 
@@ -145,7 +145,7 @@ _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["
 
 
 class EntityStatus(StatusModel):
-    """What topics and users share."""
+    """The fields that the statuses of topics, users and rebalances share."""
 
     observed_generation: int | None = Field(
         default=None, description="The metadata.generation of the observed spec."

@@ -1,4 +1,4 @@
-"""Hosts and templates of hosts, `b{nodeId}.kafka.example.com`: filled in for a node, and as types of fields."""
+"""Hosts and templates of hosts such as `b{nodeId}.kafka.example.com`: types of fields, and filling in for a node."""
 
 import re
 import string
@@ -23,7 +23,7 @@ class TemplateError(ValueError):
 def template_values(
     *, cluster: str, pool: str, node_id: int, first: int, namespace: str, service: str | None = None
 ) -> dict[str, str]:
-    """What the placeholders stand for at one node; `first` is the pool's nodeIds.first.
+    """Returns the values of the placeholders for one node; `first` is the pool's nodeIds.first.
 
     The Service is named like the pool, unless it has another name.
     """
@@ -39,12 +39,12 @@ def template_values(
 
 
 def check_template(template: str, field: str) -> None:
-    """Whether a template can be filled in at all. Raises TemplateError; `field` is its path in the manifest."""
+    """Checks that a template can be filled in. Raises TemplateError; `field` is its path in the manifest."""
     _parts(template, field)
 
 
 def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
-    """The host that a template gives with the values of `template_values`. Raises TemplateError.
+    """Returns the host that a template gives with the values of `template_values`. Raises TemplateError.
 
     A literal IPv6 address is a template without placeholders.
     """
@@ -60,7 +60,7 @@ def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
 
 
 def _parts(template: str, field: str) -> list[tuple[str, str | None]]:
-    """Literal text, and the placeholder behind it, in order."""
+    """Returns the parts of a template in order: literal text, and the placeholder that follows it or None."""
     known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
     try:
         parsed = list(string.Formatter().parse(template))
@@ -89,7 +89,7 @@ def _is_host(host: str) -> bool:
 
 
 NODE_PLACEHOLDERS = ("nodeId", "offset", "pod")
-"""Those that differ from node to node."""
+"""The placeholders whose values differ from node to node."""
 
 _TEMPLATE_PATTERN = "^([A-Za-z0-9._:-]|\\{(" + "|".join(PLACEHOLDERS) + ")\\})+$"
 _TEMPLATE_ALLOWED = "must be a host; placeholders are " + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)

@@ -1,4 +1,4 @@
-"""Listeners of a pool: where its nodes listen, and what clients are told."""
+"""Listeners of a pool: where its nodes listen, and which addresses clients get."""
 
 from ipaddress import ip_network
 from typing import Annotated, Literal, Self
@@ -15,11 +15,11 @@ PEERS_MAX = 64
 
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"]
 BY_HOST: tuple[ExposureType, ...] = ("Ingress", "Route")
-"""The types where one address leads to all nodes: which one is meant is in the TLS handshake (SNI)."""
+"""The types where one address leads to all nodes; the server name of the TLS handshake (SNI) selects the node."""
 NAMED: tuple[ExposureType, ...] = (*BY_HOST, "External")
-"""The types whose names somebody has to choose."""
+"""The types that need a host in the manifest, because nothing assigns one."""
 PASSTHROUGH_PORT = 443
-"""Where ingress controllers and routers listen for TLS."""
+"""The port where ingress controllers and routers listen for TLS."""
 
 _TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
 _SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
@@ -35,7 +35,7 @@ _OF_TYPE: dict[str, tuple[ExposureType, ...]] = {
     "ingressClassName": ("Ingress",),
     "bootstrapHost": BY_HOST,
 }
-"""The types that a field is for."""
+"""The types of exposure with which a field is allowed."""
 
 
 def _of_type_rule(field: str) -> str:
@@ -170,7 +170,7 @@ class Listener(Model):
 
 
 class ControllerListener(Listener):
-    """The listener that controllers and brokers reach the controllers by."""
+    """The listener by which controllers and brokers connect to the controllers."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_SECURED))
 

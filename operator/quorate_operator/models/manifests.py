@@ -41,7 +41,7 @@ ENTITIES: Mapping[str, type[KafkaTopic] | type[KafkaUser] | type[KafkaRebalance]
     "KafkaUser": KafkaUser,
     "KafkaRebalance": KafkaRebalance,
 }
-"""What is in a Kafka cluster, by kind: `quorate play` takes none of these."""
+"""The models of entities in a Kafka cluster, by kind. `quorate play` accepts none of these."""
 
 
 _Kind = TypeVar("_Kind", bound=BaseModel)
@@ -59,7 +59,7 @@ class Manifests:
     brokers: tuple[KafkaBroker, ...]
     secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
     drained_pools: frozenset[str] = frozenset()
-    """Those of `brokers` that are deleted together with their volumes: their brokers are drained before they stop."""
+    """Names of pools that are deleted together with their volumes: their brokers are drained before they stop."""
 
     @property
     def resources(self) -> tuple[KafkaController | KafkaBroker, ...]:
@@ -68,7 +68,7 @@ class Manifests:
 
 
 def load_manifests(text: str, source: str) -> Manifests:
-    """The cluster that the YAML documents in `text` describe; `source` names them in errors.
+    """Returns the cluster that the YAML documents in `text` describe; `source` names them in errors.
 
     Raises ManifestError.
     """
@@ -84,7 +84,7 @@ def load_manifests(text: str, source: str) -> Manifests:
 
 
 def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
-    """A quorum and its pools as one cluster; pools without `nodeIds` get some, in their order.
+    """Returns a quorum and its pools as one cluster. Pools without `nodeIds` get node ids, in their order.
 
     Listeners whose certificates are issued get the names of their Secrets.
 
@@ -101,12 +101,12 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
 
 
 def load_object(body: Mapping[str, Any], source: str) -> Resource:
-    """A resource as the API server returns it, without what only the API server writes. Raises ManifestError."""
+    """Returns the model of an object of the API server, without server-side fields. Raises ManifestError."""
     return _load_resource(_without_servers_part(body, source), source, KINDS)
 
 
 def load_entity(body: Mapping[str, Any], source: str) -> Entity:
-    """As `load_object`, for what is in a Kafka cluster. Raises ManifestError."""
+    """As `load_object`, for entities in a Kafka cluster. Raises ManifestError."""
     return _load_resource(_without_servers_part(body, source), source, ENTITIES)
 
 
@@ -148,13 +148,13 @@ def _with_secret_names(pool: _Pool) -> _Pool:
         if listener.tls is not None and listener.tls.issuer_ref is not None:
             name = certificate_name(pool.metadata.name, listener.name)
             tls = listener.tls.model_copy(update={"secret_name": name})
-            listener = listener.model_copy(update={"tls": tls})  # noqa: PLW2901 - as it is used
+            listener = listener.model_copy(update={"tls": tls})  # noqa: PLW2901 - the updated one
         listeners.append(listener)
     return pool.model_copy(update={"spec": pool.spec.model_copy(update={"listeners": tuple(listeners)})})
 
 
 def _check_certificates(pools: Sequence[KafkaController | KafkaBroker], source: str) -> None:
-    """Two listeners whose names differ for Kafka may have one Certificate: `A_B` and `A-B`, say."""
+    """Refuses listeners of a pool whose names give the same Certificate, for instance `A_B` and `A-B`."""
     owners: dict[str, str] = {}
     for pool in pools:
         for place, listener in enumerate(pool.spec.listeners):
@@ -213,7 +213,7 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
 
 
 def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
-    """Nodes that are no super users could not register, fetch or replicate."""
+    """Refuses an authorization without the nodes as super users: they could not register, fetch or replicate."""
     authorization = quorum.spec.authorization
     listeners: list[tuple[str, Listener]] = [("controllers", quorum.spec.listeners[0])]
     for pool in pools:
@@ -326,12 +326,12 @@ def _is_consequence(fault: ErrorDetails, faults: Sequence[ErrorDetails]) -> bool
 
 
 def _path_of(steps: Sequence[int | str]) -> str:
-    """`spec.listeners[0].port`."""
+    """Returns the path of a field: `spec.listeners[0].port`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _explain(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    """`spec.replicas: 0: must be greater than or equal to 1`."""
+    """Returns a fault in words: `spec.replicas: 0: must be greater than or equal to 1`."""
     steps = [step for step in fault["loc"] if step != "[key]"]
     path = _path_of(steps)
     match fault["type"]:
@@ -363,7 +363,7 @@ def _allowed_fields(name: str, model: type[BaseModel], path: Sequence[int | str]
 
 def _model_of_field(model: type[BaseModel], step: int | str) -> type[BaseModel] | None:
     if isinstance(step, int):
-        return model  # the place in a list: its items' model was found by the field before
+        return model  # an index in a list: the model is already that of its items
     for key, field in model.model_fields.items():
         if step in (key, field.alias):
             return _model_in(field.annotation)
@@ -379,7 +379,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _shown(value: object) -> str:
-    """The value as a person would write it, cut to a readable length."""
+    """Returns the value as a person would write it, cut to a readable length."""
     text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

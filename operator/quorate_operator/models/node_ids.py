@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from itertools import count
 
 BLOCK = 1000
-"""As many as a pool may have brokers, so that pools that grow do not meet."""
+"""As many as a pool may have brokers, so that growing pools do not overlap."""
 
 
 def first_node_id(own: Iterable[int], others: Iterable[int]) -> int:
     """Returns the first node id of a pool.
 
-    `own` are ids that it is known by: those that its manifest names, or of nodes that it had. `others` are the ids of
-    the cluster's other nodes.
+    `own` are the pool's known ids: those that its manifest names, or those of nodes that it had. `others` are the ids
+    of the cluster's other nodes.
     """
     lowest = min(own, default=None)
     if lowest is not None:

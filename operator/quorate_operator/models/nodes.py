@@ -1,4 +1,4 @@
-"""What a pool says of its nodes one by one: ids, implementations, racks, hosts."""
+"""The settings of single nodes of a pool: ids, implementations, racks, hosts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Protocol
@@ -49,7 +49,7 @@ class BrokerNode(Model):
 
 
 class Node(Protocol):
-    """What these have in common."""
+    """What `ControllerNode` and `BrokerNode` have in common."""
 
     @property
     def node_id(self) -> int: ...
@@ -58,7 +58,7 @@ class Node(Protocol):
 
 
 def own_host(nodes: Sequence[Node], node_id: int, listener: str) -> str | None:
-    """The host that the manifest gives a listener of one node by itself."""
+    """Returns the host that the manifest sets for a listener of this node alone, or None."""
     hosts: Iterator[str | None] = (
         node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
     )

@@ -1,4 +1,4 @@
-"""Names of objects that follow from names in manifests, as Kubernetes allows them."""
+"""Names of Kubernetes objects, derived from names in manifests."""
 
 import hashlib
 

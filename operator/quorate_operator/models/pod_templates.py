@@ -35,7 +35,7 @@ WindowDuration = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[mhd
 
 
 class Resources(Model):
-    """What the node's container asks for and is limited to."""
+    """The requests and limits of the node's container."""
 
     requests: Amounts = Field(default_factory=dict, description="Reserved resources: cpu, memory.")
     limits: Amounts = Field(
@@ -63,7 +63,7 @@ _Count = Annotated[int, Field(ge=1, le=3600)]
 
 
 class Probe(Model):
-    """Times of a probe; what is not given stays as it is. What is asked can't be changed."""
+    """Times of a probe; a time that is not given keeps its default. The request of the probe can't be changed."""
 
     initial_delay_seconds: Annotated[int, Field(ge=0, le=3600)] | None = Field(
         default=None, description="As in a container."

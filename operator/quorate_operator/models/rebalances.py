@@ -10,7 +10,7 @@ from quorate_operator.models.status import StatusModel
 from quorate_operator.models.topics import REPLICATION_FACTOR_MAX
 
 ANNOTATION_APPROVE = "quorate.dev/approve"
-"""The id of the proposal that is to be carried out."""
+"""The id of the proposal that is approved."""
 ANNOTATION_REFRESH = "quorate.dev/refresh"
 """Any text: a new proposal is made when it changes."""
 BROKERS_MAX = 100
@@ -40,7 +40,7 @@ class RebalancedTopics(Model):
 
 
 class KafkaRebalanceSpec(EntitySpec):
-    """What is evened out, and how fast. A proposal is made first; nothing moves before it is approved."""
+    """What is balanced, and how fast. A proposal is made first; nothing moves before it is approved."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -128,7 +128,7 @@ class MoveStatus(StatusModel):
 
 
 class ProgressStatus(StatusModel):
-    """What was done for the proposal."""
+    """The progress of the proposal."""
 
     slices: int = Field(default=0, description="Number of slices that are done.")
     partitions: int = Field(default=0, description="Number of partitions in them.")
@@ -136,7 +136,7 @@ class ProgressStatus(StatusModel):
 
 
 class LoadStatus(StatusModel):
-    """What a broker has when the proposal is made, and with it."""
+    """The load of a broker when the proposal is made, and after all its moves."""
 
     broker_id: int = Field(description="The node id.")
     replicas: int = Field(description="Number of replicas.")
@@ -148,7 +148,7 @@ class LoadStatus(StatusModel):
 
 
 class KafkaRebalanceStatus(EntityStatus):
-    """What the operator knows of a rebalance, and needs to know when it starts anew."""
+    """What the operator knows of a rebalance, and needs to know after a restart of the operator."""
 
     phase: str | None = Field(
         default=None,

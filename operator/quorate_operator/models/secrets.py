@@ -1,4 +1,4 @@
-"""Secrets that resources name: what has to be in them, and what is wrong with one. No message or repr has values."""
+"""Secrets that resources name: the keys that they need, and their faults. No message or repr has values."""
 
 import base64
 import hashlib
@@ -56,15 +56,15 @@ class Secret:
 
     values: Mapping[str, str] = field(repr=False)
     salt: str = ""
-    """Of the fingerprints: its uid on Kubernetes."""
+    """The salt of the fingerprints: the Secret's uid on Kubernetes."""
 
     def fingerprint(self, key: str) -> str:
-        """Returns a text that changes with the value, and takes long to guess it by."""
+        """Returns a salted hash that changes with the value, and is expensive to compute for guesses (PBKDF2)."""
         return _fingerprint(f"{self.salt} {key}", self.values[key])
 
 
 def secret_of(data: Mapping[str, Any], string_data: Mapping[str, str], salt: str = "") -> Secret:
-    """Returns the Secret of base64 and of plain texts, which take precedence. What is no text is left out.
+    """Returns the Secret of base64 and of plain texts, which take precedence. Values that are not UTF-8 are left out.
 
     Raises:
         ValueError: data is not base64.
@@ -96,11 +96,11 @@ class SecretUse:
     is_initial: bool = False
     """Whether it is read only until the cluster is formed."""
     has_passwords: bool = False
-    """Whether its values are passwords: those of `needs`, or of all keys without."""
+    """Whether its values are passwords: those of the keys in `needs`, or of all keys if `needs` is empty."""
     pool: str | None = None
     """The quorum or pool whose listener it is; None if it is of the whole cluster."""
     is_issued: bool = False
-    """Whether cert-manager writes it, for a Certificate of the same name."""
+    """Whether cert-manager writes the Secret, for a Certificate of the same name."""
 
     def fault(self, secrets: Mapping[str, Secret], place: str) -> str | None:
         """Returns what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
@@ -153,7 +153,7 @@ def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Ite
 def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
     """Returns the keys that a certificate's Secret needs.
 
-    Controllers need the authorities, by which they know each other and brokers know them.
+    Controllers need the authorities: with these, controllers verify each other and brokers verify controllers.
     """
     has_authorities = is_controllers or tls.client_auth != "none"
     return (TLS_CERTIFICATE, TLS_KEY, *((TLS_AUTHORITIES,) if has_authorities else ()))

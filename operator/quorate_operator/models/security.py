@@ -1,4 +1,4 @@
-"""How listeners are secured, and who may do what: TLS, SASL, authorization, by Secrets of the same namespace."""
+"""Security of listeners and authorization: TLS and SASL with Secrets of the same namespace, ACLs, super users."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ TLS_CERTIFICATE, TLS_KEY, TLS_AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 """The keys of a Secret with a certificate, as cert-manager writes them."""
 ANONYMOUS = "User:ANONYMOUS"
 AUTHORIZER_KEYS = ("authorizer.class.name", "super.users")
-"""The properties that `authorization` stands for."""
+"""The properties that `authorization` sets."""
 
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -22,14 +22,14 @@ ClientAuth = Literal["none", "requested", "required"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=63)]
-"""A user whose password is in a Secret: it is the key, too."""
+"""A user whose password is in a Secret; the user's name is also the key in the Secret."""
 Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^;\s][^;]*$", max_length=500)]
 
 IssuerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)]
 
 _ONE_SOURCE = "secretName: this or issuerRef is needed, and only one of them"
 _ISSUED_ONLY = "is allowed with issuerRef only"
-# What cert-manager takes and assumes.
+# The limits and the default of cert-manager.
 _DURATION_MIN, _RENEWAL_MIN, _DURATION_DEFAULT = "1h", "5m", "90d"
 _PLAIN_FIRST = (
     "the first must be PLAIN: controllers log in at each other with it, because the credentials of SCRAM are in the "
@@ -96,7 +96,7 @@ class Tls(Model):
 
     @property
     def secret(self) -> str:
-        """The name of the Secret. That of an issued certificate is chosen by `manifests.joined`."""
+        """The name of the Secret. `manifests.joined` chooses that of an issued certificate."""
         assert self.secret_name is not None, "the names of Secrets are chosen before they are used"
         return self.secret_name
 
@@ -171,7 +171,7 @@ class ControllerSasl(Sasl):
 
 
 class Authorization(Model):
-    """StandardAuthorizer on all controllers and brokers: only what an ACL allows, and super users."""
+    """StandardAuthorizer on all controllers and brokers: allows what an ACL allows, and everything to super users."""
 
     super_users: Annotated[
         tuple[Principal, ...],
@@ -187,7 +187,7 @@ class Authorization(Model):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The authorizer of controllers and brokers."""
+        """The properties of the authorizer, for controllers and brokers."""
         authorizer, super_users = AUTHORIZER_KEYS
         return {authorizer: _AUTHORIZER, super_users: ";".join(self.super_users)}
 

@@ -1,7 +1,7 @@
-"""What the operator writes into `status`: conditions, and what it observed, planned and refused.
+"""The models of `status`, which the operator writes: conditions, observations, plan and refusals.
 
-Everything here can be computed again, but for `clusterId` and `formation`: the identity of the cluster, settled
-before its first node. Lists are bounded, as objects of the API server are. Times are RFC 3339.
+Everything here can be computed again, except for `clusterId` and `formation`: the identity of the cluster, which is
+settled before its first node. Lists are bounded, as objects of the API server are. Times are RFC 3339.
 """
 
 from typing import Annotated, Literal
@@ -139,7 +139,7 @@ class BrokerStatus(StatusModel):
 
 
 class ListenerStatus(StatusModel):
-    """A listener of a pool of brokers, for those who configure clients."""
+    """A listener of a pool of brokers, as clients need it."""
 
     name: str = Field(description="The name of the listener.")
     protocol: Protocol = Field(description="Its security protocol.")
@@ -175,7 +175,7 @@ class PlanStep(StatusModel):
 
 
 class RefusalStatus(StatusModel):
-    """Something that was asked for and is not done."""
+    """A part of the desired state that is not carried out."""
 
     code: str = Field(description="The kind of refusal, for programs.")
     message: Message = Field(description="The reason, and what to do.")

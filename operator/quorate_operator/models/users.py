@@ -1,4 +1,4 @@
-"""KafkaUser: what a principal of a Kafka cluster logs in with, may do and may use, as a resource."""
+"""KafkaUser: credentials, ACLs and quotas of a principal of a Kafka cluster, as a resource."""
 
 from typing import Annotated, Literal, Self
 
@@ -89,7 +89,7 @@ class Authentication(Model):
 
 
 class AclResource(Model):
-    """What an ACL is about."""
+    """The resource pattern of an ACL."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

@@ -54,13 +54,13 @@ KAFKA_VERSION = DEFAULT_RELEASE
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 1000
 CONTROLLER_IDS = 100
-"""A quorum's node ids go from nodeIds.first up to nodeIds.first + 99, the decommissioned ones included."""
+"""The number of node ids of a quorum: nodeIds.first to nodeIds.first + 99, including decommissioned ones."""
 BROKER_IDS = 10_000
 """As CONTROLLER_IDS, for a pool of brokers."""
 
 
 def _window_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
-    """Returns the rules for node ids, which hold `unless` something else does."""
+    """Returns the CEL rules for node ids. `unless` is a prefix of each rule for exceptions: `condition || `."""
     ids = f"self.nodeIds.first to nodeIds.first + {span - 1}".removeprefix("self.")
     inside = f"{{0}} >= self.nodeIds.first && {{0}} < self.nodeIds.first + {span}"
     return (
@@ -356,12 +356,12 @@ class KafkaControllerSpec(_PoolSpec):
         return next((node.implementation for node in self.nodes if node.node_id == node_id), "python")
 
     def host_template(self, node_id: int, listener: str) -> str | None:
-        """The host, or the template of it, that the manifest gives a controller; None when it gives none."""
+        """Returns the host of a controller's listener in the manifest, or its template; None if it has neither."""
         return own_host(self.nodes, node_id, listener) or self.advertised_host
 
 
 _KEYS_OF_RACK = ("broker.rack", "config.providers")
-"""The properties by which a broker has the rack that `spec.rack` gives it."""
+"""The properties that Quorate sets for `spec.rack`."""
 
 
 class KafkaBrokerSpec(_PoolSpec):
@@ -463,7 +463,7 @@ class KafkaBrokerSpec(_PoolSpec):
         return next((node.rack for node in self.nodes if node.node_id == node_id), None)
 
     def host_template(self, node_id: int, listener: str) -> str | None:
-        """The host, or the template of it, that the manifest gives a broker; None when it gives none."""
+        """Returns the host of a broker's listener in the manifest, or its template; None if it has neither."""
         templates = {own.name: own.advertised_host for own in self.listeners}
         return own_host(self.nodes, node_id, listener) or templates.get(listener)
 
