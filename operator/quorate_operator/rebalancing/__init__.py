@@ -1,1 +1,1 @@
-"""Even clusters: which replicas move where, and which of them are preferred as leaders. Pure."""
+"""Balances a cluster: which replicas move where, and which of them are preferred leaders. Pure."""

@@ -7,7 +7,7 @@ from quorate_operator.rebalancing.cluster import BrokerState, Load, PartitionSta
 
 
 class Assignment:
-    """Partitions are known by their place in `partitions`. Moves are allowed only for those that are `movable`."""
+    """Replicas by partition. Partitions are identified by their index in `partitions`; only `movable` may move."""
 
     def __init__(
         self, brokers: Iterable[BrokerState], partitions: Sequence[PartitionState], movable: Iterable[int]
@@ -16,7 +16,7 @@ class Assignment:
         self.movable = tuple(movable)
         self.replicas = [list(one.replicas) for one in partitions]
         self.order: dict[int, int] = {}
-        """The place of each partition that was moved among all that were."""
+        """By index of each changed partition, when it was changed first: 0, 1, ..."""
         self._racks = {one.broker_id: one.rack for one in brokers}
         self._room = {one.broker_id: one.room_bytes for one in brokers}
         self.counts: Counter[int] = Counter()
@@ -33,12 +33,12 @@ class Assignment:
                 self.movable_on[broker][self._topic(index)].add(index)
 
     def crowd(self, replicas: Iterable[int]) -> int:
-        """How much replicas share racks: the sum of squares of the replicas in each rack, smaller is better."""
+        """Returns how much replicas share racks: the sum of the squares of their numbers by rack. Less is better."""
         racks = Counter(self._racks.get(broker) or broker for broker in replicas)
         return sum(number * number for number in racks.values())
 
     def crowd_after(self, index: int, source: int, target: int) -> int:
-        """`crowd` of a partition if one of its replicas moves."""
+        """Returns the `crowd` of a partition after one of its replicas has moved."""
         return self.crowd(target if broker == source else broker for broker in self.replicas[index])
 
     def has_room(self, index: int, target: int) -> bool:
@@ -56,14 +56,15 @@ class Assignment:
         )
 
     def move(self, index: int, source: int, target: int) -> None:
-        """Replaces a replica; the new one has its place among the others."""
+        """Replaces a replica; the new one takes its position in the list."""
         one, replicas = self.partitions[index], self.replicas[index]
         replicas[replicas.index(source)] = target
         self.order.setdefault(index, len(self.order))
         for broker, number in ((source, -1), (target, 1)):
             self._count(broker, one, number)
             room = self._room.get(broker)
-            # What leaves a disk is there until it has been copied: only what was never there takes no room.
+            # A replica that leaves stays on the disk until it has been copied, so it frees no room. Only a replica
+            # that the broker did not have at the beginning changes its room.
             if room is not None and broker not in one.replicas:
                 self._room[broker] = room - number * one.size_bytes
         self.movable_on[source][self._topic(index)].discard(index)
@@ -89,7 +90,7 @@ class Assignment:
 
 
 def loads(partitions: Iterable[tuple[Sequence[int], int]], brokers: Iterable[int]) -> dict[int, Load]:
-    """Returns the loads of brokers by the replicas and the size of each partition; of those without any, too."""
+    """Returns the loads of brokers from pairs of replicas and size in bytes, also of brokers without replicas."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     sizes: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""The vocabulary of a rebalance: brokers and partitions as they are, goals, moves, and the loads of brokers. Pure."""
+"""The types of a rebalance: the present brokers and partitions, goals, moves, and the loads of brokers. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ class Mode(StrEnum):
     FULL = "Full"
     """All brokers."""
     ADD_BROKERS = "AddBrokers"
-    """Replicas move to the named brokers alone."""
+    """Replicas move only to the named brokers."""
     REMOVE_BROKERS = "RemoveBrokers"
-    """Replicas move away from the named brokers alone."""
+    """Replicas move only away from the named brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goals:
-    """What is asked for. `brokers` are those of the mode; `*` in the name of a topic stands for any text."""
+    """The requested goals. `brokers` are those of the mode; `*` in the name of a topic stands for any text."""
 
     mode: Mode = Mode.FULL
     brokers: frozenset[int] = frozenset()
@@ -41,8 +41,8 @@ def _is_one_of(topic: str, patterns: tuple[str, ...]) -> bool:
 class BrokerState:
     """A registered broker.
 
-    `is_leaving`: it is decommissioned, and drained elsewhere. `room_bytes` is what may be added to its disks, None if
-    that is unknown.
+    `is_leaving`: it is decommissioned, so `planning.drain` moves its replicas. `room_bytes` is how much may be added
+    to its disks, None if that is unknown.
     """
 
     broker_id: int
@@ -80,7 +80,7 @@ class Move:
 
     @property
     def moved_bytes(self) -> int:
-        """What is copied between brokers."""
+        """How many bytes are copied between brokers."""
         return len(self.adding) * self.size_bytes
 
 

@@ -1,7 +1,7 @@
-"""Even numbers of replicas, then even bytes: moves and exchanges until none makes it better. Pure.
+"""Evens out the numbers of replicas, then bytes, by moves and exchanges until none is an improvement. Pure.
 
-The sum of squares of the numbers of replicas never grows, and with the same numbers that of the bytes never does. So
-it ends, and an assignment that it has ended with is not changed by it.
+The sum of the squares of the brokers' replica counts never grows, and as long as it stays the same, the sum of the
+squares of their bytes never grows. So the algorithm terminates, and it does not change its own result.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ BYTES_TOLERANCE = 0.1
 """How far from the mean a broker's bytes may be, as a share of the mean (Cruise Control's default is the same)."""
 EXCHANGES_MAX = 10_000
 NEIGHBOURS_TRIED = 8
-"""Replicas of the nearest sizes that are tried for an exchange."""
+"""How many replicas of the nearest sizes are tried for an exchange, on each side."""
 
 
 def even_out(
@@ -36,14 +36,14 @@ class _EvenNumbers:
         self._blocked: set[tuple[int, int]] = set()
 
     def run(self) -> bool:
-        """Returns whether anything was moved."""
+        """Moves until no move is left. Returns whether anything was moved."""
         has_moved = False
         self._blocked.clear()
         while True:
             if self._step():
                 has_moved = True
             elif self._blocked:
-                # A move may have made possible what was not before.
+                # Later moves may have made these pairs possible.
                 self._blocked.clear()
                 if not self._step():
                     return has_moved
@@ -68,7 +68,7 @@ class _EvenNumbers:
         return False
 
     def _choice(self, source: int, target: int) -> int | None:
-        """Returns a partition of the topic that is most uneven between both, of the size that makes bytes even."""
+        """Returns a partition of the topic that is most uneven between both; its size is the best for even bytes."""
         of = self._of
         wanted_bytes = max(0, of.bytes[source] - of.bytes[target]) / 2
         there, here = of.topics[source], of.topics[target]
@@ -80,7 +80,7 @@ class _EvenNumbers:
 
 
 def _even_bytes(of: Assignment, brokers: Sequence[int]) -> bool:
-    """Exchanges replicas between brokers, as many each way or one where numbers differ. Returns whether any."""
+    """Exchanges replicas of brokers, or moves one where their numbers differ by one. Returns whether any moved."""
     mean = sum(of.bytes[one] for one in brokers) / max(1, len(brokers))
     tolerance = mean * BYTES_TOLERANCE
     exchanges = 0
@@ -102,7 +102,7 @@ def _exchange_any(of: Assignment, brokers: Sequence[int], mean: float, tolerance
 
 
 def _exchange(of: Assignment, source: int, target: int, gain_min: float) -> bool:
-    """Makes the bytes of two brokers closer by at least twice `gain_min`, if a move or an exchange can."""
+    """Reduces the difference in bytes of two brokers by at least twice `gain_min`, if a move or an exchange can."""
     difference = of.bytes[source] - of.bytes[target]
     best: tuple[float, int, int, int | None] | None = None
     there, here = _by_size(of, source), _by_size(of, target)

@@ -1,4 +1,4 @@
-"""Even numbers of preferred leaders: other orders of the replicas that are there, which moves no data. Pure."""
+"""Evens out the numbers of preferred leaders by reordering replicas, which moves no data. Pure."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from quorate_operator.rebalancing.assignment import Assignment
 def even_leaders(assignment: Assignment, brokers: Iterable[int], indexes: Iterable[int]) -> None:
     """Changes preferred leaders of the partitions `indexes` until no change makes their numbers more even.
 
-    A chain of changes takes one leader from a broker and gives one to another, and leaves those in between as they
-    are. The shortest chain is taken, so that few partitions change.
+    A chain of changes takes one leader from its first broker and gives one to its last; the number of each broker in
+    between stays the same. The shortest chain is used, so that few partitions change.
     """
     leaders = _Leaders(assignment, brokers, indexes)
     while (chain := leaders.chain()) is not None:
@@ -70,7 +70,7 @@ class _Leaders:
     def shift(self, chain: tuple[int, ...]) -> None:
         """Passes one leader from each broker of the chain to the next."""
         for giver, taker in pairwise(chain):
-            # One whose order changes anyway costs nothing more.
+            # A partition whose order changes anyway adds no further change.
             index = min(self._shiftable[giver][taker], key=lambda one: (one not in self._of.order, one))
             self._take(index)
             self._of.prefer(index, taker)
