@@ -10,14 +10,14 @@ from quorate_operator.planning.cluster import Address
 
 ADVERTISED_LISTENERS = "advertised.listeners"
 ANY_HOST = ""
-"""In `listeners`: on every interface of the machine or pod."""
+"""The host in `listeners` that binds to every interface of the machine or pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
     """A controller as the others need to know it.
 
-    `contact` is where it is found as long as it lives, `advertised` what it says of itself at the moment.
+    `contact` is its address for its whole life, `advertised` is the address that it advertises at the moment.
     """
 
     node_id: int
@@ -28,22 +28,22 @@ class Voter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumFacts:
-    """What every node's configuration says about the controller quorum."""
+    """What the configuration of every node has to contain about the controller quorum."""
 
     voters: tuple[Voter, ...]
     dynamic: bool
     listener: Listener
-    """That of the controllers."""
+    """The controllers' listener."""
     broker_count: int
 
 
 def initial_controllers(voters: Sequence[Voter]) -> str:
-    """The argument of `--initial-controllers`: `id@host:port:directory-id`, separated by commas."""
+    """Returns the argument of `--initial-controllers`: `id@host:port:directory-id`, separated by commas."""
     return ",".join(f"{voter.node_id}@{voter.advertised}:{voter.directory_id}" for voter in voters)
 
 
 def quorum_properties(quorum: QuorumFacts) -> dict[str, str]:
-    """How the node finds the quorum: a dynamic one by any of its controllers, a static one by its voters."""
+    """Returns how a node finds the quorum: a dynamic one by bootstrap servers, a static one by its voters."""
     properties = {"controller.listener.names": quorum.listener.name}
     if quorum.dynamic:
         servers = ",".join(f"{voter.contact}" for voter in quorum.voters)
@@ -58,7 +58,7 @@ def listener_properties(
     advertised: Mapping[str, Address],
     others: Mapping[str, str],
 ) -> dict[str, str]:
-    """The node's own listeners: where each is bound and what is advertised, by its name.
+    """Returns the properties of the node's own listeners: by name, where each is bound and what it advertises.
 
     `others` are listeners of other nodes that it talks to, with their security protocols.
     """
@@ -73,12 +73,12 @@ def listener_properties(
 
 
 def internal_topic_copies(broker_count: int) -> int:
-    """How often Kafka's own topics are copied: three times, or as often as there are brokers."""
+    """Returns the replication factor of Kafka's internal topics: three, or the number of brokers if that is less."""
     return max(1, min(3, broker_count))
 
 
 def internal_topic_properties(broker_count: int) -> dict[str, str]:
-    """The properties for `internal_topic_copies`, which brokers read when they create a topic."""
+    """Returns the properties for `internal_topic_copies`, which brokers read when they create a topic."""
     copies = str(internal_topic_copies(broker_count))
     in_sync = str(max(1, internal_topic_copies(broker_count) - 1))
     return {
@@ -100,7 +100,7 @@ def render_properties(properties: Mapping[str, str], comment: str) -> str:
     return f"# {comment}\n{format_properties(properties, is_plain=True)}"
 
 
-# Without a hook of its own, log4j2 writes what a node says while it shuts down.
+# log4j2's own shutdown hook is disabled, so that the node's messages during shutdown are logged.
 LOG4J2 = """\
 status = error
 shutdownHook = disable

@@ -1,4 +1,4 @@
-"""How nodes and clients are configured for secured listeners. Pure.
+"""Configuration of nodes and clients for secured listeners. Pure.
 
 Properties of nodes refer to the files of Secrets, `${directory:PATH:KEY}`, and never have their values: each Secret
 is a directory with a file for each key, as kubelet mounts it. Properties of clients have the values.
@@ -43,7 +43,7 @@ _VARIABLE: Final = re.compile(r"\$\{directory:([^:}]*):([^}]*)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretFiles:
-    """The Secrets as nodes find them: `root` has a directory for each, with a file for each key."""
+    """The Secrets as nodes read them: `root` has a directory for each Secret, with a file for each key."""
 
     root: str
     secrets: Mapping[str, Secret]
@@ -52,7 +52,7 @@ class SecretFiles:
         return f"{self.root}/{secret_name}"
 
     def variable(self, secret_name: str, key: str) -> str:
-        """Returns what stands for a value in a node's properties."""
+        """Returns the reference to a value of a Secret for a node's properties."""
         return directory_variable(self.directory(secret_name), key)
 
     def of(self, secret_name: str) -> Callable[[str], str]:
@@ -79,7 +79,7 @@ def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles
 
 
 def directory_variable(directory: str, file: str) -> str:
-    """Returns what stands for the content of a file in a node's properties."""
+    """Returns the reference to the content of a file for a node's properties."""
     return f"${{directory:{directory}:{file}}}"
 
 
@@ -93,7 +93,7 @@ def keys_in_use(properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
 
 
 def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret]) -> dict[str, str]:
-    """Returns texts that change with the values of these keys, where they are known."""
+    """Returns fingerprints of the values of these keys, as far as the values are known."""
     return {
         f"{name}/{key}": secrets[name].fingerprint(key)
         for name, keys in sorted(used.items())
@@ -166,8 +166,8 @@ def security_config(
 ) -> SecurityConfig:
     """Returns how the operator connects to a listener; see `client_properties`.
 
-    `names` are the names that certificates must have, by the hosts that are connected to, where these differ.
-    Without the Secrets nothing can be connected to, and nothing is sent.
+    `names` are the names that certificates must have, by host, where they differ from the host. Without the Secrets,
+    no connection can be made, and nothing is sent.
     """
     try:
         found = SecurityConfig.from_properties(client_properties(listener, secrets))
@@ -179,7 +179,7 @@ def security_config(
 def client_security(security: ClientSecurity | None, values: Mapping[str, str]) -> SecurityConfig:
     """Returns how the operator connects to brokers that it does not run; `values` are those of the Secret.
 
-    No value can name a file or an address, as client properties could.
+    Unlike client properties, these values can't name a file or an address.
 
     Raises:
         ConfigError: a value can't be used. The message does not have it.
