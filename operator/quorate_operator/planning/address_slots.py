@@ -1,4 +1,4 @@
-"""Who has an address, who wants it, and who has to leave it first: each listener of each node is a slot.
+"""Decides when addresses move from node to node, and in which order. A slot is one listener of one node.
 
 A slot advertises at most one address, and an address belongs to one slot at a time. A slot moves from its `current`
 address to its `wanted` one when that belongs to no other slot, which is one window after its owner left it. If slots

@@ -1,4 +1,4 @@
-"""Whether brokers serve with all that they hold: what the readiness of their pods says beyond an open port. Pure."""
+"""Judges whether each broker is in service with all its replicas in sync, for the readiness gate of its pod. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class InSync:
 
 
 def brokers_in_sync(observed: ObservedCluster) -> Mapping[int, InSync]:
-    """Returns the judgement of each broker that runs; none while no leader answers: nobody knows then."""
+    """Returns the judgement of each running broker; none while no leader answers, because nothing is known then."""
     kafka = observed.kafka
     if kafka is None:
         return {}
@@ -38,7 +38,7 @@ def brokers_in_sync(observed: ObservedCluster) -> Mapping[int, InSync]:
 
 
 def may_unready_go(observed: ObservedCluster) -> bool:
-    """Whether no partition needs a broker that is not in sync: it may have others that are, and that can't be spared.
+    """Whether brokers that are not in sync may be evicted: none of them has a replica that a partition can't spare.
 
     While no leader answers, that is not known.
     """
@@ -58,7 +58,7 @@ def _judged(seen: ObservedNode, kafka: KafkaFacts) -> InSync:
     if registration.in_controlled_shutdown:
         return InSync(holds=False, reason="ShuttingDown", message="the broker shuts down")
     if seen.state is not NodeState.READY:
-        # What is registered may be the process before.
+        # The registration may be that of the previous process.
         return InSync(
             holds=False, reason="NotAnswering", message="the broker does not answer as one in service"
         )

@@ -228,7 +228,7 @@ class Refusal(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """A restart that waits for a maintenance window. It is no step: the cluster is as it shall be until then."""
+    """A restart that waits for a maintenance window. It is no step: until then, the cluster counts as settled."""
 
     node_id: int
     reason: str

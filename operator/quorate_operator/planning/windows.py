@@ -13,7 +13,7 @@ _FIRST_WEEKDAY = DAYS.index("Thu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A part of each of some days of the week, which may go on into the days after."""
+    """A weekly window: it opens at one time on some days of the week, and may extend into the following days."""
 
     days: frozenset[int]
     """0 is Monday."""
