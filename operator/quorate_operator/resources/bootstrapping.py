@@ -1,4 +1,4 @@
-"""By which addresses clients begin: a Service for each pool of brokers, and what the status says of its listeners."""
+"""The bootstrap addresses of clients: a Service for each pool of brokers, and its listeners in the status."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +22,8 @@ from quorate_operator.resources.pod_addresses import listener_port
 def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> Object | None:
     """Returns the Service that leads to any broker of a pool; None without brokers, or if a pool has its name.
 
-    Brokers that are not ready are among them: a client that meets one tries again, and without them it could not
-    begin while replicas of all brokers catch up.
+    The Service includes brokers that are not ready: a client that connects to one tries again, and without them no
+    client could bootstrap while the replicas of all brokers catch up.
     """
     node = _any_node(desired, pool)
     if node is None or bootstrap_name(pool) in pool_names(context):
@@ -50,9 +50,9 @@ def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> O
 def listener_statuses(
     context: Context, desired: DesiredCluster, pool: str, registered: Mapping[int, Mapping[str, Address]]
 ) -> tuple[ListenerStatus, ...]:
-    """Returns what clients of each listener need to know: nothing of a pool without brokers, as a refused one is.
+    """Returns what clients of each listener need to know; nothing for a pool without brokers, as a refused one.
 
-    `registered` has the addresses that brokers told Kafka.
+    `registered` has the addresses that brokers have registered.
     """
     node = _any_node(desired, pool)
     if node is None:
@@ -84,7 +84,7 @@ def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
 def _bootstrap_servers(
     context: Context, node: DesiredNode, listener: BrokerListener, addresses: Sequence[str]
 ) -> str | None:
-    """Returns the Service for clients in Kubernetes; others have a host, or begin with the brokers themselves."""
+    """Returns the Service for clients in Kubernetes; for others, the bootstrap host or the brokers' addresses."""
     name = bootstrap_name(node.pool)
     if listener.exposure.type == "Internal" and name not in pool_names(context):
         return f"{name}.{context.namespace}.svc:{listener_port(node, listener)}"

@@ -36,9 +36,9 @@ def certificates(context: Context, desired: DesiredCluster) -> tuple[Object, ...
 
 
 def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
-    """Returns why a Certificate, as the API server describes it, has no Secret that it could have; None if it has.
+    """Returns why a Certificate, as the API server describes it, is not issued; None if it is.
 
-    A Certificate that is renewed in time stays ready meanwhile.
+    A Certificate stays ready while it is renewed in time.
     """
     conditions = {one["type"]: one for one in certificate.get("status", {}).get("conditions") or ()}
     ready, issuing = conditions.get("Ready"), conditions.get("Issuing")
@@ -46,7 +46,7 @@ def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
         return _NOT_LOOKED_AT
     if ready["status"] == "True":
         return None
-    # While Ready says that there is no certificate, Issuing says what became of the attempts to get one.
+    # If the attempts to get a certificate fail, Issuing has the reason. Ready only says that there is none.
     told = issuing if issuing is not None and issuing.get("reason") == "Failed" else ready
     return str(told.get("message") or told.get("reason") or "it is not ready")
 
@@ -87,7 +87,7 @@ def _hosts(
 ) -> tuple[list[str], list[str]]:
     """Returns the names and the IP addresses that clients of the listener connect to, in order.
 
-    Names of pods are one wildcard. What nodes still advertise is among them until the last has another name.
+    Names of pods are one wildcard. A host that nodes still advertise is included until the last of them has another.
     """
     name = pool.metadata.name
     inside = f".{name}.{context.namespace}.svc"
@@ -106,7 +106,7 @@ def _hosts(
 
 
 def _told(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
-    """Yields the hosts by which clients know a node: those of now, and those that it is to have."""
+    """Yields the hosts by which clients know a node: the present ones, and those that it is to have."""
     configured = context.facts.configured.get(node.node_id, {})
     for told in (node.advertised, node.interim, configured):
         if listener.name in told:

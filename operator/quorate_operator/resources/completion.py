@@ -41,12 +41,12 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
 
 
 def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns what a running pod can't change, by its name for people."""
+    """Returns a node's revision: what a running pod can't change, by names for people."""
     template = context.pool(node.pool).spec.template
     spec = pod_spec(context, node)
     container, *sidecars = spec["containers"]
     rest = {key: value for key, value in spec.items() if key != "containers"}
-    if sidecars:  # a new release of Quorate is no reason to restart a node of Java: the next start has it
+    if sidecars:  # a new release of Quorate does not restart Java nodes: their next start brings it
         rest["sidecars"] = [
             {
                 key: value

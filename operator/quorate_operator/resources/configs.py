@@ -35,7 +35,8 @@ PROPERTIES_FILE = "server.properties"
 LOG4J2_FILE = "log4j2.properties"
 VOLUME_DIRECTORY = "/var/lib/quorate"
 DATA_DIRECTORY = f"{VOLUME_DIRECTORY}/data"
-"""A directory of the volume: its top may have a lost+found, which Kafka takes for a partition."""
+"""A directory below the root of the volume, because the root may have a lost+found, which Kafka takes for a
+partition."""
 SECRETS_DIRECTORY = "/etc/quorate-secrets"
 COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBroker instead."
 
@@ -100,7 +101,7 @@ def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode
 
 
 def copies_revision(desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns how often a broker copies the topics that it creates, unless the manifest says all of that."""
+    """Returns the replication factor of topics that a broker creates, unless the manifest has all such properties."""
     if not _counted(node):
         return {}
     return {COPIES: str(internal_topic_copies(len(desired.of_role(Role.BROKER))))}

@@ -6,7 +6,7 @@ from quorate_operator.models.pod_templates import PodTemplate
 from quorate_operator.resources.facts import Context, Object
 
 USER_ID = 1000
-"""That of the stock image's user, and of ours: containers of a pod share a volume."""
+"""The id of the user in the stock image and in Quorate's: the containers of a pod share a volume."""
 _RESTRICTED: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _USER: Object = {
     "runAsUser": USER_ID,

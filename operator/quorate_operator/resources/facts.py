@@ -21,7 +21,7 @@ class ListenerOf(NamedTuple):
 
 
 PUBLISHED = "ghcr.io/quorate"
-"""Where releases have their images; the chart, the base of kustomize and the Dockerfiles name it, too."""
+"""The registry path of released images; the chart, the kustomize base and the Dockerfiles have it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +33,19 @@ class Images:
 
     quorate: str
     kafka: str = "apache/kafka:{version}"
-    """Of brokers and Java controllers."""
+    """The image of brokers and Java controllers."""
     lake: str = f"{PUBLISHED}/quorate-lake"
     pull_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a cluster's surroundings. What does not exist yet is left out."""
+    """What Kubernetes reports about a cluster's surroundings. Objects that do not exist yet are left out."""
 
     namespace: str
     images: Images
     operator_namespace: str | None = None
-    """Where the operator runs, for the NetworkPolicy; None: in any namespace."""
+    """The operator's namespace, for the NetworkPolicy; None allows any namespace."""
     load_balancers: Mapping[ListenerOf, str] = field(default_factory=dict)
     """The host name or address that each LoadBalancer Service was given."""
     node_ports: Mapping[ListenerOf, int] = field(default_factory=dict)
@@ -53,15 +53,15 @@ class Facts:
     machines: Mapping[int, str] = field(default_factory=dict)
     """The address of the machine that each node's pod is on, or was on last."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
-    """What each node was started with: kept while a load balancer or machine is not known for a moment."""
+    """The addresses that each node was started with, used while a load balancer or machine is temporarily unknown."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """What each node's pod was made with: kept where a Secret that it depends on is missing."""
+    """The revision that each node's pod was created with, used where a Secret that it depends on is missing."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     """The Secrets of the namespace that listeners name."""
     unreadable_secrets: frozenset[str] = frozenset()
-    """Those of the Secrets that the operator may not read."""
+    """Names of the Secrets that the operator may not read."""
     certificates: Mapping[str, str | None] = field(default_factory=dict)
-    """Why cert-manager has not issued each Certificate of the cluster that exists; None if it has."""
+    """By name of each existing Certificate of the cluster, why it is not issued; None if it is."""
     formation: Formation | None = None
 
 

@@ -1,6 +1,6 @@
-"""Ingresses and Routes through which TLS passes to brokers: each node has hosts of its own. Pure.
+"""Ingresses and Routes that pass TLS through to brokers: each node has its own hosts. Pure.
 
-What lets TLS pass finds the node by the server name of the handshake. The form is that of Strimzi's
+The ingress controller or router finds the node by the server name of the TLS handshake. The form is that of Strimzi's
 `KafkaCluster`: an Ingress has a rule for each host, a Route has one host.
 """
 
@@ -41,7 +41,7 @@ class _Entrance:
 
 
 def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Returns the Ingresses and Routes of all brokers, and those by which clients begin."""
+    """Returns the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
     found: list[Object] = []
     for pool in context.manifests.brokers:
         nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
@@ -88,7 +88,7 @@ def _objects(
     context: Context, pool: KafkaBroker, exposure: Exposure, entrance: _Entrance
 ) -> Iterator[Object]:
     if exposure.type == "Route":
-        for host in entrance.hosts:  # the host of a Route can't be changed without a right of its own
+        for host in entrance.hosts:  # changing the host of a Route needs a separate permission
             name = short_name(f"{entrance.name}-{digest(host)[:8]}")
             yield {
                 "apiVersion": "route.openshift.io/v1",

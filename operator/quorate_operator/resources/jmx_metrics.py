@@ -23,7 +23,7 @@ def has_agent(context: Context, node: DesiredNode) -> bool:
 
 
 def agent_rules() -> str:
-    """Returns the agent's configuration, which says what is served under which names."""
+    """Returns the agent's configuration: which metrics it serves, and under which names."""
     return files("quorate_operator.resources").joinpath(RULES_FILE).read_text()
 
 
@@ -44,8 +44,8 @@ def copy_command() -> list[str]:
 def start_command(command: list[str], configuration_directory: str) -> list[str]:
     """Returns the command that starts a node with the agent.
 
-    A variable of the container would give the agent to Kafka's tools, too, which are run there by hand: they would
-    end, because its port is taken.
+    An environment variable of the container would also add the agent to Kafka's tools that are run there by hand.
+    They would fail, because the agent's port is in use.
     """
     agent = f"{_DIRECTORY}/{_JAR}={HTTP_PORT}:{configuration_directory}/{RULES_FILE}"
     return ["/bin/sh", "-c", _START % agent, *command]

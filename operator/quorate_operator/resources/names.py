@@ -19,17 +19,17 @@ OPERATOR_COMPONENT = "operator"
 """The component that the operator's own pods have as a label: they may reach controllers."""
 
 ANNOTATION_REVISION = "quorate.dev/revision"
-"""On pods: `DesiredNode.revision` as JSON, as the pod was made with."""
+"""On pods: the `DesiredNode.revision` that the pod was created with, as JSON."""
 ANNOTATION_ADVERTISED = "quorate.dev/advertised"
-"""On pods and ConfigMaps: by listener name, `host:port` as JSON."""
+"""On pods and ConfigMaps: the advertised addresses, `host:port` by listener name, as JSON."""
 ANNOTATION_RACK = "quorate.dev/rack"
 """On pods of brokers: the rack, by a label of the machine that the pod is on."""
 ANNOTATION_MACHINE = "quorate.dev/machine"
 """On ConfigMaps: the address of the machine that the node's pod was on last."""
 ANNOTATION_VERIFIED = "quorate.dev/verified"
-"""On ConfigMaps: names of others that led to the node, and when that was seen in Unix ms by `host:port`, as JSON."""
+"""On ConfigMaps: when a probe of each externally managed `host:port` reached the node, in Unix ms, as JSON."""
 ANNOTATION_PUBLISHED = "quorate.dev/published"
-"""On Services of published names: which ports, since when, retired when, as JSON."""
+"""On Services of published names: the ports, and when each was published and retired, as JSON."""
 
 CONDITION_IN_SYNC = "quorate.dev/in-sync"
 """On pods of brokers, as a readiness gate: whether the broker is in service and its replicas are in sync."""
@@ -91,7 +91,7 @@ def node_labels(context: Context, pool: str, role: Role, node_id: int) -> dict[s
 
 
 def descriptive_labels(context: Context, version: str | None = None) -> dict[str, str]:
-    """Returns Kubernetes' recommended labels, by which nothing is selected."""
+    """Returns Kubernetes' recommended labels, which no selector uses."""
     labels = {
         LABEL_NAME: "quorate",
         "app.kubernetes.io/instance": context.cluster,

@@ -29,7 +29,7 @@ from quorate_operator.resources.names import (
 CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
-"""Where Python controllers serve metrics and health."""
+"""The port where Python controllers serve metrics and health."""
 WITH_SERVICES: tuple[ExposureType, ...] = ("LoadBalancer", "NodePort", *BY_HOST)
 """The types of exposure for which each node has a Service."""
 CLUSTER_DOMAIN = "cluster.local"
@@ -65,7 +65,7 @@ def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
 def check_hosts(context: Context, desired: DesiredCluster) -> None:
     """Checks that each template of a host gives one for each node. Raises TemplateError."""
     for node in desired.nodes_with_settings:
-        interim(context, node)  # with the advertised ones
+        interim(context, node)  # checks the advertised hosts, too
 
 
 def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
@@ -148,7 +148,7 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
             found = Address(host or own.host, listener.advertised_port or PASSTHROUGH_PORT)
         case _:
             found = Address(host or own.host, port)
-    # What Kubernetes has not assigned yet, or does not tell for a moment, is no reason to restart anything.
+    # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
     return found or facts.configured.get(node.node_id, {}).get(listener.name, own)
 
 

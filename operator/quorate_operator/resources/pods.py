@@ -73,11 +73,11 @@ _SCRAM_USERS_VOLUME = "scram-users"
 
 _REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
     (Role.CONTROLLER, Implementation.PYTHON): {"cpu": "100m", "memory": "256Mi"},
-    # Without a limit of memory, Kafka's scripts give a process 1 GiB of heap.
+    # Without a memory limit, Kafka's scripts set a heap of 1 GiB.
     (Role.CONTROLLER, Implementation.JAVA): {"cpu": "100m", "memory": "1280Mi"},
     (Role.BROKER, Implementation.JAVA): {"cpu": "250m", "memory": "1536Mi"},
 }
-"""What a node's container asks for where the template says nothing."""
+"""The requests of a node's container where the template has none."""
 _FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _HEAP_BYTES_MIN = 64 * 2**20
 
@@ -98,7 +98,7 @@ def node_pod(
     """
     spec = pod_spec(context, node)
     if node.role is Role.BROKER:
-        # No part of a revision: pods that were made without it have it after their next start.
+        # The gate is not part of the revision: pods that were created without it get it at their next start.
         spec["readinessGates"] = [{"conditionType": CONDITION_IN_SYNC}]
     if not is_placed:
         spec["topologySpreadConstraints"] = first_spread(context, node)
@@ -133,8 +133,9 @@ def node_pod(
 
 
 def rehearsal_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
-    """Returns the pod of a node's next start under another name: that of the running pod can't be used for a dry run,
-    which would be a change of it.
+    """Returns the pod of a node's next start under another name, for a dry run.
+
+    With the name of the running pod, the dry run would be a change of that pod.
     """
     pod = node_pod(context, desired, node, {}, is_initial=False)
     pod["metadata"]["name"] = short_name(f"{pod_name(node.pool, node.node_id)}-rehearsal")
@@ -352,13 +353,13 @@ def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Ob
 
 
 def _default_requests(node: DesiredNode, resources: Resources) -> dict[str, str]:
-    """Returns requests for what the template says nothing about: a pod without any is the first to be killed."""
+    """Returns default requests for resources without a limit: a pod without requests is the first to be killed."""
     own = _REQUESTS[node.role, node.implementation]
     return {name: amount for name, amount in own.items() if name not in resources.limits}
 
 
 def _python_probes() -> Object:
-    """Ready means: caught up in a quorum that has a leader. Disruption budgets rely on it."""
+    """Returns probes. Ready means caught up in a quorum that has a leader; disruption budgets rely on it."""
     return {
         "startupProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=1, failures=300),
         "livenessProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=10, failures=6),
@@ -369,7 +370,7 @@ def _python_probes() -> Object:
 def _kafka_probes(port: int) -> Object:
     """Stock Kafka opens its listeners when it has caught up with the metadata, just before it is unfenced.
 
-    Whether its replicas are in sync, the readiness gate of its pod says.
+    The readiness gate of its pod says whether its replicas are in sync.
     """
     check = {"tcpSocket": {"port": port}}
     return {
@@ -399,7 +400,7 @@ def _timed(probes: Object, given: Probes) -> Object:
 
 def _kafka_environment(memory_limit: str | None) -> list[Object]:
     environment = {
-        # Everything that Kafka's scripts would write beside the program goes where the pod may write.
+        # Kafka's scripts would write logs beside the program, where the pod may not write.
         "LOG_DIR": "/tmp/logs",  # noqa: S108 - the pod's own
         "KAFKA_LOG4J_OPTS": f"-Dlog4j2.configurationFile={CONFIG_DIRECTORY}/{LOG4J2_FILE}",
         "EXTRA_ARGS": "-name kafkaServer",  # without the garbage collector's own log
@@ -410,9 +411,9 @@ def _kafka_environment(memory_limit: str | None) -> list[Object]:
 
 
 def _heap_bytes(memory_limit: str) -> int | None:
-    """Returns half of the memory; the other half is for the page cache. None if the limit is in thousandths."""
+    """Returns the heap in bytes: half of the memory, as the page cache needs the rest. None for thousandths."""
     if re.search(r"m$", memory_limit):
-        return None  # thousandths of bytes: a mistake
+        return None  # thousandths of bytes, which must be a mistake
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)
 
 

@@ -25,10 +25,10 @@ IF_HEALTHY_BUDGET = "IfHealthyBudget"
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
-    """Returns a budget of one controller, or none if a majority needs every caught-up voter.
+    """Returns a budget that allows the eviction of one controller, or of none if a majority needs every voter.
 
-    `voters` are those of the quorum now, `pods` all controllers, also observers. A quorum of one or two voters can be
-    drained all the same, since a drain would wait for ever.
+    `voters` are those of the quorum now, `pods` all controllers, also observers. In a quorum of one or two voters,
+    one may always be evicted, because a drain would otherwise wait for ever.
     """
     is_small = context.manifests.controllers.spec.replicas <= 2
     spare = 1 if is_small else min(1, max(0, voters - majority(voters)))
@@ -39,7 +39,8 @@ def brokers_budget(context: Context, *, pods: int, spare: int, may_unready_go: b
     """Returns one budget for the brokers of all pools, which have replicas of the same partitions.
 
     `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`. A broker that is not
-    ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if all others are there.
+    ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if enough other brokers
+    are ready.
     """
     policy = ALWAYS_ALLOW if may_unready_go else IF_HEALTHY_BUDGET
     name = brokers_budget_name(context.cluster)
@@ -51,8 +52,9 @@ def brokers_budget_name(cluster: str) -> str:
 
 
 def _budget(context: Context, name: str, role: Role, available: int, unready: str = ALWAYS_ALLOW) -> Object:
-    # minAvailable, since Kubernetes asks the owner of bare pods how many there should be for anything else. Pods that
-    # are not ready may go as a rule: a drain must not wait for a node that is broken where it is.
+    # minAvailable, because for other kinds of budgets Kubernetes asks a workload that owns the pods for their number.
+    # By default, pods that are not ready may be evicted: a drain must not wait for a node that is broken on its
+    # machine.
     selected = cluster_labels(context, role)
     owner = context.manifests.controllers
     return {
@@ -68,7 +70,7 @@ def _budget(context: Context, name: str, role: Role, available: int, unready: st
 
 
 def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
-    """Allows access to controllers for each other, the cluster's brokers and the operator; metrics for everybody.
+    """Allows controllers, the cluster's brokers and the operator to connect to controllers, and all to read metrics.
 
     Everything else is refused. Outgoing connections are not restricted.
     """
@@ -105,13 +107,13 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:
-    """Returns what lets peers in at some ports; without peers, everybody."""
+    """Returns a rule that allows these peers, or everybody without peers, to connect to these ports."""
     rule: Object = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
     return rule if peers is None else {"from": list(peers), **rule}
 
 
 def _inside(context: Context, *roles: Role) -> list[Object]:
-    """Returns the cluster's own nodes of these roles, and the operator."""
+    """Returns the cluster's own nodes of these roles, and the operator, as peers."""
     nodes = {
         "podSelector": {
             "matchLabels": {LABEL_CLUSTER: context.cluster},

@@ -106,7 +106,7 @@ def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
 
 
 def _unissued(context: Context) -> Mapping[str, Refusal]:
-    """Returns what is to be told of each Certificate that is not issued, by the name of its Secret."""
+    """Returns a refusal for each Certificate that is not issued, by the name of its Secret."""
     certificates = context.facts.certificates
     return {
         use.name: Refusal(

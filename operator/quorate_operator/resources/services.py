@@ -80,7 +80,7 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
         spec: Object = {
             "type": "ClusterIP" if is_by_host else kind,
             "selector": node_labels(context, node.pool, node.role, node.node_id),
-            # A client on its way to one node must not be turned away while it starts, nor sent elsewhere.
+            # Clients of one node must not be refused while the node starts, nor be sent to another node.
             "publishNotReadyAddresses": True,
             "ports": [{"name": dns_label(listener.name), "port": outside, "targetPort": target}],
         }
@@ -89,7 +89,7 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
         if listener.exposure.source_ranges is not None:
             spec["loadBalancerSourceRanges"] = list(listener.exposure.source_ranges)
         if kind == "NodePort":
-            spec["externalTrafficPolicy"] = "Local"  # clients are told the pod's own machine
+            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's machine
         name = exposure_name(node.pool, node.node_id, listener.name)
         labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
         annotations = {} if is_by_host else dict(listener.exposure.annotations)
@@ -107,7 +107,7 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
     assert name is not None, "only controlled names are published"
     assert {publication.node_id for publication in publications} == {node.node_id}
     targets = {listener.name: listener_port(node, listener) for listener in node.listeners}
-    # By port, since a name can be written with and without the cluster's domain.
+    # Grouped by port, because a name can be written with and without the cluster's domain.
     ports = {publication.address.port: targets[publication.listener] for publication in publications}
     spec = {
         "selector": node_labels(context, node.pool, node.role, node.node_id),

@@ -20,14 +20,14 @@ SHIP_CONTAINER = "ship"
 INGEST_CONTAINER = "ingest"
 PURPOSE_HISTORY = "history"
 INGEST_DEADLINE_S = 6 * 3600
-"""A lake that takes longer to catch up goes on in the next job: what was taken in is not read again."""
+"""An ingest that takes longer continues in the next job, which does not read again what was ingested."""
 START_DEADLINE_S = 3600
 JOBS_KEPT = 3
 
 _SHIP_RESOURCES: Object = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
 _INGEST_RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
 _TMP_SIZE = "8Gi"
-"""For what Spark sorts on disk."""
+"""The size of the volume on which Spark sorts."""
 
 
 def history_of(context: Context) -> History | None:
@@ -39,7 +39,7 @@ def claim_name(context: Context, history: History) -> str:
 
 
 def cron_job_name(context: Context) -> str:
-    """Returns the name, at most 52 characters as a KafkaController's: a job's name is 11 longer."""
+    """Returns the name, which is the KafkaController's: at most 52 characters, since names of jobs are 11 longer."""
     return context.cluster
 
 
@@ -108,7 +108,7 @@ def ingest_cron_job(context: Context, history: History, lifecycle: Lifecycle) ->
                     "backoffLimit": 1,
                     "activeDeadlineSeconds": INGEST_DEADLINE_S,
                     "template": {
-                        # Not the label of the cluster: its pods are those that run nodes.
+                        # Without the label of the cluster, which only pods of nodes have.
                         "metadata": {"labels": {LABEL_PURPOSE: PURPOSE_HISTORY}},
                         "spec": _ingest_pod_spec(context, history),
                     },
@@ -123,7 +123,7 @@ def _ingest_pod_spec(context: Context, history: History) -> Object:
     spec = pod_basics(template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
     spec["restartPolicy"] = "Never"
     if history.storage is not None and history.storage.access_mode == "ReadWriteOnce":
-        # Such a volume is on one machine at a time, and nothing else makes a pod go where it is.
+        # Such a volume is attached to one machine at a time, and nothing else schedules the pod on that machine.
         term = {
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": cluster_labels(context, Role.CONTROLLER)},

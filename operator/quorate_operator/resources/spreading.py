@@ -1,4 +1,4 @@
-"""How the pods of a role are spread over machines, zones and racks, unless the template says it."""
+"""The spread of a role's pods over machines, zones and racks, unless the template has constraints."""
 
 from quorate_operator.planning.cluster import DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
@@ -12,8 +12,8 @@ ZONE = "topology.kubernetes.io/zone"
 def wished_spread(context: Context, node: DesiredNode) -> list[Object]:
     """Returns the template's constraints, or the default ones of a node whose volume may keep it where it is.
 
-    Constraints without a selector are about the pods of the node's role. By default nothing is required: a volume
-    may keep a pod on the machine or in the zone that has more than its share.
+    Constraints without a selector are about the pods of the node's role. By default no constraint is required: a
+    volume may bind a pod to a machine or zone that has more than its share.
     """
     selector = _selector(context, node.role)
     given = context.pool(node.pool).spec.template.topology_spread_constraints
@@ -23,17 +23,18 @@ def wished_spread(context: Context, node: DesiredNode) -> list[Object]:
 
 
 def first_spread(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns the constraints of a node with a new volume, which is made where the pod is placed.
+    """Returns the constraints of a node with a new volume, which is created where the pod is scheduled.
 
-    By default, pods have to be spread over racks where the pool names them, and over machines otherwise: each machine
-    has the label of its name, while a required label that no machine has would keep pods from any.
+    By default, the spread over racks is required where the pool names them, and the spread over machines otherwise.
+    Each machine has the label with its name, while a required label that no machine has would make pods
+    unschedulable.
     """
     if context.pool(node.pool).spec.template.topology_spread_constraints is not None:
         return wished_spread(context, node)
     selector = _selector(context, node.role)
     required = topology_key(context, node.pool) or MACHINE
     wished = [one for one in wished_spread(context, node) if one["topologyKey"] != required]
-    # Machines that take no such pods are none that could have their share: those of the control plane, cordoned ones.
+    # Machines that accept no such pods are not counted: those of the control plane, cordoned ones.
     strict = {"whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}
     return [_constraint(required, selector) | strict, *wished]
 
