@@ -31,10 +31,10 @@ SETTLED_PROBE_INTERVAL_MS = 60_000
 class ClusterRuntime:
     """Implements `Runtime` for one cluster, on top of any infrastructure. Enters `observing` while it observes.
 
-    The infrastructure says of each node whether it has a process: STARTING for one that runs, or UNREADY or
-    READY where it knows that the process has been ready before. What it is now is judged here by Kafka's facts,
-    see `gateway.readiness`. What is kept between looks saves work and is found out again after a restart,
-    except that a node that was READY before it and is not now is called STARTING.
+    The infrastructure says of each node whether it has a process: STARTING for one that runs, or UNREADY or READY
+    where it knows that the process has been ready before. What it is now is judged here by Kafka's facts, see
+    `gateway.readiness`. What is kept between looks saves work and is observed again after a restart, with one
+    difference: a node that was READY before the restart and is not READY now is reported as STARTING.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class Pace:
     retry_ms_min: int
     retry_ms_max: int
     lagging_ms: int = 5_000
-    """While replicas are not in sync: disruption budgets and readiness wait for them."""
+    """The rest while replicas are not in sync, because disruption budgets and readiness depend on them."""
 
     def after_failures(self, number: int) -> int:
         """Returns how long to rest after so many failures in a row."""
@@ -126,7 +126,7 @@ class Host(Protocol):
         """Reports a look, before anything of its plan is applied."""
 
     def alone(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """For a step that one process alone may apply, on a fresh look: a lock, and whether it is still held.
+        """Returns a lock for a step that only one process may apply, on a fresh look. It tells whether it is held.
 
         None for a step that needs no lock. Entering raises StepError if the lock can't be had.
         """

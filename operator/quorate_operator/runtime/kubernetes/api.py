@@ -26,15 +26,15 @@ PAGE_SIZE = 500
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 30.0
 WATCH_TIMEOUT_S = 300
-"""After this time the API server ends a watch, and a new one begins."""
+"""The API server ends a watch after this time, and a new one begins."""
 WATCH_SILENCE_S = 70.0
 """A watch without an event or bookmark for so long is broken: bookmarks come each minute."""
 CONNECTIONS_MAX = 64
 KUBECONFIG_DEFAULT = "~/.kube/config"
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
-"""More than etcd holds in one object."""
+"""The maximum size of one event of a watch, larger than any object that etcd can hold."""
 TEXT_SHOWN_MAX = 200
-"""How much of an answer that is no JSON object is in the error."""
+"""How many characters of an answer that is no JSON object an error quotes."""
 
 
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
@@ -111,7 +111,7 @@ OPTIONAL_KINDS: Mapping[str, str] = {
     CERTIFICATE.name: "install cert-manager, or name a Secret in tls.secretName in place of tls.issuerRef",
     ROUTE.name: "it is not OpenShift; use exposure.type Ingress in place of Route",
 }
-"""Those that Kubernetes knows only where something brings them: what to do elsewhere, by the name of the kind."""
+"""Kinds that exist only where something installs them, by name, with what to do where they do not exist."""
 
 
 def kubeconfig_files(kubeconfig: Path | None = None) -> tuple[list[str], str]:
@@ -132,8 +132,8 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
     """
     settings = Configuration()
     settings.connection_pool_maxsize = CONNECTIONS_MAX
-    # With it aiohttp looks for a .netrc before each request, in the thread pool where names are looked up: while
-    # names of nodes are slow to resolve, a Lease could not be renewed. A proxy is looked for below, once.
+    # With trust_env, aiohttp would look for a .netrc before each request, in the thread pool that resolves names:
+    # while names of nodes are slow to resolve, a Lease could not be renewed. The proxy is looked up below, once.
     settings.client_session_kwargs = {"trust_env": False}
     files, named = kubeconfig_files(kubeconfig)
     if not files and (context is not None or kubeconfig is not None):
@@ -223,7 +223,7 @@ class KubernetesApi:
     ) -> Object:
         """Server-side apply: the field manager owns the fields in `body`; fields that it owned before are removed.
 
-        With `dry_run`, the request is validated and admitted as if it were meant, and nothing is written.
+        With `dry_run`, the request is validated and admitted like a real one, and nothing is written.
         """
         path = kind.path(namespace, body["metadata"]["name"], subresource)
         query = {**self._manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})

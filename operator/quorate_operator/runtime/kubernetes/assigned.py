@@ -23,7 +23,7 @@ from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotatio
 
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
-"""Of a Secret that nodes wait for."""
+"""The same for a Secret that nodes wait for."""
 _FORBIDDEN = 403
 
 

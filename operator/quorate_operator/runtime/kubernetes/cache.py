@@ -23,9 +23,9 @@ SELECTOR = f"app.kubernetes.io/managed-by=quorate,{LABEL_CLUSTER}"
 PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
 OPTIONAL_KIND_LOOK_S = 30.0
-"""How long after it was not there a kind is looked for again that something else brings."""
+"""How long to wait before the next look for an optional kind that did not exist."""
 _UNKNOWN_KIND = (403, 404)
-"""Without the definition of a kind; who has no right to it is not told whether there is one."""
+"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 GONE_MAX = 4096
 """How many deleted objects are remembered, by uid, so that a late event does not bring them back."""
 

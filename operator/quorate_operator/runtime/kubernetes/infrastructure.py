@@ -110,7 +110,7 @@ class QuorumSource(Protocol):
         """Returns it, or None."""
 
     def seen(self, quorum: Object) -> None:
-        """Stores it, as the answer to a write has it."""
+        """Stores it as a write returned it."""
 
 
 class KubernetesInfrastructure:
@@ -145,7 +145,7 @@ class KubernetesInfrastructure:
         self._refused: tuple[RefusedObject, ...] = ()
         """What the API server refused when it was kept last."""
 
-    # Looking
+    # Observing
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
         await self._assigned.look_at_secrets(manifests)
@@ -179,7 +179,7 @@ class KubernetesInfrastructure:
                 continue
             node = observed_node(found, unreachable_host=await self._machines.is_gone(found.pod))
             node = replace(node, problem=node.problem or unknown_racks.get(node_id))
-            # A pool that is deleted together with its volumes takes along those of brokers that left before.
+            # A pool that is deleted together with its volumes also deletes those of brokers that left before.
             is_asked_for = node_id in wanted or (node.has_volume and node.pool in desired.drained_pools)
             if is_asked_for or not node.is_forgotten:
                 observed[node_id] = replace(node, is_forgotten=node.is_forgotten and not is_asked_for)
@@ -259,7 +259,7 @@ class KubernetesInfrastructure:
         }
         return listener_statuses(self._required_context(), desired, pool, registered)
 
-    # Doing
+    # Applying
 
     async def apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         try:
@@ -372,7 +372,7 @@ class KubernetesInfrastructure:
             annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
             and annotation(claim, ANNOTATION_DIRECTORY_ID) is None
         )
-        # Without a pod, the ConfigMap has what the node was last started with: so it has every listener, too.
+        # Without a pod, the addresses of the last start are read from the ConfigMap, so it gets every listener.
         addresses = {**node.advertised, **advertised}
         await self._objects.keep(config_map(context, desired, node, addresses))
         is_placed = annotation(claim, ANNOTATION_DIRECTORY_ID) is not None

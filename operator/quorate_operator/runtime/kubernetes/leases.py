@@ -53,7 +53,7 @@ class Lease:
     async def try_take(self) -> bool:
         """Takes or renews it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
         asked = self._clock()
-        # Its holder knows it as it is: one request renews it.
+        # The holder knows the present object, so one request renews it.
         current = self._mine or await self._api.get(LEASE, self._namespace, self._name)
         self._mine = None
         try:

@@ -51,11 +51,11 @@ class ClusterObjects:
         return self._cache.find(kind, self.namespace, name)
 
     def seen(self, item: Object) -> None:
-        """Stores an object as the answer to a write has it."""
+        """Stores an object as a write returned it."""
         self._cache.put(item)
 
     async def keep(self, item: Object) -> Object:
-        """Applies an object unless it is unchanged; returns it as it is then.
+        """Applies an object unless it is unchanged; returns the resulting object.
 
         Raises StepError if the name belongs to a foreign object, and ApiError.
         """

@@ -1,4 +1,4 @@
-"""Asks the API server whether it would take an object, by a dry run, before anything depends on it."""
+"""Asks the API server by a dry run whether it would accept an object, before anything depends on it."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from quorate_operator.resources.facts import digest
 from quorate_operator.runtime.kubernetes.api import OWNED_KINDS, ApiError, KubernetesApi, Object
 
 ANSWER_AGE_S_MAX = 30.0
-"""For so long an answer holds: classes, policies and quotas may change at any time."""
+"""How long an answer is used: classes, policies and quotas may change at any time."""
 _REFUSING = (400, 403, 422)
 _UNKNOWN_FIELD = "failed to create typed patch object"
 _TEMPORARY = ("exceeded quota", "does not support dry run")
-"""Refusals of the dry run alone: what is there already counts in a quota, and a webhook may take no dry runs."""
+"""Refusals that concern the dry run only: the running pod counts in the quota, or a webhook supports no dry run."""
 
 
 class Rehearsals:
-    """What the API server said of objects, for one namespace."""
+    """The API server's answers about objects of one namespace."""
 
     def __init__(
         self, api: KubernetesApi, namespace: str, *, clock: Callable[[], float] = time.monotonic
@@ -26,7 +26,7 @@ class Rehearsals:
         self._answers: dict[tuple[str, str, str], tuple[float, str | None]] = {}
 
     async def refusal(self, item: Object) -> str | None:
-        """Returns why the API server refuses to apply the object; None if it takes it, or can't tell."""
+        """Returns why the API server refuses to apply the object; None if it accepts it, or can't tell."""
         now = self._clock()
         self._answers = {
             key: answer for key, answer in self._answers.items() if now - answer[0] < ANSWER_AGE_S_MAX

@@ -42,12 +42,12 @@ from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import growth_refusal_in_words
 
 _REFUSING = (400, 403, 422)
-"""Statuses of answers that are about the object. Others are about the moment, and are tried again."""
+"""Statuses that refuse the object itself. Requests with other statuses are tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedObject:
-    """An object that the API server does not take."""
+    """An object that the API server does not accept."""
 
     item: Object
     reason: str
@@ -69,17 +69,17 @@ async def keep_surroundings(
 ) -> tuple[RefusedObject, ...]:
     """Writes what is missing or differs, and deletes what nothing needs any more.
 
-    Returns the objects that the API server refuses: a quota, a policy or a StorageClass is against one of them, and
-    the others are kept.
+    Returns the objects that the API server refuses, for instance because of a quota, a policy or a StorageClass. The
+    other objects are kept.
 
     Raises:
-        ApiError: the API server did not answer, or has trouble.
+        ApiError: the API server did not answer, or failed.
         StepError: an object could not be deleted, or its name is that of a foreign one.
     """
     refused: list[RefusedObject] = []
     pods = [found for found in objects.nodes().values() if found.pod is not None]
     members = len(desired.of_role(Role.CONTROLLER))
-    # A pod that is evicted is counted until it is back: else its absence would make room for another eviction.
+    # A pod that is evicted is counted until it is back; otherwise its absence would allow another eviction.
     controllers = max(sum(found.role is Role.CONTROLLER for found in pods), members)
     voters = len(observed.quorum.voters) if observed.quorum else members
     brokers = max(sum(found.role is Role.BROKER for found in pods), len(desired.of_role(Role.BROKER)))
@@ -101,7 +101,7 @@ async def keep_surroundings(
     for item in wanted:
         await _keep(objects, item, refused)
     for pool in pools:
-        if service := bootstrap_service(context, desired, pool):  # brokers do not need ours
+        if service := bootstrap_service(context, desired, pool):  # brokers do not need this Service
             await _keep_unless_foreign(objects, service, refused)
     asked = (*certificates(context, desired), *ingresses(context, desired))
     for item in asked:
@@ -127,7 +127,7 @@ async def keep_surroundings(
 
 
 async def _keep_unless_foreign(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
-    """As `_keep`; an object of this name that somebody else has made is left alone, and told."""
+    """As `_keep`; an object of this name that somebody else has created is left alone and reported."""
     try:
         await _keep(objects, item, refused)
     except StepError as error:
@@ -189,7 +189,7 @@ def history_status(objects: ClusterObjects) -> HistoryStatus | None:
 async def _keep_history(
     objects: ClusterObjects, context: Context, lifecycle: Lifecycle, refused: list[RefusedObject]
 ) -> None:
-    """Without a history the CronJob goes; the volume stays, as every volume does."""
+    """Keeps the history's volume and CronJob. Without a history, the CronJob is deleted and the volume stays."""
     history = history_of(context)
     if history is None:
         for job in objects.of_kind(CRON_JOB):

@@ -12,7 +12,7 @@ from quorate_operator.security import client_properties
 
 COMMENT = "Written by quorate play, with secrets: for --command-config, and for clients."
 NODE_CLIENT = "client"
-"""The file where no user logs in, and certificates may be shown."""
+"""The file for a listener without users, where clients may show a certificate."""
 
 
 def write_client_files(layout: Layout) -> None:

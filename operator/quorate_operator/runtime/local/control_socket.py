@@ -48,7 +48,7 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
             writer.close()
 
     with _short_path(directory.path) as short:
-        (directory.path / SOCKET_NAME).unlink(missing_ok=True)  # we hold the lock: it is a dead one's
+        (directory.path / SOCKET_NAME).unlink(missing_ok=True)  # we hold the lock: a dead process left it
         server = await asyncio.start_unix_server(answer, path=short, limit=REQUEST_SIZE_BYTES_MAX)
         (directory.path / SOCKET_NAME).chmod(0o600)
         try:
@@ -130,7 +130,7 @@ async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
 
 @contextmanager
 def _short_path(directory: Path) -> Iterator[str]:
-    """Yields a short path of the socket: that of a Unix socket may have 107 bytes, a directory's more."""
+    """Yields a short path of the socket: that of a Unix socket is limited to 107 bytes, a directory's is not."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"

@@ -1,4 +1,4 @@
-"""The disks of local nodes: directories that are formatted, made the quorum's only one, deleted."""
+"""The disks of local nodes, which are directories: formats, deletes, and rebuilds a quorum from one of them."""
 
 from collections import deque
 from collections.abc import Sequence

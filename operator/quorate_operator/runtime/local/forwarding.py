@@ -18,7 +18,7 @@ from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.loopback import owner_of
 
 CONNECTIONS_MAX = 2_000
-"""Of one address. More are closed as soon as they come."""
+"""The maximum for one address. Further connections are closed at once."""
 BUFFER_SIZE_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 5
 CLOSE_TIMEOUT_S = 2
@@ -27,7 +27,7 @@ HALF_CLOSED_S_MAX = 60
 
 Keep = Callable[[tuple[Publication, ...]], None]
 OwnAddress = Callable[[int, str], Address]
-"""Where a node itself listens, by node id and listener name. Raises KeyError."""
+"""Returns where a node itself listens, from node id and listener name. Raises KeyError."""
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Forwarder:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Lets a server take in what it has accepted: a closed one fails to, and leaves the connection open."""
+    """Stops accepting, and lets pending accepts complete: a closed server would leave their connections open."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())

@@ -30,8 +30,8 @@ FORMAT = 2
 FORMAT_WITHOUT_FORMATION = 1
 """Written by versions whose voters could not change: all controllers of the file are the first voters."""
 BROKER_PORT_FIRST = 9092
-# Nobody types a controller's port, so each directory searches from a place of its own: clusters that are played
-# at the same time, or by turns, do not meet. Below what Linux gives to clients, 32768 and up.
+# Nobody types a controller's port, so each directory starts its search at another port: clusters that are played at
+# the same time, or in turn, do not collide. Below Linux's ephemeral ports, which begin at 32768.
 SCATTERED_PORTS = range(20_000, 32_000)
 PORTS_APART = 100
 
@@ -50,9 +50,9 @@ class NodeIdentity:
     implementation: Implementation = Implementation.JAVA
     kafka_version: str = ""
     is_forgotten: bool = False
-    """It left, and only its data is there still."""
+    """The node has left, and only its data is kept."""
     advertised_last: Mapping[str, Address] = field(default_factory=dict)
-    """By listener name, what it was last started to advertise; empty if it never was."""
+    """The addresses that it was last started with, by listener name; empty if it was never started."""
 
     def own_address(self, listener: str) -> Address:
         """Returns where the node itself listens, which never changes."""

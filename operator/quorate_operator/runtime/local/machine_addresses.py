@@ -22,7 +22,7 @@ from quorate_operator.security import SecretFiles, node_properties, secret_revis
 
 NAMESPACE = "local"
 CONTROLLERS_KNOWN_MIN = 2
-"""A node that knows fewer of the controllers that there are is restarted with a configuration that has them."""
+"""A node whose configuration has fewer of the present controllers is restarted with one that has all of them."""
 
 _OURS = IPv4Network("127.0.0.0/8")
 

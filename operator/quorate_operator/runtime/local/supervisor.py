@@ -34,7 +34,7 @@ EVENTS_MAX = 1_000
 PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
 
 Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
-"""A layout from the arguments of a command that brings a manifest, the layout so far, and the nodes that run.
+"""Returns a layout, from the arguments of a command with a manifest, the present layout, and the running nodes.
 Raises PlayError."""
 
 logger = logging.getLogger(__name__)

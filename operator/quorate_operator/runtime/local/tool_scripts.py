@@ -9,7 +9,7 @@ from quorate_operator.runtime.local.client_files import client_config, controlle
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
-# A tool's JVM lives for a second: no second compiler, no parallel collector, no files in /tmp.
+# A tool's JVM runs for about a second: without the C2 compiler, a parallel collector, and files in /tmp.
 JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 
 
