@@ -12,7 +12,7 @@ from quorate_operator.planning.relocation import format_bytes
 Label = Callable[[int], str]
 """A node's name for people, by its id."""
 UNKNOWN: Final = "\N{EN DASH}"
-"""Stands in a table for what is not known."""
+"""Stands for an unknown value in a table."""
 WITHOUT_LEADER: Final = "without a leader"
 
 VERBS: dict[type[steps.Action], tuple[str, str]] = {
@@ -37,7 +37,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.ElectPreferredLeaders: ("elect", "electing"),
     steps.SetLogLevels: ("set", "setting"),
 }
-"""Of each kind of action, what is to be done and what is being done."""
+"""The verb of each kind of action: to be done, and being done."""
 
 
 def in_words(step: steps.Step, label: Label, *, under_way: bool = False) -> str:
