@@ -86,13 +86,13 @@ class VoterHistory:
 
     @property
     def voters_offset(self) -> int | None:
-        """Where the VotersRecord in force is: -1 in the bootstrap checkpoint, None in the configuration."""
+        """The offset of the VotersRecord in force: -1 in the bootstrap checkpoint, None for configured voters."""
         last = self._voters.last
         return None if last is None else last[0]
 
     @property
     def previous_voters(self) -> VoterSet | None:
-        """The voter set that the one in force replaced, while the log still has it or the configuration."""
+        """The voter set that the one in force replaced, while the log or the configuration still has it."""
         previous = self._voters.previous
         if previous is not None or self._voters.last is None:
             return previous
@@ -104,7 +104,7 @@ class VoterHistory:
         return KRAFT_VERSION_STATIC if last is None else last[1]
 
     def voters_at(self, offset: int) -> VoterSet | None:
-        """The recorded voter set in force at `offset`, None while the configuration rules."""
+        """The recorded voter set in force at `offset`, None while the configuration applies."""
         return self._voters.at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
@@ -118,7 +118,7 @@ class VoterHistory:
         self._kraft_versions.add(offset, kraft_version)
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: what was recorded behind it never happened."""
+        """The log now ends at `end_offset`: forget what was recorded behind it."""
         self._voters.truncate_to(end_offset)
         self._kraft_versions.truncate_to(end_offset)
 

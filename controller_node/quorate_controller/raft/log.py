@@ -53,7 +53,7 @@ class LogMetadata:
             self._base_on(earliest)
 
     def _base_on(self, snapshot_id: SnapshotId) -> None:
-        """Let the epoch of the snapshot at the log's start be the first one, beginning in the snapshot."""
+        """Make the epoch of the snapshot at the log's start the first entry, which begins within the snapshot."""
         base = EpochStart(epoch=snapshot_id.epoch, start_offset=snapshot_id.offset - 1)
         if not self._epochs or self._epochs[0].epoch > base.epoch:
             self._epochs.insert(0, base)
@@ -110,7 +110,7 @@ class LogMetadata:
     def validate(self, fetch_offset: int, last_fetched_epoch: int) -> FetchPosition:
         """Compare a follower's log, which ends at `fetch_offset` in that epoch, with ours (KIP-595, KIP-630).
 
-        An empty log is sent to the latest snapshot, because loading it beats replaying the log.
+        A replica with an empty log fetches the latest snapshot, because loading it is faster than replaying.
         """
         snapshot_id = self.snapshot_id
         if fetch_offset == 0 and snapshot_id is not None and snapshot_id != BOOTSTRAP_SNAPSHOT_ID:

@@ -2,7 +2,7 @@
 
 Requests and responses have the fields of Kafka's messages of the same names at their highest version,
 without the topic and partition nesting around the one partition there is (`__cluster_metadata`, 0). The
-server translates. A field that an older version lacks is None, or has the default said here.
+server translates. A field that an older version lacks is None, or has the default documented here.
 
 `top_level_error_code` is the error of the response as a whole: when it is set, the wire has no partition and
 the other fields are meaningless. `error_code` is that of the partition.

@@ -240,7 +240,7 @@ class RaftNode:
         return replica.effects.take()
 
     def _is_at_rest(self) -> bool:
-        """Whether nothing is to be begun: a snapshot is being put in place, or we have shut down."""
+        """Whether the role must begin nothing: a snapshot is being put in place, or this replica has shut down."""
         return self._replica.restoring is not None or self.is_shut_down
 
     # ------------------------------------------------------------------------------------------ queries
@@ -286,7 +286,7 @@ class RaftNode:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the log has had all that was committed, at least once since the start."""
+        """Whether the log had everything that was committed, at least once since the start."""
         return self._replica.has_caught_up
 
     @property

@@ -103,10 +103,9 @@ def send_join(replica: "Replica") -> bool:
 
 
 def fetch(replica: "Replica", download: Download | None) -> int:
-    """Fetch records, or the next chunk of the snapshot, from the leader; look for another leader while it does
-    not answer.
+    """Fetch records or the next chunk of the snapshot from the leader; while it does not answer, look for another.
 
-    Only what is durable is fetched behind: a leader takes a Fetch for the promise that all before it is.
+    A Fetch is sent only when the whole log is durable: to the leader, it acknowledges all records before its offset.
     """
     if not replica.can_fetch:
         return NEVER_MS

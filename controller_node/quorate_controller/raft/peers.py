@@ -1,6 +1,6 @@
 """Requests under way to other replicas: at most one per node, with a pause after a failure.
 
-A role change forgets all of them: what is answered later was asked by a node that is no more.
+A role change forgets all of them: a later response belongs to a role that is over.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.effects import Effects
 
 NEVER_MS = 1 << 62
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

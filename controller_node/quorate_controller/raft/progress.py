@@ -26,7 +26,7 @@ class ReplicaProgress:
     last_caught_up_ms: int = UNKNOWN_MS
 
     def record_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note a Fetch. A replica that reached the end that its last Fetch saw had caught up back then."""
+        """Note a Fetch. A replica that has reached the log end as of its previous Fetch had caught up then."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif 0 < self.last_fetch_leader_end_offset <= fetch_offset:

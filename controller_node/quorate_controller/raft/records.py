@@ -1,4 +1,4 @@
-"""The little of record batches that raft reads and writes: headers, and control records."""
+"""The parts of record batches that raft reads and writes: headers, and control records."""
 
 from collections.abc import Iterator, Sequence
 

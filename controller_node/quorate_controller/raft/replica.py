@@ -134,10 +134,10 @@ class Replica(ABC):
     def can_stand(self) -> bool:
         """Whether this replica may stand for election.
 
-        Besides the voters that is a replica that has just been removed, until the removal is committed. It
-        may be the only one with the record of it, and then nobody else could be elected (Ongaro's
-        dissertation, 4.2.2). It does not count its own vote, and resigns once the removal is committed.
-        What a checkpoint has is committed, or was never removed: the bootstrap checkpoint.
+        These are the voters and, until the removal is committed, a replica that has just been removed. It may be the
+        only replica with the record of the removal, and then no other could be elected (Ongaro's dissertation,
+        4.2.2). It does not count its own vote, and resigns once the removal is committed. A voter set in a checkpoint
+        is committed, or is the first one: that of the bootstrap checkpoint.
         """
         if self.is_voter:
             return True
@@ -270,7 +270,7 @@ class Replica(ABC):
             self._voters_changed()
 
     def begin_restore(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot has been downloaded: it takes the place of the log if it is whole and good."""
+        """A snapshot has been downloaded: it takes the place of the log if it is complete and undamaged."""
         if self.state.role is Role.LEADER:
             raise RaftSafetyError(f"the leader of epoch {self.epoch} would load the snapshot {snapshot_id}")
         self.restoring = snapshot_id
@@ -308,7 +308,7 @@ class Replica(ABC):
         self.restoring = None
 
     def set_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is known to be committed. A lower one than before is old news."""
+        """Everything below `offset` is known to be committed. A lower one than before is ignored."""
         if offset > self.log.end_offset:
             raise RaftSafetyError(f"{offset} is committed, but the log ends at {self.log.end_offset}")
         if offset > self.high_watermark:

@@ -1,7 +1,7 @@
 """The error of a replica that must not go on.
 
 This package has no `assert`, which `python -O` removes: whatever elections, replication or voter changes rely on is
-checked in every process. What another node sent is refused with a protocol error, and never ends in this one.
+checked in every process. Invalid input from another node is refused with a protocol error, and never raises this one.
 """
 
 

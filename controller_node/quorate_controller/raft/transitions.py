@@ -1,6 +1,6 @@
-"""The ways of a replica from role to role. Each `become_*` is one transition; the roles decide when.
+"""The transitions of a replica between roles. Each `become_*` is one transition; the roles decide when.
 
-`TRANSITIONS` says which are legal; each transition checks it.
+`TRANSITIONS` lists the legal ones; each transition checks it.
 """
 
 from collections.abc import Iterable
@@ -81,7 +81,7 @@ TRANSITIONS: Final = {
         Role.FOLLOWER: EpochStep.HIGHER,
     },
 }
-"""From role to role, with what that does to the epoch; the package docstring says when."""
+"""The legal transitions and their effect on the epoch; the package docstring says when each happens."""
 
 
 class ElectingReplica(Replica):
@@ -93,7 +93,7 @@ class ElectingReplica(Replica):
         self._hard_state = hard_state
 
     def start(self) -> None:
-        """Take the role that the disk remembers (Kafka's QuorumState.initialize)."""
+        """Take the role that follows from the state on disk (Kafka's QuorumState.initialize)."""
         hard_state, epoch = self._hard_state, self._hard_state.leader_epoch
         leader_id, voted_key = hard_state.leader_id, hard_state.voted_key
         if epoch < self.log.last_epoch:
@@ -118,7 +118,7 @@ class ElectingReplica(Replica):
             self.become_prospective()
 
     def _start_deadline_ms(self) -> int:
-        """After a start nothing is known of a leader, and asking does no harm: do not wait a full timeout."""
+        """After a start no leader is known, and a pre-vote does no harm: do not wait for a full timeout."""
         return self.now_ms + self.rng.randrange(self.config.fast_backoff_ms_max + 1)
 
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
@@ -202,7 +202,7 @@ class ElectingReplica(Replica):
         ]
         updated = voters.update(self.own_voter)
         if is_dynamic and updated is not None and (self.history.voters_offset == -1 or updated != voters):
-            # The voters come from the bootstrap checkpoint, which is not replicated, or know us differently.
+            # The voters are those of the bootstrap checkpoint, which is not replicated, or our entry is outdated.
             records.append(kraft_version_record(self.history.kraft_version))
             records.append(updated.to_record())
         self.append_control(records)

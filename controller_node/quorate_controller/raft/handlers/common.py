@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
 
 VOTER_EPOCH_STEP_MAX: Final = 1_000_000
-"""By how much a voter's request may raise our epoch: more elections than a node misses that was away for a week.
+"""The most by which a voter's request may raise our epoch: more than the elections that a node misses in a week.
 
 Epochs are never lowered again and have 31 bits, so that a single request could use them up. A replica that is further
 behind learns the epoch from the responses to its own requests.
@@ -46,8 +46,9 @@ def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
 
 
 def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
-    """What is wrong with a request that may raise our epoch: Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch
-    that tells a leader of a later epoch.
+    """Return the error of a request that may raise our epoch, or NONE.
+
+    Such requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch that tells a leader of a later epoch.
     """
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
@@ -63,7 +64,7 @@ def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> Error
 
 
 def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
-    """What is wrong with a request that only the leader of `epoch` answers."""
+    """Return the error of a request that only the leader of `epoch` answers, or NONE."""
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
     if epoch > replica.epoch:
@@ -89,7 +90,8 @@ def endpoints_of_leader(
 def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
     """Take note of the leader and epoch that a peer named.
 
-    False when they contradict what we know: two leaders in one epoch, or that we lead what we do not lead.
+    Returns False if they contradict what we know: another leader of the same epoch, or us as the leader of an epoch
+    that we do not lead.
     """
     if epoch < replica.epoch:
         return True

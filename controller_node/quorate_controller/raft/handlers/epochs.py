@@ -101,7 +101,7 @@ def handle_vote_unsupported(replica: "Replica") -> None:
 
 
 def handle_voter_unreachable(replica: "Replica", voter_id: int) -> None:
-    """A voter did not answer: do not wait for it to see that the vote is split."""
+    """A voter did not answer: a split vote is detected without waiting for it."""
     if isinstance(replica.state, Candidate):
         replica.state.unreachable.add(voter_id)
 
@@ -156,7 +156,7 @@ def _adopt_sender(replica: "Replica", request: BeginQuorumEpochRequest | EndQuor
 
 
 def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]") -> int:
-    """None for the first candidate, then doubling; the whole maximum for who is not listed."""
+    """Return 0 for the first candidate, doubling times for the next ones, the maximum for unlisted voters."""
     backoff_ms_max = replica.config.election_backoff_ms_max
     position = next(
         (index for index, key in enumerate(candidates) if not is_other_replica(replica, key)), len(candidates)

@@ -85,7 +85,7 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
             ErrorCode.duplicate_voter,
             f"The voter id for {request.voter} is already part of the set of voters {voters}.",
         )
-    # Which versions it supports, the probe finds out: they take the same bytes.
+    # The probe finds out which versions it supports. Any range takes the same number of bytes.
     any_versions = VersionRange(lowest=0, highest=KRAFT_VERSION_DYNAMIC)
     voters_after = replica.voters.add(
         Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=any_versions)
@@ -183,7 +183,7 @@ def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | Non
 
 
 def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
-    """Why no voter can be added or removed now: errors that Kafka's clients retry."""
+    """Return why no voter can be added or removed now, as an error that Kafka's clients retry; None if one can."""
     leader = leader_state(replica)
     if leader.change is not None:
         message = "Request timed out waiting for leader to handle previous voter change request"
@@ -208,7 +208,7 @@ def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
 def handle_update_voter(
     replica: "Replica", request: UpdateRaftVoterRequest, listener: str
 ) -> UpdateRaftVoterResponse:
-    """Describe a voter anew: in the log, or under kraft.version 0 in memory until the upgrade."""
+    """Replace the description of a voter: in the log, or under kraft.version 0 in memory until the upgrade."""
     error_code = _update_error(replica, request)
     if error_code is ErrorCode.none:
         error_code = _update_voter(replica, request)
@@ -283,7 +283,7 @@ def handle_update_unsupported(replica: "Replica") -> None:
 def handle_join_response(
     replica: "Replica", response: AddRaftVoterResponse | RemoveRaftVoterResponse
 ) -> bool:
-    """Our own request to become a voter was answered: wait before looking again, whatever came of it."""
+    """Our own request to become a voter was answered: wait before looking again, whatever the result."""
     if isinstance(replica.state, Follower):
         replica.state.restart_voter_update_period(replica)
     if response.error_code is ErrorCode.none:

@@ -70,7 +70,7 @@ def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:
 
 
 def _hear_later_epoch(replica: "Replica", request: FetchRequest) -> None:
-    """Tell a leader that a replica is in a later epoch, which it can't leave to follow this leader."""
+    """Note that a replica is in a later epoch, in which it can't follow this leader. If that lasts, stop leading."""
     state, sender, epoch = replica.state, request.replica, request.current_leader_epoch
     if (
         not isinstance(state, Leader)
@@ -90,12 +90,12 @@ def _is_behind(request: FetchRequest, response: FetchResponse) -> bool:
 def handle_fetch_snapshot(
     replica: "Replica", request: FetchSnapshotRequest, listener: str
 ) -> FetchSnapshotResponse:
-    """Answer with a chunk of the snapshot, which the driver reads. Snapshots stay as long as they exist."""
+    """Answer with a chunk of the snapshot, which the driver reads. Any snapshot that still exists is served."""
     if is_other_cluster(replica, request.cluster_id):
         return FetchSnapshotResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = leader_request_error(replica, request.current_leader_epoch)
     if error_code is ErrorCode.none and request.snapshot_id == BOOTSTRAP_SNAPSHOT_ID:
-        # What it says is in the log: the first leader wrote it there.
+        # Its content is in the log, where the first leader wrote it.
         error_code = ErrorCode.snapshot_not_found
     if error_code is ErrorCode.none and request.position < 0:
         error_code = ErrorCode.position_out_of_range
@@ -181,7 +181,7 @@ def _append(replica: "Replica", records: bytes) -> bool:
 def handle_fetch_snapshot_response(
     replica: "Replica", response: FetchSnapshotResponse, *, error_code: ErrorCode
 ) -> bool:
-    """Write the chunk; put the snapshot in place of the log when it is whole."""
+    """Write the chunk; put the snapshot in place of the log when it is complete."""
     follower = replica.state
     if not isinstance(follower, Follower) or follower.download is None:
         return False

@@ -1,4 +1,4 @@
-"""The roles: what a replica in that role knows, which votes it grants, and what time brings.
+"""The roles: what a replica in each role knows, which votes it grants, and what it does when time passes.
 
-The legal ways from role to role stand in the docstring of `quorate_controller.raft`.
+The docstring of `quorate_controller.raft` lists the legal transitions.
 """

@@ -46,7 +46,7 @@ class Follower(RoleState):
         replica.elections_lost = 0
 
     def resume_fetching(self, replica: Replica) -> None:
-        """A snapshot was loaded, and nothing fetched meanwhile: the leader gets a whole timeout again."""
+        """A snapshot was loaded, and nothing was fetched meanwhile: the fetch timeout begins again."""
         if not self.is_leader_doubted:
             self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
@@ -93,7 +93,7 @@ class Follower(RoleState):
         wake_ms = outgoing.fetch(replica, self.download)
         if replica.can_stand or self.has_fetched_from_leader:
             wake_ms = min(wake_ms, self.fetch_deadline_ms)
-        # What is overdue waits for the leader to be ready, which wakes us anyway.
+        # An overdue request waits until the leader is ready for one, which wakes us anyway.
         return (
             wake_ms if self.voter_update_due_ms <= replica.now_ms else min(wake_ms, self.voter_update_due_ms)
         )

@@ -137,7 +137,7 @@ class Leader(RoleState):
             self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
 
     def is_outrun(self, replica: Replica) -> bool:
-        """A replica fetched in a later epoch: whether this leads to an election.
+        """A replica fetched in a later epoch: return whether this leader gives up, so that there is an election.
 
         A candidate began that epoch. If it is removed from the voters before they hear of it, nobody else tells
         them, and replicas that know the epoch could never follow this leader. A leader or candidate that is alive
@@ -148,14 +148,14 @@ class Leader(RoleState):
         return replica.now_ms - self.outrun_since_ms >= check_quorum_ms(replica.config.fetch_timeout_ms)
 
     def record_fetch(self, replica: Replica, request: FetchRequest) -> None:
-        """A replica whose log is a prefix of ours has it up to the offset that it fetches from, and durable."""
+        """Note a Fetch. The sender's log is a prefix of ours, and is durable up to the fetch offset."""
         key, fetch_offset = request.replica, request.fetch_offset
         known = self.progress.replica(key)
         if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
             self._note_fall(replica, request, known.end_offset)
-        # Versions below 18 do not say it; then the records alone have to do.
+        # Versions below 18 have no high watermark: then only the records count.
         high_watermark = fetch_offset if request.high_watermark is None else request.high_watermark
-        # Before the first commit of an epoch nobody knows what an observer lacks: the log's end is the most.
+        # Before the first commit of an epoch it is unknown what an observer lacks: the log's end is the upper bound.
         is_commit_known = self.high_watermark is not None
         end_offset = self.readable_end(replica, key) if is_commit_known else replica.log.end_offset
         self.progress.record_fetch(key, fetch_offset, high_watermark, end_offset, replica.now_ms)
