@@ -1,7 +1,7 @@
 """Accepts the connections of a listener: a place first, then the TLS handshake if there is one, then the connection.
 
-The loop's own servers tell nothing of a connection before its handshake is done, and accept all that wait at once.
-Here each has its place from the beginning, and few are accepted at a time, so that requests are served in between.
+The servers of asyncio report a connection only after its handshake, and accept all pending connections at once. Here
+each connection has a place from the beginning, and few are accepted at a time: requests are served in between.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long the other end may take to confirm the end of a connection."""
 ACCEPT_PAUSE_S: Final = 0.1
-"""After a failed accept: the process may be out of file descriptors."""
+"""The pause after a failed accept: the process may be out of file descriptors."""
 HANDSHAKE_PAUSE_S: Final = 0.01
-"""Until it is looked again whether one of many handshakes is done."""
+"""The time between two checks whether one of many handshakes is done."""
 ACCEPTS_PER_TURN: Final = 16
 """Connections that are accepted in one turn of the event loop; with TLS one, as its handshake takes long."""
 
@@ -129,7 +129,7 @@ class Acceptor:
                 return
 
     def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
-        """Begin a connection, if there is a place for it. Return for how long no other may be accepted."""
+        """Begin a connection, if there is a place for it. Return for how many seconds no other may be accepted."""
         now_s = self._loop.time()
         host, port, *_ = address
         stage = Stage.STRANGER if self._tls is None else Stage.HANDSHAKE
@@ -138,7 +138,7 @@ class Acceptor:
             accepted.close()
         else:
             accepted.setblocking(False)
-            # A peer that vanished without a word is found by the kernel, as Kafka has it.
+            # The kernel detects a peer that vanished without closing, as in Kafka.
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             task = self._loop.create_task(self._open(accepted, place))
             place.close = task.cancel

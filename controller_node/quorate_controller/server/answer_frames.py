@@ -1,4 +1,4 @@
-"""Responses as frames: at once, or an element in each step."""
+"""Encodes responses as frames: at once, or one element in each step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LENGTH: Final = struct.Struct(">i")
 _CORRELATION: Final = struct.Struct(">i")
 """The correlation id, which follows the length in each version of the header."""
 SHARED_BYTES_MAX: Final = 64 * 1024
-"""The largest frame that is kept for the next one who gets the same answer."""
+"""The largest frame that is kept for further clients that get the same answer."""
 INNER_ELEMENTS_AT_ONCE_MAX: Final = 128
 """Elements of an array inside an element that are written at once."""
 
@@ -55,7 +55,7 @@ class SharedFrames:
         self._frame = bytearray()
 
     def frame(self, reply: RaftAnswer, request: Request) -> bytearray:
-        """Return what `encode_answer` makes of the answer to a request of raft."""
+        """Return the frame that `encode_answer` makes of the answer to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
         if reply is self._reply and version == self._version:
             frame = bytearray(self._frame)

@@ -17,7 +17,7 @@ UNCOUNTED_BYTES_MAX: Final = 64 * 1024
 SLOW_S_MIN: Final = 1.0
 """A client that has read nothing of its answers for this long is slow."""
 HARD_FACTOR: Final = 4
-"""How far the bound is exceeded before also clients are closed that were not slow for that long."""
+"""At this multiple of the bound, clients are closed also if they have read something in the last `SLOW_S_MIN`."""
 
 
 class Debtor(Protocol):
@@ -32,7 +32,7 @@ class Debtor(Protocol):
 
 
 class AnswerMemory:
-    """Counts what waits on each connection. Beyond the bound, who has not read for the longest time is closed.
+    """Counts the bytes that wait on each connection. Beyond the bound, the client that read least recently is closed.
 
     Kafka's bound is one answer for each connection.
     """
@@ -42,7 +42,7 @@ class AnswerMemory:
         self._size_bytes_max = size_bytes_max
         self._counters = counters
         self._waiting: dict[Debtor, tuple[float, int]] = {}
-        """Since when a client reads nothing, and how much waits for it; in the order of the times."""
+        """Since when a client has read nothing, and how many bytes wait for it; in the order of the times."""
         self.used_bytes = 0
 
     @property
@@ -51,7 +51,7 @@ class AnswerMemory:
         return self.used_bytes > self._size_bytes_max
 
     def waits(self, debtor: Debtor, size_bytes: int, now_s: float) -> None:
-        """So much waits for a client; up to `UNCOUNTED_BYTES_MAX` it reads."""
+        """Note how many bytes wait for a client. With up to `UNCOUNTED_BYTES_MAX` it counts as reading."""
         since_s, former = self._waiting.get(debtor, (now_s, 0))
         if size_bytes <= UNCOUNTED_BYTES_MAX:
             if former:
@@ -64,7 +64,7 @@ class AnswerMemory:
             pass
 
     def reads(self, debtor: Debtor, now_s: float) -> None:
-        """A client has read: it is none of the slow ones."""
+        """A client has read, so it is not slow."""
         waiting = self._waiting.pop(debtor, None)
         if waiting is not None:
             self._waiting[debtor] = now_s, waiting[1]

@@ -38,7 +38,7 @@ _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])
 def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
     """The canonical answer to a canonical request; `apis` are those that this listener offers anybody.
 
-    Only our own controllers hear of the APIs that Kafka does not have.
+    APIs that Kafka does not have are listed for Quorate's own controllers only.
     """
     if request.unsupported_version is not None:
         # Every client reads version 0, which has the versions to ask with (KIP-511).

@@ -1,7 +1,6 @@
-"""What each request needs before it is served, and the audit log of who was allowed or denied what (KIP-11, KIP-801).
+"""What each request must be allowed before it is served, and the audit log of these decisions (KIP-11, KIP-801).
 
-The tables are those of Kafka's ControllerApis. A request is served as if each answer were yes where no authorizer is
-configured: none of this runs then.
+The tables are those of Kafka's ControllerApis. Without an authorizer, none of this runs, and every request is served.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACCESSES_MAX: Final = 4096
-"""Kinds of requests, senders and hosts whose access is kept: it has no state."""
+"""How many `Access` objects are kept, by kind of request, principal and host. They have no state."""
 
 ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.FETCH: AclOperation.CLUSTER_ACTION,
@@ -85,7 +84,7 @@ OPEN: Final = frozenset(
         ApiKey.EXPIRE_DELEGATION_TOKEN,
     }
 )
-"""Requests that need no ACL. Tokens are renewed and ended by those whom the token names."""
+"""Requests that need no ACL. Those that a token names may renew and expire it."""
 
 _REFUSED_BY_CODE: Final = frozenset({ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_QUORUM})
 """Requests whose `getErrorResponse` takes the text of the code in place of the error's own."""

@@ -84,7 +84,7 @@ class Owner(Protocol):
     counters: RequestCounters
 
     def admit(self, connection: Connection) -> None:
-        """Know a connection from now on."""
+        """Count a new connection."""
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
-        """All connections read into the same buffer: what came is taken before the next one reads."""
+        """Return the buffer that all connections share: received bytes are taken before the next connection reads."""
         return self._listener.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_in_turn()
 
     def _count(self, frames: list[bytes]) -> None:
-        """Keep the accounts of memory. The first large request among these had its share if it was announced."""
+        """Count the memory of large requests. If one was announced, the first large one has its share already."""
         for frame in frames:
             if len(frame) > UNCOUNTED_BYTES_MAX:
                 if not self._announced_bytes:
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_in_turn()
 
     def expire(self) -> bool:
-        """Nothing has moved for the idle timeout: close, unless an answer is being worked on. Says if it closes."""
+        """Close after the idle timeout, unless an answer is being worked on. Returns whether it closes."""
         if self._is_refused or not self._is_writable:
             self.abort()  # the peer does not even read what is to be sent
         elif self._in_flight:
@@ -315,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _serve_in_turn(self) -> None:
-        """Serve what has come, unless others wait: then when it is the connection's turn."""
+        """Serve the received requests now or, if other connections wait, when it is this one's turn."""
         if not self._is_queued:
             serving = self._listener.serving
             if self._may_serve() if serving else self.serve():
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._listener.handler.handle(exchange)
             except Exception as error:
-                # Else it would be answered never, and neither would those behind it.
+                # Otherwise neither this request nor those behind it would ever be answered.
                 log.exception("request_failed", extra={"facts": {"peer": str(self.peer)}})
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:

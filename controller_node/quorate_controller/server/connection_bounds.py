@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES_KEPT: Final = 200
-"""File descriptors that connections leave to the log, snapshots, peers and pages, and to their replacement."""
+"""File descriptors that connections can't use: for the log, snapshots, peers, HTTP pages, and their replacements."""
 
 
 class UnknownHostError(Exception):
@@ -42,7 +42,7 @@ async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
         rate_of_listener=connections.rate_of_listener,
         windows=windows,
         window_s=window_s,
-        # By it controllers and brokers reach this one: what Kafka's listener between brokers is to a broker.
+        # Controllers and brokers connect to this listener, which corresponds to Kafka's inter-broker listener.
         protected_listener=config.controller_listener_names[0],
     )
 
@@ -59,7 +59,10 @@ def raise_file_limit() -> int:
 
 
 def _within_files(connections_max: int, files_max: int) -> int:
-    """Without a file for its log a controller ends, so connections must not take the last ones."""
+    """Return how many connections fit.
+
+    A controller that can't open a file of its log ends, so connections must not take the last file descriptors.
+    """
     possible = max(files_max - FILES_KEPT, 1)
     if files_max == resource.RLIM_INFINITY or connections_max <= possible:
         return connections_max

@@ -62,7 +62,7 @@ class ConnectionLimits:
     window_s: float = 1.0
     """quota.window.size.seconds"""
     protected_listener: str | None = None
-    """Its connections are taken also beyond `total_max`, and others give way."""
+    """The listener whose connections are accepted beyond `total_max`; those of other listeners give way."""
 
 
 class Stage(Enum):
@@ -229,7 +229,7 @@ class ConnectionQuotas:
             self._move(place, Stage.STRANGER)
 
     def served(self, place: Place, now_s: float) -> None:
-        """A request of the connection is served, as one of a client that may ask."""
+        """A request of the connection was served, after authentication where the listener requires it."""
         place.used_s = now_s
         if place.stage is not Stage.SERVED:
             self._move(place, Stage.SERVED)
@@ -274,7 +274,7 @@ class SampledRate:
     """Events a second over the last windows, the present one included, as Kafka's Rate with a Quota."""
 
     def __init__(self, rate_max: int, *, windows: int, window_s: float) -> None:
-        # Kafka divides by it: 0 holds new connections back for as long as it ever does.
+        # Kafka divides by the bound: with 0, each new connection waits for the longest possible delay.
         self._rate_max = rate_max or sys.float_info.min
         self._windows = windows
         self._window_s = window_s
@@ -300,7 +300,7 @@ class SampledRate:
         return min((rate - self._rate_max) / self._rate_max * elapsed_s, self._window_s)
 
     def _elapsed_s(self, now_s: float) -> float:
-        """At least all windows but the present one: the first events of a second are no rate yet."""
+        """Return the time since the first sample, at least all windows but the present one, as in Kafka."""
         elapsed_s = now_s - self._samples[0][0]
         missing = self._windows - 1 - int(elapsed_s / self._window_s)
         return max(elapsed_s + max(missing, 0) * self._window_s, 0.001)

@@ -1,7 +1,7 @@
-"""Asks who answers at the address of a controller: of a new voter, or one whose responses make that doubtful.
+"""Finds out who answers at the address of a controller: a new voter, or one whose responses raise a doubt.
 
-Java controllers answer whoever reaches them, and do not say who they are. But every controller tells its cluster
-(DescribeCluster), and describes no configuration but its own (DescribeConfigs). It is asked on another connection.
+Java controllers answer whoever reaches them, and do not say who they are. But every controller reports its cluster
+(DescribeCluster), and describes only its own configuration (DescribeConfigs). It is asked on a separate connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMEOUT_S: Final = 1.0
 PAUSE_S: Final = 1.0
 """The least time between two examinations of one route that found nothing wrong."""
 NODE_IDS_MAX: Final = 100
-"""Of how many controllers an answering one is recognized."""
+"""The number of node ids that are tried to recognize the node that answers."""
 
 
 class Examiner:
@@ -95,7 +95,7 @@ class Examiner:
 
     async def _examine(self, address: Address, doubt: Misrouting | None) -> Misrouting | None:
         """Find out who answers; a node that is not meant is logged and reported."""
-        # A connection that names nobody: one to the node that is meant might be refused, and says less.
+        # The connection names no intended node, because another node might refuse one that does, and say less.
         lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
         try:
             answering = await _who_answers(lane, address.node_id)

@@ -79,7 +79,7 @@ class HttpPages:
 
 
 def readiness(status: NodeStatus) -> dict[str, bool]:
-    """What has to hold before this node counts as a healthy part of its quorum, and whether it does."""
+    """Return the conditions under which this node is a healthy part of its quorum, and whether each holds."""
     return {
         "voter": status.is_voter,
         "leaderKnown": status.leader_id >= 0,

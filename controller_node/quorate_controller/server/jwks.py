@@ -35,7 +35,7 @@ FILE_INTERVAL_S: Final = 5.0
 UNKNOWN_KEYS_MAX: Final = 16
 UNKNOWN_KEY_INTERVAL_S: Final = 60.0
 WANTED_INTERVAL_S: Final = 1.0
-"""Between two requests because of unknown keys."""
+"""The shortest time between two requests because of unknown keys."""
 KEY_ID_LENGTH_MAX: Final = 1000
 
 
@@ -123,7 +123,7 @@ class JwksValidator:
             except TimeoutError:
                 pass  # the next regular reading is due
             else:
-                # Clients that name ever other keys can't have the endpoint asked all the time.
+                # Clients that name a new key each time must not cause requests to the endpoint all the time.
                 await asyncio.sleep(max(0.0, asked_at_s + WANTED_INTERVAL_S - time.monotonic()))
             self._wanted.clear()
             asked_at_s = time.monotonic()

@@ -1,8 +1,8 @@
 """Parses large requests in a thread, so that the event loop goes on meanwhile.
 
-A request of a few MiB may have hundreds of thousands of elements, whose objects take a second. The thread that makes
-them gives the interpreter up every `SWITCH_INTERVAL_S`, which the process sets. Requests of nodes have a thread of
-their own: they do not wait for those of clients.
+A request of a few MiB may have hundreds of thousands of elements, whose objects take a second. The thread that
+creates them releases the interpreter every `SWITCH_INTERVAL_S`, which the process sets. Requests of nodes have their
+own thread, so they do not wait for those of clients.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Parsed = TypeVar("_Parsed")
 
 
 class LargeRequests:
-    """One of clients and one of nodes is parsed at a time, in the order in which they came."""
+    """Parses one request of clients and one of nodes at a time, in order of arrival."""
 
     def __init__(self) -> None:
         self._of_clients = ThreadPoolExecutor(1, thread_name_prefix="parsing")

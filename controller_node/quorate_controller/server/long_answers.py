@@ -1,6 +1,6 @@
 """Writes long answers in pieces, so that the event loop reads heartbeats and takes turns in between.
 
-An answer is long by what was asked for, not by what it turned out to have: hundreds of short ones may be due at once.
+The kind of the request makes an answer long, not its size: hundreds of short ones may be due at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 WRITING_S_MAX: Final = 0.004
-"""What is spent on long answers before the loop looks at sockets and timers again."""
+"""How long answers are written before the loop looks at sockets and timers again."""
 ANSWER_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
-"""As large as a request may be by default: clients of librdkafka read no more."""
+"""The limit of an answer, the default limit of a request: clients of librdkafka read no more."""
 UNFINISHED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""With more than this written of all answers, only one is gone on with."""
+"""If unfinished answers have more bytes than this in total, only one of them is continued."""
 
 _ARRAYS: Final[dict[type[Any], tuple[str, str]]] = {
     DescribeConfigsResponse: ("results", "configs"),
@@ -59,7 +59,7 @@ class LongAnswer:
 
 
 class LongAnswers:
-    """Those that are being written, in turn."""
+    """Writes long answers in turn, a piece of each."""
 
     def __init__(self) -> None:
         self._waiting: deque[LongAnswer] = deque()

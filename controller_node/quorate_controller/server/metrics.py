@@ -127,7 +127,7 @@ class ServedCertificate:
     not_after_s: float
     """Unix time."""
     refuses_files: bool
-    """Whether its files have a content that is not used."""
+    """Whether its files have new content that was refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who was meant, and who answers: what requests and responses say about a connection that leads to the wrong node.
+"""Detects connections that lead to the wrong node, from what requests and responses contain.
 
 Clients and controllers that send ApiVersions 5 say whom they mean (KIP-1242). No Java controller says or checks it.
 So requests are judged by what they contain anyway: the cluster, the voter with its directory, the leader's epoch.
@@ -161,11 +161,11 @@ class ConnectionFindings:
         self._leader_doubts_ms: deque[int] = deque(maxlen=LEADER_DOUBTS_MIN)
 
     def is_told(self, what: Misrouting) -> bool:
-        """Whether this was told already."""
+        """Whether this was reported already."""
         return what in self._told
 
     def take(self, what: Misrouting, now_ms: int) -> bool:
-        """Returns whether this is to be told: it is certain, and news."""
+        """Returns whether this has to be reported: it is certain, and was not reported before."""
         if self.is_told(what):
             return False
         if what is Misrouting.LEADER and not self._is_leader_certain(now_ms):
@@ -174,7 +174,7 @@ class ConnectionFindings:
         return True
 
     def served(self) -> None:
-        """The peer has got from this node what only a leader gives: what it took for the leader, leads."""
+        """The peer got from this node what only the leader sends, so it has reached the leader."""
         self._leader_doubts_ms.clear()
         self._told -= {Misrouting.LEADER}
 

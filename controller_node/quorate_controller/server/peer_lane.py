@@ -1,4 +1,4 @@
-"""One outbound connection to a peer: made when needed, negotiated once, remade after a break.
+"""One outbound connection to a peer: opened when needed, negotiated once, opened again after a break.
 
 States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> authenticating,
 if the listeners of controllers ask for SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
@@ -259,7 +259,7 @@ class PeerLane:
             in_flight_max=self._limits.in_flight_max,
         )
         self._state = _State.NEGOTIATING
-        # Versions of ApiVersions below 5 have no place for the node that we mean, and leave it out.
+        # Versions of ApiVersions below 5 have no field for the intended node, and leave it out.
         is_known = self.address.node_id >= 0
         meant = (self._cluster_id, self.address.node_id) if is_known else ()
         self._negotiation = Negotiation(*meant, software_name=CONTROLLER_SOFTWARE_NAME)
@@ -325,7 +325,7 @@ class PeerLane:
             self._waiting.remove(outbound)
             outbound.fail(FailureReason.TIMED_OUT)
             return
-        # Answers come in order: behind one that does not come, none will.
+        # Answers come in order: if one does not come, none of the later ones will.
         self._in_flight.remove(outbound)
         self._disconnect()
         outbound.fail(FailureReason.TIMED_OUT)
@@ -401,7 +401,7 @@ class PeerLane:
         self._setup_timer.cancel()
         self._failures = 0
         self._state = _State.READY
-        # What waits is sent however short the session is.
+        # Waiting requests are sent, however short the session is.
         self._send_within_session()
 
     # ---------------------------------------------------------------------------------- authentication

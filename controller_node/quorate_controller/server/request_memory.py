@@ -20,14 +20,14 @@ class Waiter(Protocol):
     """A connection that has read no more than the length of a large request."""
 
     def memory_granted(self) -> None:
-        """The share that was asked for is there: read on."""
+        """The requested share is available: read on."""
 
 
 class RequestMemory:
     """Counts large requests from the moment that their length is known until they are answered.
 
     A request gets its share whole before more of it is read, so that it can always be completed; those that wait
-    get theirs in the order in which they asked. As Kafka's MemoryPool, which takes one request more.
+    get theirs in the order in which they asked. Kafka's MemoryPool does the same, but admits one request more.
     """
 
     def __init__(self, listener: str, size_bytes_max: int, counters: RequestCounters) -> None:

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 REAUTHENTICATION_INTERVAL_S_MIN: Final = 1.0
 _API_KEY: Final = struct.Struct(">h")
 _ERROR_CODE: Final = slice(8, 10)
-"""Of each version of the ApiVersions response: behind the length and the correlation id."""
+"""Where each version of the ApiVersions response has its error code: behind the length and the correlation id."""
 _NO_ERROR: Final = bytes(2)
 _BEFORE_AUTHENTICATION: Final = {
     int(key): APIS[key] for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -132,7 +132,7 @@ class SaslSession:
             self._gate.served.handle(exchange)
 
     def _may_authenticate_again(self) -> bool:
-        """At most once a second; what comes earlier is answered as a handshake without need."""
+        """Whether a second has passed since the last time. If not, it is answered like an unexpected handshake."""
         now_s, last_s = time.monotonic(), self._reauthenticated_at_s
         if last_s is not None and now_s - last_s < REAUTHENTICATION_INTERVAL_S_MIN:
             return False
@@ -219,7 +219,7 @@ class SaslSession:
         return "authentication" if self._principal is None else "re-authentication"
 
     def _evaluate(self, exchange: Exchange, message: bytes) -> tuple[bytes, int]:
-        """Return the answer to a message, and once the client is authenticated the lifetime of its session."""
+        """Return the answer to a message, and once the client is authenticated the lifetime of its session in ms."""
         assert self._server is not None, "it is made by the handshake"
         answer = self._server.evaluate(message)
         outcome = self._server.authenticated

@@ -40,7 +40,7 @@ class MissingLibraryError(Exception):
 def load_libraries(config: ControllerConfig) -> None:
     """Loads what the configured listeners need, which takes seconds on a busy machine, in which no request is served.
 
-    Libraries of metrics pages take megabytes of memory: only those pay who scrape. So do those of OAUTHBEARER.
+    The libraries of metrics pages and of OAUTHBEARER take megabytes of memory, so they are loaded only if configured.
 
     Raises:
         MissingLibraryError: one is not installed.

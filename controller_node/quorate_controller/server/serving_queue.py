@@ -1,8 +1,8 @@
 """Connections of one listener with requests that are not served yet: the cluster's nodes first, then all clients.
 
 Clients are served by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996): each connection has an account of
-the time that its requests took, and who has taken least is next. So who asks rarely does not wait for a round over
-hundreds that ask all the time, and who asks for what takes long is served less often.
+the time that its requests took, and the connection that has taken least is next. So a client that asks rarely does
+not wait for a round over hundreds of busy ones, and a client whose requests take long is served less often.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _OF_QUORUM: Final = frozenset(
     }
 )
 KEYS_OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in OF_NODES | _OF_QUORUM)
-"""What the frames of requests begin with that only controllers and brokers send. They are not parsed for that."""
+"""The first bytes of requests that only controllers and brokers send: they are recognized without parsing."""
 
 
 class Served(Protocol):
     """A connection."""
 
     served_until_s: float
-    """Up to where its account is used up. Accounts run on in the time that is spent on clients."""
+    """The virtual time up to which it has used its account. Virtual time passes while clients are served."""
 
     @property
     def has_request_of_node(self) -> bool:
@@ -52,14 +52,14 @@ class Served(Protocol):
 
 
 class ServingQueue:
-    """Whose turn it is. Without it, thousands of requests that came at once would be parsed at once."""
+    """Decides which connection is served next. Otherwise, thousands of requests could be parsed in one turn."""
 
     def __init__(self) -> None:
         self._nodes: deque[Served] = deque()
         self._clients: list[tuple[float, int, Served]] = []
-        """A heap, by the beginning of the turn in the connection's account."""
+        """A heap by the virtual time at which the connection's turn begins."""
         self._spent_s = 0.0
-        """The beginning of the turn that was taken last."""
+        """The virtual time at which the last turn began."""
         self._numbers = itertools.count()
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
@@ -72,7 +72,7 @@ class ServingQueue:
         if connection.has_request_of_node:
             self._nodes.append(connection)
         else:
-            # Time that nobody asked for is not saved up.
+            # A connection does not save up the time in which it asked for nothing.
             begins_s = max(connection.served_until_s, self._spent_s)
             heappush(self._clients, (begins_s, next(self._numbers), connection))
         if not self._is_scheduled:

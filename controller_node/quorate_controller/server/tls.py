@@ -1,8 +1,8 @@
 """TLS of one listener: its contexts, which follow the files of its stores, and the principal of a connection.
 
 A changed file is read within `RELOAD_INTERVAL_S`. Connections that are open keep what they were made with; new ones
-get the new key. What can't be used, or what clients or other controllers would refuse, is not taken: the former
-content stays in use, this is logged once, and the files are looked at again.
+get the new key. Content that can't be used, or that clients or other controllers would refuse, is not adopted: the
+former content stays in use, the refusal is logged once, and the files are read again later.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class TlsOfListener:
 
     @property
     def refuses_files(self) -> bool:
-        """Whether the files have a content that is not used."""
+        """Whether the files have new content that was refused."""
         return self._fault is not None
 
     def principal_of(self, connection: ssl.SSLObject) -> Principal:
@@ -150,8 +150,8 @@ class TlsOfListener:
         log.info("tls_reloaded", extra={"facts": facts})
 
     def _changed(self) -> tuple[_Seen, _Loaded] | None:
-        """What is to be used from now on; None if nothing has changed. Raises SecurityConfigError."""
-        # What the files are is noted before they are read: what changes meanwhile is seen the next time.
+        """Return the content to use from now on; None if nothing has changed. Raises SecurityConfigError."""
+        # The state of the files is noted before they are read, so a change in between is seen the next time.
         seen = _Seen.now(self._reread())
         if seen == self._seen:
             return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quorate_controller.security.certificates import Certificate
 
 _TURNS_MAX: Final = 10
-"""Of a handshake in memory; TLS 1.2 takes three."""
+"""The most turns of a handshake in memory; TLS 1.2 takes three."""
 
 
 def refusal_of(new: Certificate, former: Certificate, config: ListenerTls, now: datetime) -> str | None:
