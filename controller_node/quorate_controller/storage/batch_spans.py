@@ -25,7 +25,7 @@ from quorate_controller.storage.filesystem import File
 _HEADER: Final = header_struct(slice(9))  # up to the highest timestamp
 _CHUNK_BYTES: Final = 1024 * 1024
 LOOKUP_CHUNK_BYTES: Final = 16 * 1024
-"""For finding one batch: a few intervals of the index."""
+"""The bytes per read when one batch is looked up: a few intervals of the index."""
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
 _HEADER_FROM_MAGIC: Final = re.compile(rb"\x02(?=.{26}\xff{14})", re.DOTALL)
@@ -79,7 +79,7 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
         behind = at + size_bytes
         if size_bytes < HEADER_SIZE_BYTES or behind > len(chunk) or magic != MAGIC:
             return
-        # As many records as fit: no offset is beyond what the indexes of a segment can hold.
+        # No more records than fit into the batch: so no offset is beyond what the indexes of a segment can hold.
         if base_offset < 0 or epoch < 0 or not 0 <= last_delta < size_bytes // RECORD_SIZE_BYTES_MIN:
             return
         if check_crc and crc32c(view[at + CRC_COVERS_FROM : behind]) != crc:

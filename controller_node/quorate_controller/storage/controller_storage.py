@@ -177,7 +177,7 @@ class ControllerStorage:
         return bootstrap.records
 
     def save_hard_state(self, state: HardState, *, kraft_version: int) -> None:
-        """Durable on return."""
+        """Save the hard state; durable on return."""
         self._quorum_state.write(state, kraft_version=kraft_version, voter_ids=self._config.static_voter_ids)
         self.hard_state = state
 
@@ -190,7 +190,7 @@ class ControllerStorage:
         self.log.flush()
 
     def keep_recovery_point(self, now_ms: int) -> None:
-        """Write the end of the log down as durable, unless that was done a short time ago. Call it after `flush`."""
+        """Store the end of the log as the recovery point, unless this was done recently. Call it after `flush`."""
         if now_ms >= self._recovery_point_due_ms:
             self._write_recovery_point()
             self._recovery_point_due_ms = now_ms + RECOVERY_POINT_INTERVAL_MS
@@ -238,12 +238,12 @@ class ControllerStorage:
         self._download = None
 
     def restore(self, snapshot_id: SnapshotId) -> None:
-        """The fetched snapshot is complete and good: name it, drop the log, go on at its end. Durable on return."""
+        """The fetched snapshot is complete and valid: name it, drop the log, go on at its end. Durable on return."""
         assert self._download is not None
         assert self._download.snapshot_id == snapshot_id
         self._download.freeze()
         self._download = None
-        # A crash from here on is mended by _match_log_and_snapshots: the log is older than the snapshot.
+        # After a crash from here on, _match_log_and_snapshots repairs the log, which is older than the snapshot.
         self._reset_log(snapshot_id.offset)
         self._forget_snapshots_before(snapshot_id)
 
@@ -267,7 +267,7 @@ class ControllerStorage:
     def clean(self, now_ms: int) -> int | None:
         """Apply retention: delete what a newer snapshot covers; the latest snapshot always stays.
 
-        Gives the new log start offset if it moved. KafkaMetadataLog.maybeClean: by size, then by age. A damaged
+        Returns the new log start offset if it moved. As KafkaMetadataLog.maybeClean: by size, then by age. A damaged
         checkpoint that a later one replaces is reported, and deleted when the next one is as old as retention allows.
         """
         self._write_recovery_point()

@@ -117,7 +117,7 @@ class MetadataLog:
         return tuple(self._control_offsets)
 
     def append(self, batches: bytes) -> int:
-        """Write whole batches, the first of which starts at `end_offset`; gives the new end offset.
+        """Write whole batches, the first of which starts at `end_offset`. Returns the new end offset.
 
         Durable only after `flush`. An offset gap or a falling epoch is an assertion: raft admits neither.
         """
@@ -146,9 +146,9 @@ class MetadataLog:
     def read(self, start_offset: int, size_bytes_max: int, end_offset: int | None = None) -> bytes:
         """Whole batches, the first of which holds `start_offset`, in at most `size_bytes_max` bytes.
 
-        A first batch that is larger is given whole. No batch that reaches past `end_offset` (default: the end
-        of the log) is given; b"" when there is nothing. A read ends where a segment does, so that it may give
-        less than there is. `start_offset` must lie within start_offset..end_offset of the log.
+        A first batch that is larger is returned whole. No batch that reaches past `end_offset` (default: the end of
+        the log) is returned; b"" when there is nothing. A read ends where a segment ends, so it may return less than
+        there is. `start_offset` must lie within start_offset..end_offset of the log.
         """
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         assert self._start_offset <= start_offset <= self.end_offset, (start_offset, self._start_offset)
@@ -189,7 +189,7 @@ class MetadataLog:
         write_leader_epochs(self._file_system, self._directory, self._epochs)
 
     def advance_start(self, offset: int) -> int:
-        """Forget records below `offset`, the end of a snapshot; gives how many segments that deleted."""
+        """Forget records below `offset`, the end of a snapshot. Returns the number of deleted segments."""
         assert offset <= self.end_offset, (offset, self.end_offset)
         if offset <= self._start_offset:
             return 0
@@ -250,7 +250,7 @@ class MetadataLog:
             self._control_offsets.append(header.base_offset)
 
     def _tidy_directory(self) -> list[int]:
-        """Remove what deletions and crashes left; gives the base offsets of the segments, ascending."""
+        """Remove what deletions and crashes left. Returns the base offsets of the segments, ascending."""
         names = self._file_system.list_directory(self._directory)
         bases = {
             name[:_OFFSET_DIGITS]

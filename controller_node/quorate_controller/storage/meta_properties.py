@@ -49,7 +49,7 @@ def write_meta_properties(file_system: FileSystem, directory: Path, properties: 
 def check_ensemble(
     found: Mapping[Path, MetaProperties], *, node_id: int, cluster_id: str | None = None
 ) -> str | None:
-    """Check that the directories of a node belong together; gives their cluster id, None if there are none.
+    """Check that the directories of a node belong together; return their cluster id, None if there are none.
 
     Raises:
         StorageError: a directory does not fit the others or the configuration (MetaPropertiesEnsemble.verify).

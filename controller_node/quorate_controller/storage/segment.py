@@ -1,8 +1,8 @@
 """One segment of the log: `%020d.log` with its `.index` and `.timeindex`.
 
-The log file is the truth. Index files are written for Kafka and its tools, never read for their content, and
-made anew when a start finds them different from what the log says (Java preallocates them while it runs and
-trims them when it stops in peace).
+The log file is authoritative. Index files are written for Kafka and its tools, never read for their content, and
+written again when a start finds that they differ from the log (Java preallocates them while it runs and trims them at
+a clean shutdown).
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Segment:
     ) -> tuple["Segment", int]:
         """Read a segment up to its first bad batch; `on_landmark` gets control batches and changes of epoch.
 
-        Gives the segment and how many bytes lie behind the good ones; `cut_tail` removes them.
+        Returns the segment, and the number of bytes behind the last good batch, which `cut_tail` removes.
         """
         log = file_system.open_file(segment_path(directory, base_offset))
         offset_index, time_index = (
@@ -131,7 +131,7 @@ class Segment:
             file.close()
 
     def cut_tail(self, size_bytes: int) -> None:
-        """Drop that many bytes behind the last good batch, and mend the index files.
+        """Drop that many bytes behind the last good batch, and repair the index files.
 
         Durable in any case: a process that was killed may have left good batches that were never synced.
         """

@@ -36,7 +36,7 @@ class SegmentIndex:
         self._max_timestamp_offset = base_offset
 
     def add(self, header: BatchHeader | BatchSpan, position: int) -> tuple[bytes, bytes]:
-        """Note the batch at `position`; gives what to append to the offset and to the time index file."""
+        """Note the batch at `position`; returns the bytes to append to the offset and to the time index file."""
         if header.max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = header.max_timestamp_ms
             self._max_timestamp_offset = header.last_offset
@@ -55,7 +55,7 @@ class SegmentIndex:
         return entries
 
     def close_time_index(self) -> bytes:
-        """Let the time index end with the segment's highest timestamp; gives what to append to its file."""
+        """Let the time index end with the segment's highest timestamp; returns the bytes to append to its file."""
         if self._max_timestamp_ms <= (self._entry_times[-1] if self._entry_times else _NO_TIMESTAMP):
             return b""
         self._entry_times.append(self._max_timestamp_ms)
@@ -65,8 +65,8 @@ class SegmentIndex:
     def truncate(self, offset: int, position: int) -> int:
         """Forget batches from `position` on, the first of which holds `offset`.
 
-        Gives the position from which the remaining batches are to be added again, because what they mean for
-        timestamps and the tail is forgotten too.
+        Returns the position from which the remaining batches have to be added again, because their timestamps and
+        their entries in the tail are forgotten, too.
         """
         kept = bisect_right(self._entry_positions, position - 1)
         del self._entry_offsets[kept:]

@@ -179,7 +179,7 @@ class SnapshotStore:
         return self.read(snapshot_id, 0, self.size(snapshot_id))
 
     def remove_before(self, snapshot_id: SnapshotId) -> tuple[SnapshotId, ...]:
-        """Delete the checkpoints that precede `snapshot_id`; gives those deleted."""
+        """Delete the checkpoints that precede `snapshot_id`. Returns the deleted ones."""
         removed = tuple(known for known in self.ids if known < snapshot_id)
         for known in removed:
             self.remove(known)
