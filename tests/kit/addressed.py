@@ -1,4 +1,4 @@
-"""Quorums behind forwarders, so that their addresses can come to lead elsewhere."""
+"""Quorums behind forwarders, so that tests can redirect their addresses."""
 
 import asyncio
 import urllib.request
@@ -22,7 +22,7 @@ MISROUTED_PEERS = "kafka_server_raftchannelmetrics_misrouted_connection_count"
 
 
 class AddressedQuorum(Cluster):
-    """Controllers whose clients and other controllers have a listener each; close it.
+    """Controllers with a listener for clients and another one for controllers. Close it.
 
     A node listens for clients on a port that always leads to it, for bootstrapping, and advertises another
     address. `peer_addresses` do the same for the other controllers.
@@ -93,7 +93,7 @@ class AddressedQuorum(Cluster):
         return [self.address(one) for one in self.controllers]
 
     def move(self, network: Network) -> None:
-        """Restart all nodes with addresses that nobody has known."""
+        """Restart all nodes with new addresses."""
         self.advertise(network.addresses(list(self.client_ports.values())))
         self.restart_all()
 
@@ -126,7 +126,7 @@ class AddressedQuorum(Cluster):
 class ContinuousWriter(Worker):
     """Writes client metrics subscriptions one by one with our client, which talks to controllers directly.
 
-    They are what a cluster without brokers lets a client create as often as it likes, by names of its own.
+    In a cluster without brokers, a client can create any number of these, with names that it chooses.
     """
 
     def __init__(self, bootstrap: Sequence[str], prefix: str, **config: object) -> None:

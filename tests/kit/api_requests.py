@@ -1,4 +1,4 @@
-"""Requests to the API server as they are, and the definitions installed."""
+"""Raw requests to an API server in which the definitions are installed."""
 
 import json
 import ssl
@@ -25,14 +25,14 @@ Object = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """What the API server said; for a refusal, `message` has its words."""
+    """The answer of the API server; `message` is the text of a refusal."""
 
     status: int
     body: Object
 
     @property
     def message(self) -> str:
-        """The words of a refusal."""
+        """The text of a refusal."""
         return str(self.body.get("message", ""))
 
 

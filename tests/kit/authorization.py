@@ -1,4 +1,4 @@
-"""Authorizers over a few ACLs, a request of each API, and what answers say of who may ask."""
+"""Authorizers over a few ACLs, a request of each API, and the error codes in responses."""
 
 import asyncio
 from pathlib import Path
@@ -84,7 +84,7 @@ def error_codes(entity: Any) -> set[ErrorCode]:
 
 
 async def answer_or_arrival(rig: Any, client: Any) -> Any:
-    """The response to a request, or None once the node has it. What Raft can't read is answered by the listener."""
+    """The response, or None once the node has the request. The listener answers requests that raft can't read."""
     answer = asyncio.ensure_future(client.receive())
     arrival = asyncio.ensure_future(rig.node.requests(1))
     done, others = await asyncio.wait((answer, arrival), return_when=asyncio.FIRST_COMPLETED)

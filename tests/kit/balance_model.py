@@ -30,7 +30,7 @@ class BalanceModel:
     moving_max: int = 0
 
     def observed(self) -> ObservedBalance:
-        """The cluster as the gateway tells it."""
+        """The cluster as the gateway reports it."""
         return ObservedBalance(
             brokers=self.brokers,
             partitions={
@@ -77,7 +77,7 @@ class BalanceModel:
             self.moving[key] = target
 
     def complete(self, number: int | None = None) -> None:
-        """So many reassignments complete; None: all."""
+        """Complete this number of reassignments; None for all."""
         for key in list(self.moving)[:number]:
             target, one = self.moving.pop(key), self.partitions[key]
             leader = one.leader if one.leader in target else target[0]

@@ -1,4 +1,4 @@
-"""Headless Chromium in the hands of a test, over the DevTools protocol."""
+"""Headless Chromium, driven by a test over the DevTools protocol."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ KEYS = {"Tab": 9, "Enter": 13}
 
 
 class Tab:
-    """One page, and all that it said on its console or could not load."""
+    """One page, with everything that it wrote to its console or could not load."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -95,7 +95,7 @@ class Tab:
         await asyncio.wait_for(self._loaded.wait(), ANSWER_TIMEOUT_S)
 
     async def look(self, *, width: int, height: int = 900, is_dark: bool = False) -> None:
-        """Take the size of a screen, by day or by night."""
+        """Set the size of the screen, and the light or the dark color scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -146,7 +146,7 @@ class Tab:
         await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Disconnect."""
         self._reader.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._reader

@@ -1,4 +1,4 @@
-"""A cluster of real processes in the hands of a test: each node is started, killed and exchanged on its own.
+"""A cluster of real processes that a test controls: it starts, kills and replaces each node.
 
 Directories, configurations and commands are those of `quorate play`; there is no supervisor, so that a node
 that was killed stays dead until the test starts it again.
@@ -194,7 +194,7 @@ class Cluster:
         )
 
     def configure(self, node_id: int, properties: Mapping[str, str], removed: Iterable[str] = ()) -> None:
-        """From its next start on, have a node's configuration say this, and nothing of the removed keys."""
+        """From its next start on, add these properties to a node's configuration, and leave out the removed keys."""
         node = self._nodes[node_id]
         self._nodes[node_id] = replace(node, config={**node.config, **properties})
         self._removed_keys[node_id] = frozenset(removed)
@@ -334,7 +334,7 @@ class Cluster:
             assert code == 0, self.describe(f"node {node_id} ended with {code}")
 
     def suspend(self, *node_ids: int) -> None:
-        """Suspend nodes until they are sent SIGCONT; returns when they are."""
+        """Suspend nodes until they are sent SIGCONT; returns when they are suspended."""
         for node_id in node_ids:
             self.signal(node_id, signal.SIGSTOP)
         for node_id in node_ids:
@@ -342,7 +342,7 @@ class Cluster:
 
     @contextmanager
     def frozen(self, node_ids: Iterable[int] | None = None) -> Iterator[None]:
-        """These controllers, by default all, are suspended as far as they run: nothing of them changes."""
+        """Suspend these controllers, by default all, as far as they run: nothing of them changes in the context."""
         chosen = self.controllers if node_ids is None else node_ids
         frozen = [node_id for node_id in chosen if self.runs(node_id)]
         self.suspend(*frozen)

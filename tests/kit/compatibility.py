@@ -1,4 +1,4 @@
-"""What was run beside which release of Kafka: a pytest plugin that counts the tests of each counterpart.
+"""A pytest plugin that counts the tests that ran beside a release of Kafka, for each combination.
 
 A run writes `test-reports/compatibility/<release>.json`, from which `tools/compatibility.py` makes the table in
 docs/compatibility.md.
@@ -46,7 +46,7 @@ COUNTERPARTS: Final = {
         "tests/integration/tools/",
     ),
 }
-"""What stands beside each other -> the tests that put them there; the first row counts."""
+"""Combination of parts -> the tests that run it; the first row that matches counts."""
 
 
 def counterpart_of(node_id: str) -> str | None:

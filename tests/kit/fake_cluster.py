@@ -58,21 +58,21 @@ def nested(api_name: str, class_name: str, **fields: Any) -> Any:
 
 @dataclass(eq=False)
 class FakeNode:
-    """One server. What a test may change while it runs: any of these fields."""
+    """One server. A test may change any of these fields while it runs."""
 
     cluster: "FakeCluster"
     node_id: int
     cluster_id: str
     apis: dict[int, tuple[int, int]]
-    """API key -> lowest and highest version, as ApiVersions tells them."""
+    """API key -> lowest and highest version, as ApiVersions reports them."""
     handlers: dict[str, Handler] = field(default_factory=dict)
     """Handlers of this node alone, by API name; they go before the cluster's."""
     advertised: str | None = None
-    """The `host:port` that DescribeCluster tells, if it is not where the node listens."""
+    """The `host:port` that DescribeCluster reports, if it is not where the node listens."""
     requests: list[Request] = field(default_factory=list)
     """All requests that arrived, in order, including ApiVersions."""
     connections: int = 0
-    """How many were made."""
+    """The number of connections that were accepted."""
     address: str = ""
     """Where it listens: `host:port`."""
     _server: asyncio.Server | None = None

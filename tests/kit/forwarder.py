@@ -1,4 +1,4 @@
-"""TCP forwarders on loopback: an address that can be led to another server while clients hold on to it."""
+"""TCP forwarders on loopback: addresses that can be redirected to another server while clients keep them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class Forwarder:
         await self.cut()
 
     async def cut(self) -> None:
-        """End every connection; new ones are welcome."""
+        """End every connection; new ones are accepted."""
         for connection in list(self._connections):
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -115,7 +115,7 @@ class Network:
             self._loop.do(forwarder.refuse())
 
     def close(self) -> None:
-        """End all of it."""
+        """Close all forwarders and the thread."""
         self.refuse(*self._forwarders)
         self._loop.close()
 

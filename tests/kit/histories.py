@@ -1,4 +1,4 @@
-"""A cluster with a bad day, as rows of a lake's tables: what a report has to show well."""
+"""A cluster with many incidents in one day, as rows of a lake's tables, for tests of the report."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

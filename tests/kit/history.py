@@ -1,4 +1,4 @@
-"""A script that gives a cluster a history, and writes down what it did and when: the ledger that tables are held to.
+"""A script that gives a cluster a history, and a ledger of what it did and when, which tables are compared with.
 
 Each entry has the earliest and the latest time at which it can have happened: from before it was asked for until it
 was seen. Voters come and go, brokers flap, topics, configs, ACLs and quotas change, leaders fall, one of them with
@@ -44,7 +44,7 @@ from quorate_protocol.kafka.enums import (
 )
 
 CLOCK_ERROR = timedelta(milliseconds=50)
-"""Our controllers go by the monotonic clock from their start on, and the wall clock is adjusted meanwhile."""
+"""Our controllers use the monotonic clock from their start on, while the wall clock may be adjusted."""
 GHOST = 3099
 LEVEL_BEFORE, LEVEL_AFTER = 27, 30
 CONFIG = {
@@ -69,7 +69,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that happened, between two times. `what` and `key` tell what and to whom, `value` what it became."""
+    """An event between two times. `what` is its kind, `key` its subject, `value` the new state."""
 
     what: str
     key: tuple[Any, ...]
@@ -237,7 +237,7 @@ class Script:
             self._do(lambda client: client.delete_topics(["short-lived"]))
         self._create("short-lived", 2)
 
-    # What chapters are made of
+    # Steps of chapters
 
     def note_leader(self, *voters: int) -> None:
         """Write down who leads in which epoch now; `voters` are those that run, all without."""

@@ -1,4 +1,4 @@
-"""Clients that work without pause in threads of their own, and write down what was acknowledged to them."""
+"""Clients that work without pause in their own threads, and record what was acknowledged to them."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ STEADY_CREATE_EVERY_S = 0.4
 
 
 class Worker:
-    """Does one thing again and again until the context ends; what it raises, the end of the context raises."""
+    """Repeats one action until the context ends. The end of the context raises what the action has raised."""
 
     def __init__(self, name: str) -> None:
         self._ended = threading.Event()
@@ -54,10 +54,10 @@ class Worker:
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """What is left to do at the end."""
+        """The work that is left at the end."""
 
     def _close(self) -> None:
-        """Let go of what the thread holds, whatever happened."""
+        """Release the resources of the thread, whatever happened."""
 
 
 class Pauses:

@@ -82,7 +82,7 @@ class Violation:
     order: tuple[Operation, ...]
     """An order of what was answered before, which ends in `state`."""
     concurrent: tuple[Operation, ...]
-    """What else was under way while `answer` was: its place is among these."""
+    """The operations that were concurrent with `answer`: its place is among these."""
     state: Hashable
 
     def __str__(self) -> str:
@@ -238,7 +238,7 @@ class _Search:
             answered_choices = self._answered_choices(place)
             at_once = next((choice for choice in answered_choices if _only_looks(choice, state)), None)
             if at_once is not None:
-                # What only looks, and fits here, needs no other place: the others are as free without it.
+                # A read that fits here needs no other place, because it does not restrict the other operations.
                 place.choices = [at_once]
             else:
                 # The last one is tried first: what was answered, by its answer.
@@ -289,7 +289,7 @@ class _Search:
 
 
 def _only_looks(choice: tuple[Operation, int, int, Hashable], state: Hashable) -> bool:
-    """Whether an operation never changes anything, and leaves the state here even in what is known of it."""
+    """Whether an operation never changes anything, and here also adds nothing to what is known of the state."""
     operation, _, _, after = choice
     return (operation.action == READ or operation.refused is not None) and after == state
 

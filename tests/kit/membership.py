@@ -85,7 +85,7 @@ class Membership(Cluster):
     # The quorum
 
     def voters(self) -> dict[int, str]:
-        """The voters, as the leader tells: directory id by node id."""
+        """The voters as the leader describes them: directory id by node id."""
         quorum = eventually(self.quorum, START_TIMEOUT_S, "the quorum", lambda: self.describe("no leader"))
         return {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters}
 
@@ -147,12 +147,12 @@ class Membership(Cluster):
             self.add(node_id)
 
     def remove(self, node_id: int, directory_id: str, *flags: str) -> None:
-        """Make a voter none, whether it runs or not."""
+        """Remove a voter, whether it runs or not."""
         printed = succeeded(self.try_to_remove(node_id, directory_id, *flags))
         assert f"KRaft controller {node_id} with directory id {directory_id}" in printed
 
     def try_to_remove(self, node_id: int, directory_id: str, *flags: str) -> subprocess.CompletedProcess[str]:
-        """Ask to make a voter none."""
+        """Try to remove a voter."""
         return self.metadata_quorum(
             "remove-controller",
             "--controller-id",

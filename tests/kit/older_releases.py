@@ -1,4 +1,4 @@
-"""What our controllers, which answer as those of the newest release, say otherwise than an older one."""
+"""The differences between our controllers, which answer like the newest release, and an older release."""
 
 import re
 from typing import Final
@@ -24,7 +24,7 @@ def is_later(name: str, release: str) -> bool:
 
 
 def reworded(message: str, release: str) -> str:
-    """A message without what an older release words otherwise."""
+    """A message without the parts that an older release words differently."""
     if release == NEWEST_RELEASE:
         return message
     return _LEVELS.sub("<node> only supports fewer", _BOUNDS.sub("is out of bounds", message))

@@ -32,7 +32,7 @@ spec: {listeners: [{name: CONTROLLER, port: %d}]}
 
 
 class Player:
-    """Plays a cluster in a directory of its own, and sees to it that no process stays."""
+    """Plays a cluster in its own directory, and ensures that no process stays."""
 
     def __init__(self, path: Path, environment: dict[str, str]) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class Player:
         return {"cwd": self.path, "env": self.environment, "text": True, "stdin": subprocess.DEVNULL}
 
     def play(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Play the manifest in the background; it must come to be ready."""
+        """Play the manifest in the background; the cluster must become ready."""
         ran = self.run("-f", str(self.manifest), "--detach", *arguments)
         assert ran.returncode == 0, ran.stderr
         return ran
@@ -80,7 +80,7 @@ class Player:
         return content
 
     def look(self) -> dict[str, Any]:
-        """The same without a process, which who waits would start again and again.
+        """The same without starting a process, for waits that ask again and again.
 
         Raises:
             ConnectionError: the supervisor is too busy to answer, and may be asked again.

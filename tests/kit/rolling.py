@@ -1,4 +1,4 @@
-"""A small model of controllers that do what the real planner says: enough for a roll to go from start to end."""
+"""A small model of controllers that carry out the real planner's steps: enough for a complete roll."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ class RollingCluster:
         )
 
     def do(self, actions: tuple[Action, ...]) -> list[ClusterEvent]:
-        """Do what is due, and tell it; a second passes."""
+        """Do what is due, and return the events; a second passes."""
         self._now_ms += SECOND_MS
         for action in actions:
             self._do(action)

@@ -1,4 +1,4 @@
-"""Certificates that are exchanged below a running cluster, what its nodes show then, and clients that notice."""
+"""Replaces certificates of a running cluster; checks what nodes present then, and what clients notice."""
 
 import asyncio
 import logging
@@ -27,7 +27,8 @@ REQUEST_TIMEOUT_S: Final = 60
 HANDSHAKE_TIMEOUT_S: Final = 10
 _ATTEMPTS: Final = logging.getLogger("quorate_admin.network.transport")
 CHANGED: Final = ConfigResource(ConfigResourceType.CLIENT_METRICS, "changed")
-"""Its configs cost a broker nothing. For many of its own, it restarts threads before it goes on with the log."""
+"""A resource whose configs cost a broker nothing. For many configs of its own, a broker restarts threads before it
+continues with the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Looks for secrets in everything that a run wrote, showed and told.
+"""Searches for secrets in everything that a run wrote to files, to output and to others.
 
 A search that finds nothing proves nothing by itself. So whoever searches also plants a text that is no secret in each
 place, where a defect would leave a secret, and lets the same call of :func:`homes_of` find it.
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 PARQUET: Final = ".parquet"
 FORM_SIZE_BYTES_MIN: Final = 8
-"""What is shorter would be found in anything."""
+"""Shorter texts would be found in anything."""
 
 Secret = str | bytes
 Place = Iterable[str | bytes]

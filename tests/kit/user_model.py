@@ -28,7 +28,7 @@ class UserModel:
         self._made = 0
 
     def had(self, had: HadUser) -> HadUser:
-        """What is known at the next look."""
+        """The status as the next look reads it."""
         return had if self.set_version is None else replace(had, secret_version=self.set_version)
 
     def apply(self, change: Change) -> None:

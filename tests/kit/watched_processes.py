@@ -1,4 +1,4 @@
-"""What the processes of this machine show to everybody who looks."""
+"""The arguments and environments of this machine's processes, as other processes can read them."""
 
 import threading
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.wire.schema import schema_of
 
 _OF_THIS_RUN: Final = frozenset({"topic_id", "throttle_time", "broker_epoch", "token_id", "hmac"})
-"""Fields whose values are others at each controller."""
+"""Fields whose values differ between the two controllers."""
 
 _OF_THE_RELEASE: Final = frozenset({"documentation"} if RELEASE != NEWEST_RELEASE else ())
 """Fields whose texts an older release words otherwise."""
@@ -40,7 +40,7 @@ Data = dict[str, Any]
 
 
 class Moment:
-    """A time of an answer: equal to those that the other controller may have counted from a little later."""
+    """A time in an answer. It equals a time of the other controller that may be a little later."""
 
     def __init__(self, time: datetime) -> None:
         self._time = time

@@ -61,7 +61,7 @@ class Question:
 
 
 def sometimes_by_eve(questions: st.SearchStrategy[Question]) -> st.SearchStrategy[Question]:
-    """Now and then a user without rights asks through a broker; ACLs of earlier requests may allow it."""
+    """Sometimes a user without rights sends the request through a broker; ACLs of earlier requests may allow it."""
     return st.builds(
         lambda question, by_eve: (
             replace(question, caller=EVE) if by_eve and question.what in FORWARDED else question

@@ -43,7 +43,7 @@ UNKNOWN_ID: Final = UUID(int=7 << 64)
 
 @dataclass(frozen=True, slots=True)
 class TopicId:
-    """The id that a controller has given to a topic, which is another one at each."""
+    """The id that a controller has given to a topic; it differs between the controllers."""
 
     name: str
 
@@ -224,7 +224,7 @@ _RESOURCES: Final = (
     (0, ""),
 )
 _KNOWN_RESOURCES: Final = tuple(one for one in _RESOURCES if one[0] not in (0, 5))
-"""Of several resources that are described, one of an unknown type: differs on purpose."""
+"""Describing several resources, one of an unknown type: differs on purpose."""
 _VALUES: Final = (
     ("retention.ms", "1000"),
     ("retention.ms", "-7"),

@@ -1,6 +1,6 @@
 """`python -m kit.fuzz.by_coverage NAME INPUTS`: one target under libFuzzer, which ends the process.
 
-A module of its own, since atheris must be there before what it watches is imported.
+A separate module, because atheris must be imported before the code that it instruments.
 """
 
 import logging

@@ -36,7 +36,7 @@ def captured_files(pattern: str) -> Iterator[bytes]:
 
 
 def with_right_sums(data: bytes) -> bytes:
-    """The same batches, each with the length, magic and sum that its reader wants: only so more of it is read."""
+    """The same batches, with the length, magic and checksum that readers expect: otherwise little of them is read."""
     repaired = bytearray(data)
     position = 0
     while len(repaired) - position >= batch.HEADER_SIZE_BYTES:
@@ -106,7 +106,7 @@ def _open_with_snapshot(data: bytes) -> None:
 
 
 def _find_spans(data: bytes) -> None:
-    """What a shipper takes of an active segment is what the thorough reader finds whole."""
+    """Check that a shipper takes exactly the batches of an active segment that the thorough reader finds complete."""
     file = _disk_with("segment", data).open_file(DIRECTORY / "segment")
     end = 0
     for span in read_spans(file, 0, file.size_bytes, check_crc=True):
@@ -122,7 +122,7 @@ def _find_spans(data: bytes) -> None:
 
 
 def _read_rows(data: bytes) -> None:
-    """Damage becomes rows."""
+    """Damaged parts become rows."""
     for snapshot in (None, _SNAPSHOT_ID):
         scanner = BatchScanner(first_offset=0 if snapshot is None else None)
         reader = RowReader(Origin(cluster_id="c", source="s", snapshot=snapshot), Selection(), scanner)

@@ -52,7 +52,7 @@ def _repeat(data: bytearray, rng: Random) -> None:
 
 
 _IN_PLACE: Final[Sequence[Mutation]] = (_flip_bit, _set_byte, _write_extreme)
-"""What is left has its lengths right, for the most part: more of it is read."""
+"""Changes that keep most lengths right, so that more of the input is read."""
 _MOVING: Final[Sequence[Mutation]] = (_cut, _remove, _insert, _repeat)
 
 

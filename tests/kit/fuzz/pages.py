@@ -29,9 +29,9 @@ from quorate_operator.web.snapshots import SnapshotRegistry
 
 TOKEN: Final = "right token of users"
 SESSION: Final = b"@session@"
-"""In an input: the cookie of an unlocked session."""
+"""Stands in an input for the cookie of an unlocked session."""
 CSRF: Final = b"@csrf@"
-"""In an input: the word of its forms."""
+"""Stands in an input for the CSRF token of its forms."""
 ANSWER_SIZE_BYTES_MAX: Final = 1_048_576
 _PASSES: Final = 12
 """The passes of the event loop that a handler takes if it waits only for its request."""

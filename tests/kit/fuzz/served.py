@@ -27,7 +27,7 @@ from quorate_protocol.wire.server import parse_request
 
 DIRECTORY: Final = Path("/simulated/metadata")
 REQUESTS_MAX: Final = 2_000
-"""Requests until the controller is made anew: what one left behind must not slow down the next thousands."""
+"""The number of requests to one controller: the state that they leave must not slow down the next thousands."""
 _TURNS_MAX: Final = 5
 PROPERTIES: Final = {
     "process.roles": "controller",
@@ -43,7 +43,7 @@ PROPERTIES: Final = {
 
 
 class LoggedErrors(logging.Handler):
-    """Keeps what is logged as an error: an exception that somebody survived is a defect all the same."""
+    """Keeps errors in the log: an exception that was caught and logged is a defect, too."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -98,7 +98,7 @@ class _NoPeers:
 
 
 class _SteppedClock(Clock):
-    """Time goes on by what a request takes, and by nothing else."""
+    """Time advances only by the duration of requests."""
 
     def __init__(self) -> None:
         self.time_ms = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""One reader of what others wrote: what it is tried with, and what it may raise."""
+"""One reader of input from others: its corpus, and the exceptions that it may raise."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,14 +17,14 @@ class Target:
     name: str
     read: Callable[[bytes], object]
     good: Callable[[], Iterator[bytes]]
-    """Input that it takes."""
+    """Valid inputs."""
     refusals: tuple[type[Exception], ...] = ()
     """The exceptions that it may raise for invalid input."""
     compares_arrays: bool = False
     """Whether it compares arrays of numpy. Atheris 3.0 never frees what a comparison results in."""
 
     def corpus(self) -> Sequence[bytes]:
-        """Good input, and what once broke it."""
+        """Valid inputs, and those that once broke it."""
         kept = sorted((KEPT / self.name).glob("*"))
         return tuple(dict.fromkeys((*self.good(), *(path.read_bytes() for path in kept))))
 

@@ -1,4 +1,4 @@
-"""What reads bytes of others: a corpus of good ones, and what reading them may raise."""
+"""The readers of bytes from others, each with a corpus of valid ones and the exceptions that it may raise."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What strangers and issuers send for OAUTHBEARER: messages, tokens, key sets, responses of an endpoint."""
+"""Input for OAUTHBEARER from clients and issuers: messages, tokens, key sets, responses of an endpoint."""
 
 import json
 from collections.abc import Iterator

@@ -116,7 +116,7 @@ class Siege:
         asyncio.run(alter())
 
     def stand(self, attack: str, seconds: float, size: int | None = None) -> Figures:
-        """Attack for so long and return the figures; without an attack those of peace."""
+        """Attack for so many seconds and return the figures; without an attack, those of normal operation."""
         if attack and ATTACKS[attack].needs_metadata:
             self._fill()
         self._seen = self._broker.seen = seen = Seen()
@@ -152,7 +152,7 @@ class Siege:
             self._warm_up()
 
     def _warm_up(self) -> None:
-        """Wait until the clients that behave are served as they are in peace."""
+        """Wait until well-behaved clients are served as in normal operation."""
         self._seen = self._broker.seen = seen = Seen()
         eventually(
             lambda: min(map(len, (seen.heartbeats_s, seen.creates_s, seen.connects_s))) >= WARM_UP_ANSWERS,

@@ -49,7 +49,7 @@ class Quorum:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a reader comes upon at an offset: a gap (neither), a snapshot (its lines), or a record."""
+    """What a reader finds at an offset: a gap (neither), a snapshot (its lines), or a record."""
 
     offset: int
     entry: Entry | None = None
@@ -171,7 +171,8 @@ def _leave_behind(quorum: Quorum, random_: random.Random, forks: list[tuple[int,
     for _ in range(random_.choice((0, 0, 1, 2, 3))):
         first = random_.choice((0, random_.randrange(end)))
         lost |= set(range(first, first + random_.randint(1, max(1, end // 3))))
-    # Where a leader lost, what tells so is there: else nobody could know better than to believe the newer epoch.
+    # The records that show which epoch lost stay readable: without them, any reader would have to trust the newer
+    # epoch.
     for _, _, start in forks:
         lost -= {start - 1, start}
     quorum.readable = set(range(end)) - lost
@@ -264,7 +265,7 @@ def _snapshot_key(entry: Entry) -> tuple[Any, bool]:
 
 
 def moments(quorum: Quorum) -> Iterator[Moment]:
-    """What one comes upon who reads from offset 0 on; snapshots only where they tell something."""
+    """What a reader finds from offset 0 on; snapshots only where they add information."""
     is_hidden, is_based = False, True
     for offset in range(len(quorum.log) + 1):
         if offset in quorum.snapshots and (is_hidden or not is_based):
@@ -295,7 +296,7 @@ def runs(quorum: Quorum) -> Iterator[list[Moment]]:
 
 
 def effective(entries: list[Entry], *, is_based: bool) -> list[Entry]:
-    """The records of a stretch that count: transactions that did not end are as if they had not been."""
+    """The records of a stretch that count: transactions that did not end have no effect."""
     kept: list[Entry] = []
     pending: list[Entry] | None = None if is_based or not _begins_in_transaction(entries) else []
     for entry in entries:
@@ -319,7 +320,7 @@ def _begins_in_transaction(entries: list[Entry]) -> bool:
 
 
 def history(quorum: Quorum) -> Iterator[tuple[int, Moment]]:
-    """The number of the run and what is to be believed: gaps, snapshots, and records that count."""
+    """The number of the run with its valid history: gaps, snapshots, and records that count."""
     for number, run in enumerate(runs(quorum)):
         is_based = run[0].offset == 0 or any(one.snapshot is not None for one in run)
         counted = {id(one) for one in effective([one.entry for one in run if one.entry], is_based=is_based)}

@@ -34,7 +34,7 @@ class Life:
         return (*self.key, *self.state, *instants, self.from_exact, self.to_exact, self.through_gap)
 
     def holds(self, offset: int) -> bool:
-        """Whether it was so behind the record at an offset."""
+        """Whether the state held after the record at an offset."""
         return self.from_offset <= offset and (self.to_offset is None or offset < self.to_offset)
 
 
@@ -46,9 +46,9 @@ class Book:
     lives: list[Life] = field(default_factory=list)
     open: dict[Key, tuple[State, datetime, int, bool]] = field(default_factory=dict)
     seen: dict[Key, int] = field(default_factory=dict)
-    """How many gaps there were when something was last told of a key."""
+    """How many gaps there were when a record or snapshot last described a key."""
     base: int = 0
-    """The same for keys that nothing was told of."""
+    """The same for keys that were never described."""
 
     def gap(self, offset: int) -> None:
         """Offsets are missing before this one."""
@@ -73,7 +73,7 @@ class Book:
             self.open[key] = (state, time, offset, exact)
 
     def restate(self, states: dict[Key, State], time: datetime, end: int) -> None:
-        """A snapshot of what was so behind the record before `end` has these keys and no others."""
+        """A snapshot of the state before `end` has these keys and no others."""
         offset = end - 1
         if self.gaps and self.gaps[-1] == end:
             self.gaps[-1] = offset
@@ -155,7 +155,7 @@ def _replay(book: Book, entry: Entry, role: str) -> None:
     for key, state in told.items():
         book.tell(key, state, entry.time, entry.offset)
     if entry.type == "VotersRecord" and role == "voter":
-        book.base = len(book.gaps)  # it stated all voters: any other was none
+        book.base = len(book.gaps)  # it had all voters: any other node was none
 
 
 def leaderships(quorum: Quorum) -> list[Life]:

@@ -31,7 +31,7 @@ BOOKS: Final = ("topics", "partitions", "brokers", "configs", "acls", "quotas")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that a reader comes upon: a gap (neither), a checkpoint (`snapshot`) or a record (`entry`)."""
+    """Something that a reader finds: a gap (neither), a checkpoint (`snapshot`) or a record (`entry`)."""
 
     offset: int
     snapshot: int | None = None
@@ -251,7 +251,7 @@ class Replay:
         for table, key in {*told, *_changed(before, after)}:
             book = self.books[table]
             if table == "configs" and key[1] in ended:
-                # Who hears of the end of a topic knows that no config of it is left.
+                # The end of a topic implies that none of its configs is left.
                 known = max(ended[key[1]], book.base)
                 book.seen[key] = max(book.seen.get(key, 0), known)
             book.tell(key, after[table].get(key), entry.time, entry.offset)

@@ -1,8 +1,8 @@
 """A control plane for the tests of an operator: etcd and kube-apiserver on loopback ports, and nothing else.
 
-There are no controllers and no nodes: pods stay Pending, claims stay unbound, a deleted namespace stays
-Terminating, and what owns an object does not take it along. Who needs these plays their part, or takes kind.
-RBAC and Pod Security admission are on; no ServiceAccount is asked of a pod, since nobody makes the default one.
+There are no controllers and no nodes: pods stay Pending, claims stay unbound, a deleted namespace stays Terminating,
+and objects of a deleted owner stay. Tests that need these imitate them, or use kind. RBAC and Pod Security admission
+are on; pods need no ServiceAccount, because nothing creates the default one.
 """
 
 import os
@@ -93,7 +93,7 @@ class ApiServer:
         return kubernetes.config.new_client_from_config(config_file=f"{kubeconfig or self.kubeconfig}")
 
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
-        """The kubeconfig of a ServiceAccount, which is made if it is missing; what it may do, RBAC says."""
+        """The kubeconfig of a ServiceAccount, which is created if it is missing; RBAC decides what it may do."""
         with self.client() as client:
             core = kubernetes.client.CoreV1Api(client)
             with suppress(kubernetes.client.ApiException):

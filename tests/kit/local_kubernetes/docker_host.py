@@ -144,8 +144,8 @@ DockerHost = RunningDocker | OwnDocker
 def docker_host(environment: Mapping[str, str], *, stays: bool = False) -> DockerHost:
     """The Docker of this machine, else one of our own. Raises LocalKubernetesError, saying how to get one.
 
-    QUORATE_DOCKER=own leaves the machine's alone: for where it reaches no registry. Ours ends with this process
-    unless it `stays`.
+    With QUORATE_DOCKER=own, the machine's Docker is not used: for machines where it reaches no registry. Ours ends
+    with this process unless it `stays`.
     """
     if environment.get("QUORATE_DOCKER") != "own" and answers(environment):
         return RunningDocker(environment)

@@ -1,4 +1,4 @@
-"""What can go wrong for a reason that the user can mend."""
+"""Errors whose reason the user can fix."""
 
 
 class LocalKubernetesError(Exception):

@@ -78,7 +78,7 @@ def module_directory(module: str, environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Alone among all processes that lock this file; it goes with the process, however that ends."""
+    """Hold an exclusive lock on this file in the context; the lock ends with the process, however that ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -115,7 +115,7 @@ class KindCluster:
         self._run([*command, f"--nodes={','.join(nodes or self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
 
     def stop_node(self, node: str) -> None:
-        """Pull the plug of a node: its processes are killed."""
+        """Stop a node like a power failure: its processes are killed."""
         self._run(["docker", "kill", node])
 
     def start_node(self, node: str) -> None:

@@ -21,7 +21,7 @@ PLAN_STEP_MS = 1000
 
 @dataclass
 class Cluster:
-    """A wish, a world, and the operator between them. `history` is told when a test fails."""
+    """A wish, a world, and the operator between them. `history` is printed when a test fails."""
 
     wish: Wish
     seed: int
@@ -180,7 +180,7 @@ class Cluster:
             )
 
     def crash(self, node: Node) -> None:
-        """The process is gone, and nobody had asked for it."""
+        """The process ends without a request."""
         self.history.append(f"{self.world.now_ms} node {node.node_id} crashes")
         node.process, node.crashed_at_ms = None, self.world.now_ms
         node.exits_in_a_row += 1

@@ -195,9 +195,9 @@ class _Stepper:
             world.leader_id = None
 
     def check_majority_without(self, action: StopNode) -> None:
-        """Rules 1 and 2. One or two voters can't keep a majority while one restarts: then all of them are well.
+        """Rules 1 and 2. One or two voters can't keep a majority while one restarts, so all of them have to be well.
 
-        With one that is not well, nothing is lost.
+        A voter that is not well may always stop.
         """
         world, node_id = self.world, action.node_id
         if not world.is_voter(world.nodes[node_id]):
@@ -214,7 +214,7 @@ class _Stepper:
         )
 
     def check_partitions_without(self, action: StopNode) -> None:
-        """One that serves nobody may be the last one in sync: the correction of what it runs with has to arrive."""
+        """A broker that serves nobody may stop even as the last one in sync, to get a corrected configuration."""
         for name, partition in self.world.partitions.items():
             if action.node_id in partition.isr and self.world.serves(action.node_id):
                 assert not self.world.is_fragile(partition, action.node_id), f"{action}: {name}: {partition}"

@@ -17,7 +17,7 @@ MANAGED = LABEL_CLUSTER
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
 DONE = "done: "
 BEGUN = ": "
-"""What is in the line that tells that a step is done; that it is begun, too."""
+"""The part of a log line by which a step is done; the part by which it is begun."""
 
 
 def kill_after_each_step(

@@ -1,4 +1,4 @@
-"""A release of the chart in a cluster of kind, and the Kafka cluster that it looks after, in the hands of a test."""
+"""A release of the chart in a cluster of kind, and the Kafka cluster that it manages, both controlled by a test."""
 
 import json
 import subprocess

@@ -1,10 +1,10 @@
 """Stands in for the machines of a Kubernetes that has only a control plane: runs pods as local processes.
 
 Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine, gives
-each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets out, has a directory for each claim, runs
-init containers, the container and its side cars, probes readiness, reports states and last words, honours grace,
-restarts what ended, and lets claims go that no pod uses. A name of a pod in a text is replaced by its address, as
-DNS would.
+each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets to files, has a directory for each claim,
+runs init containers, the container and its side cars, probes readiness, reports states and termination messages,
+observes grace periods, restarts containers that ended, and releases claims that no pod uses. A name of a pod in a
+text is replaced by its address, as DNS would.
 """
 
 import base64
@@ -112,7 +112,7 @@ class _Pod(threading.Thread):
         self._history: Path | None = None
 
     def leave(self, body: Object) -> None:
-        """It was deleted: the process gets its grace."""
+        """The pod was deleted: the process gets its grace period."""
         self.deletion = body
         self._leaving.set()
 

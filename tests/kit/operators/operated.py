@@ -1,4 +1,4 @@
-"""A cluster in the hands of a real operator process, under a real API server: what tests do to it and ask of it."""
+"""A cluster that a real operator process manages, on a real API server, and what tests do with it."""
 
 import base64
 import json

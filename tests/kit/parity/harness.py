@@ -10,10 +10,10 @@ $dir         a directory for each of the two, with the case's files
 $b0, $b1     ids of brokers;  $voter, $voter_directory  id and directory id of a controller
 $...         what a step before has captured
 
-What differs always is said here once, and asserted for every case:
+Differences that hold for every case are listed here, and asserted for every case:
 
 1. Exit codes: 0 for 0 and 1 for 1, but a wrong command line is 2 with ours, 1 with Kafka's.
-2. A failure is told on stderr, with no stack trace, wherever Kafka's tool tells it.
+2. A failure is reported on stderr, with no stack trace, wherever Kafka's tool reports it.
 3. When both fail, what ours prints on stdout is what Kafka's tool prints there, or a part of it.
 4. Where Kafka's tool prints the class of an exception, ours prints the name of the error.
 

@@ -1,4 +1,4 @@
-"""Who talks to the controllers in a run: brokers that live and die, an administrator who wants promises kept."""
+"""The clients of a run: brokers that start and stop, and an administrator that checks acknowledged changes."""
 
 from __future__ import annotations
 

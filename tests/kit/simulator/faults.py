@@ -1,4 +1,4 @@
-"""The hand that breaks things: which fault, where, and when, drawn from the world's chance."""
+"""Injects faults. Which fault, where and when is drawn from the world's random source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEADER_DIES_OF_ITS_REMOVAL: Final = 0.5
 ADMINISTRATOR_IS_WISE: Final = 0.95
 VOTERS_MIN_FOR_DISK_LOSS: Final = 3
 ROTTEN_SUFFIXES: Final = (".log", ".checkpoint", ".index", ".timeindex")
-"""What has checksums, or is made anew. Kafka's quorum-state and meta.properties have none."""
+"""Files that have checksums, or are written again. Kafka's quorum-state and meta.properties have no checksums."""
 KRAFT_VERSION_ATTEMPTS: Final = 20
 KRAFT_VERSION_RETRY_MS: Final = 500
 
@@ -59,7 +59,7 @@ class Faults:
         self._world.mend = self._mend
 
     def start(self) -> None:
-        """From soon on, things break."""
+        """Begin to inject faults soon."""
         network, rng = self._world.network, self._rng
         is_stormy = self._cluster.shape.is_stormy
         network.delay_ms_max = rng.choice((50, 100)) if is_stormy else rng.choice((1, 5, 20, 100))
@@ -146,8 +146,9 @@ class Faults:
     # ----------------------------------------------------------------------------- processes and disks
 
     def _strike(self) -> None:
-        """Power fails where a vote was just given and nobody leads yet, or where somebody does; it is back at
-        once. So there is one election after the other, and those who vote in it do not remember by themselves.
+        """Cut the power of a machine for a moment: one that has just voted while nobody leads, or a leader.
+
+        So one election follows another, and voters know of their votes only from their disks.
         """
         if self._stopped:
             return
@@ -162,7 +163,7 @@ class Faults:
         self._world.schedule(self._rng.randint(5, 50), self._strike)
 
     def _interrupt(self) -> None:
-        """Comes between two slices of long work: the controller is deposed, its process or its power ends."""
+        """Interrupt long work between two slices: the controller is deposed, killed, or loses power."""
         if self._stopped:
             return
         busy = [machine for machine in self._cluster.machines if _is_amid_slices(machine)]
@@ -247,8 +248,10 @@ class Faults:
         return f"{name} leads to {thief.node_id} from now on"
 
     def _rot(self) -> str:
-        """A bit of a file turns while a node is down. Only when all others have the whole of its log, of which a
-        Fetch under way may commit the end: a log may lose its damaged end, which cannot be told from a torn write.
+        """Flip a bit of a file while its node is down, but only if all others have its whole log.
+
+        A log may lose a damaged end, which cannot be told from a torn write, and a Fetch under way may commit that
+        end.
         """
         machine = self._any_machine()
         nodes = [other.node for other in self._cluster.machines]
@@ -341,7 +344,7 @@ class Faults:
         return f"connections between {left.node_id} and {right.node_id} break"
 
     def _flap(self) -> None:
-        """In a storm one link or another is cut at most times, so that not all hear of a new leader at once."""
+        """In a storm, some link is cut most of the time, so that not all nodes hear of a new leader at once."""
         if self._stopped:
             return
         self._world.network.cut.clear()
@@ -376,7 +379,7 @@ class Faults:
         return self._remove(replica_on(machine))
 
     def _remove(self, key: ReplicaKey) -> str:
-        """Asks for it. While a voter is dead for good, a wise administrator removes that one first."""
+        """Ask for a removal. While a voter is gone for good, a careful administrator removes that one first."""
         machine = self._leader()
         if machine.node is not None and self._rng.random() < ADMINISTRATOR_IS_WISE:
             living = [replica_on(machine) for machine in self._cluster.machines]

@@ -1,4 +1,4 @@
-"""An operator of the quorum: more voters, fewer voters, new ones for lost disks, a dynamic quorum of a static one.
+"""An operator of the quorum: adds, removes and replaces voters, and makes a static quorum a dynamic one.
 
 It looks at what the active controller says and asks for one thing, again and again, as an operator does that may
 be restarted at any time: whatever it asks may get lost, be refused, or happen twice. Its rules are those of people
@@ -43,7 +43,7 @@ DISKS_LOST_MAX: Final = 3
 
 
 class Operator:
-    """Brings the quorum from size to size, and mends it meanwhile."""
+    """Brings the quorum from size to size, and repairs it meanwhile."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -62,7 +62,7 @@ class Operator:
         return len(self._sizes) == 1 and self._is_reached()
 
     def describe(self) -> str:
-        """For whoever reads of a failure."""
+        """The state of the operator, for the message of a failure."""
         return f"sizes to reach: {self._sizes}, disks lost: {self._disks_lost}"
 
     def _work(self) -> None:

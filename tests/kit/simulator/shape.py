@@ -51,7 +51,7 @@ class Shape:
     """Elections hardly end before the next fault: slow messages, quick reboots, voters that die as they vote."""
     election_timeout_ms: int = ELECTION_TIMEOUT_MS
     election_backoff_ms_max: int = ELECTION_BACKOFF_MS_MAX
-    """How far apart those stand again who split a vote."""
+    """The longest random pause before candidates stand again after a split vote."""
     fetch_bytes_max: int
     """What one response carries of a log or a snapshot: little, so that it takes several, or all of it."""
     auto_join: bool = False

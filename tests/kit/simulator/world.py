@@ -38,7 +38,7 @@ EPOCH_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 SHUTDOWN_TIMEOUT_MS: Final = 5000
 STEPS_PER_MS_MAX: Final = 20_000
-"""A world that does more within a millisecond turns in circles."""
+"""A world that does more within a millisecond is in an endless loop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +56,7 @@ class Machine:
     name_number: int = 0
     """How many times its advertised name has changed."""
     rot: Rot | None = None
-    """The damage of its disk, until somebody mends it."""
+    """The damage of its disk, until it is repaired."""
     sound_batch: BatchHeader | None = None
     """The last batch of its log before a bit turned, until a process has looked at it."""
     disk_pause_ms_max: int = 0
@@ -223,7 +223,7 @@ class World:
         self._process_ended(machine)
 
     def stall(self, machine: Machine, duration_ms: int) -> None:
-        """The process stands still, as under a debugger or on a host that swaps: its messages and timers wait."""
+        """Suspend the process, as under a debugger or on a host that swaps: its messages and timers wait."""
         if machine.node is not None:
             self.coverage.count(Happening.STALL)
             machine.busy_until_ms = max(machine.busy_until_ms, self.now_ms + duration_ms)

@@ -22,7 +22,7 @@ from kit.waiting import eventually
 
 END_TIMEOUT_S = 40
 RECOVERY_TIMEOUT_S = 240
-"""A JVM on a machine with more to do than it can takes a minute to start; this tells hanging from slow."""
+"""A JVM on an overloaded machine takes a minute to start; only a longer start counts as hanging."""
 VOTERS_TIMEOUT_S = 120
 OTHERS_TIMEOUT_S = 30
 STOPS_ITSELF_TIMEOUT_S = 15
@@ -76,7 +76,7 @@ class Breaker:
         }
 
     def carry_out(self, fault: Fault, nodes: tuple[int, ...]) -> None:
-        """Break the nodes, mend them, and wait until they are well; then others may break them."""
+        """Break the nodes, repair them, and wait until they are well; then other faults may hit them."""
         options = {"lasts_s": fault.lasts_s, **fault.options}
         self._recorder.note(What.FAULT, number=fault.number, kind=fault.kind, nodes=nodes, **options)
         outcome: str | None = None
@@ -366,7 +366,7 @@ class Breaker:
         return seen is not None and broker in unfenced(seen)
 
     def look_after(self, node_id: int) -> None:
-        """Start a node that ended though nothing hit it, and say so. After some times it is left alone."""
+        """Start a node that ended though no fault hit it, and report that. After some times it is left alone."""
         if self._cluster.runs(node_id) or self._ended[node_id] > ENDS_MAX:
             return
         self._ended[node_id] += 1

@@ -235,7 +235,7 @@ class SoakCluster(Membership):
     # Clocks, disks and system calls
 
     def set_clock(self, node_id: int, offset_s: int) -> None:
-        """Have a node's clock be ahead of this machine's by so much; a process notices within a second."""
+        """Set a node's clock ahead of this machine's by `offset_s`; a process notices within a second."""
         file = self.layout.clock_file(node_id)
         new = file.with_suffix(".new")
         new.write_text(f"{offset_s:+d}\n")
@@ -250,7 +250,7 @@ class SoakCluster(Membership):
                 entry.unlink()
 
     def inject(self, node_id: int, action: str) -> None:
-        """Have each fsync and fdatasync of a node fail or be late, as strace's `inject` says it; until stopped."""
+        """Make each fsync and fdatasync of a node fail or be late, by an action of strace's `inject`."""
         options = ("-f", "-qq", "-p", str(self.pid(node_id)), "-o", str(self.injection_log(node_id)))
         calls = "fsync,fdatasync"
         self.injection_log(node_id).write_text("")

@@ -1,4 +1,4 @@
-"""What controllers say about themselves all the time: by their pages, and by DescribeQuorum."""
+"""Polls what controllers report about themselves: on their pages, and by DescribeQuorum."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A soak from its beginning to its end: the cluster, the load, the faults, the calm at the end, the verdict."""
+"""Runs a soak: the cluster, the load, the faults, the calm at the end, and the verdict."""
 
 import re
 import shutil

@@ -1,9 +1,9 @@
 """Runs each step of a script at both clusters, and compares exit codes and what is printed, line by line.
 
-What differs always is masked, each kind with its reason: `EVERYWHERE` for all steps, `Step.masks` for one, and the
-values that `Side.masks` names: ports, ids of clusters and directories, paths. Brokers learn of a change a moment
-after its controller, so that a step that only reads is taken again until both have printed the same and what the
-step has to show, for a while.
+Differences that hold for every step are masked, each kind with its reason: `EVERYWHERE` for all steps, `Step.masks`
+for one, and the values that `Side.masks` names: ports, ids of clusters and directories, paths. Brokers learn of a
+change a moment after its controller, so that a step that only reads is taken again until both have printed the same
+and what the step has to show, for a while.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""What the stock tools are asked to do about who may do what, and how much: quotas, users, ACLs, tokens."""
+"""The steps of the stock tools about security: quotas, users, ACLs, tokens."""
 
 from typing import Final
 

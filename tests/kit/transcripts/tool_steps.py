@@ -1,4 +1,4 @@
-"""What the stock tools are asked to do, in chapters. Each chapter has names of its own in the clusters."""
+"""The steps of the stock tools, in chapters. Each chapter uses its own names in the clusters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
