@@ -1,4 +1,4 @@
-"""Refusals of Fetch, and the Fetch requests that a leader holds until there is news for their senders."""
+"""Refusals of Fetch, and the Fetch requests that a leader holds until there is something to send."""
 
 from typing import TYPE_CHECKING
 

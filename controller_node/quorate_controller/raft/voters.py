@@ -99,7 +99,7 @@ class VoterSet:
         return VoterSet(voters=tuple(voter for voter in self.voters if voter.key != key))
 
     def update(self, voter: Voter) -> "VoterSet | None":
-        """The set with that voter described anew; None when its key is no voter."""
+        """The set with a new description of that voter; None when its key is no voter."""
         return self._replace(voter) if self.is_voter(voter.key) else None
 
     def update_ignoring_directory(self, voter: Voter) -> "VoterSet | None":

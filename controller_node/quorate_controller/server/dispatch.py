@@ -223,7 +223,7 @@ class Call:
             )
 
     def fail(self, error: BaseException) -> None:
-        """Answer for an exception that nobody foresaw. Its text is for the log only."""
+        """Answer for an unexpected exception. Its text is for the log only."""
         log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
         self.refuse(ErrorCode.unknown_server_error)
 

@@ -99,7 +99,7 @@ class Exchange:
 
     @property
     def peer(self) -> Peer:
-        """Who asks."""
+        """The sender of the request."""
         return self._connection.peer
 
     @property

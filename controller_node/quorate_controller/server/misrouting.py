@@ -110,7 +110,7 @@ def of_response(send: Send, response: RaftResponse) -> Misrouting | None:
 
 
 def meant_by(request: RaftRequest, response: RaftResponse) -> Mapping[str, object]:
-    """Who sent a misrouted request, and whom it meant."""
+    """Return the facts of a misrouted request for the log: its sender, and the node that was meant."""
     facts: dict[str, object] = {
         "request": type(request).__name__,
         "meant_cluster_id": getattr(request, "cluster_id", None),

@@ -54,7 +54,8 @@ class LaneLimits:
     """Requests that may wait for the connection."""
     in_flight_max: int = 5
     setup_timeout_s: float = 3.0
-    """For the connection and the peer's ApiVersions: elections do not wait for the 10 s that Kafka allows."""
+    """The time for the connection and the peer's ApiVersions: elections do not wait for the 10 s that Kafka
+    allows."""
     backoff_s: float = 0.05
     backoff_s_max: float = 0.5
     idle_timeout_s: float = 540.0

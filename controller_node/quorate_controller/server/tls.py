@@ -89,12 +89,12 @@ class TlsOfListener:
 
     @property
     def server(self) -> ssl.SSLContext:
-        """For clients that connect."""
+        """The context for clients that connect."""
         return self._loaded.server
 
     @property
     def client(self) -> ssl.SSLContext:
-        """For connections to other controllers."""
+        """The context for connections to other controllers."""
         return self._loaded.client
 
     @property

@@ -227,7 +227,7 @@ class ControllerStorage:
         return chunks_of(self._download.read, self._download.size_bytes)
 
     def fetched_quorum(self) -> SnapshotQuorum:
-        """What the head of the fetched snapshot says. ProtocolError when it does not begin like one."""
+        """Return what the head of the fetched snapshot has. Raises ProtocolError if it does not begin like one."""
         assert self._download is not None
         return read_snapshot_quorum(self._download.read(0, _SNAPSHOT_HEAD_BYTES))
 
@@ -253,7 +253,7 @@ class ControllerStorage:
         self._write_recovery_point()
 
     def snapshot_quorum(self, snapshot_id: SnapshotId) -> SnapshotQuorum:
-        """What the head of a checkpoint says. CorruptFileError when it does not begin like one."""
+        """Return what the head of a checkpoint has. Raises CorruptFileError if it does not begin like one."""
         head = self.snapshots.read(snapshot_id, 0, _SNAPSHOT_HEAD_BYTES)
         try:
             return read_snapshot_quorum(head)

@@ -1,4 +1,7 @@
-"""The steps of a plan that are done by Kafka's RPCs. Each is a request to the leader; repeating a step succeeds."""
+"""The steps of a plan that are done by Kafka's RPCs.
+
+Requests go to the leader, those for levels of loggers to the node itself. A step that was done before succeeds.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a pool says of its pods, volumes and restarts."""
+"""The settings of a pool for its pods, volumes and restarts."""
 
 from typing import Annotated, Any, Literal
 

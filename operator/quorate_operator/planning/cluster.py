@@ -330,8 +330,8 @@ class KafkaFacts:
     loads: Mapping[int, BrokerLoad] = field(default_factory=dict)
     offline_partitions: int = 0
     log_levels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """By node, the levels of those loggers that the manifest names and the node has. Nodes that did not answer are
-    missing."""
+    """The levels of loggers that the manifest names and the node has, by node and logger. Nodes that did not answer
+    are missing."""
     answering: frozenset[int] = frozenset()
     """The brokers that answered for themselves in this look, and know themselves unfenced."""
 

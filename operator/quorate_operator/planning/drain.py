@@ -120,12 +120,12 @@ class _Drain:
     observed: ObservedCluster
     kafka: KafkaFacts
     held: Mapping[int, list[ObservedPartition]]
-    """By each broker that leaves: the partitions of which it has a replica."""
+    """The partitions of which each leaving broker has a replica, by broker."""
     now_ms: int
     steps: list[Action] = field(default_factory=list)
     waits: list[WaitFor] = field(default_factory=list)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
-    """By the broker that can't be drained."""
+    """The refusals by broker that can't be drained."""
     to_drain: list[int] = field(default_factory=list)
 
     def plan_broker(self, node_id: int) -> None:
@@ -291,7 +291,7 @@ class _Drain:
 
 
 def _ways_out(desired: DesiredCluster, pool: str) -> str:
-    """Returns how a deleted pool that can't be drained goes nevertheless."""
+    """Returns how a deleted pool that can't be drained can be removed nevertheless."""
     return (
         f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
         f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"

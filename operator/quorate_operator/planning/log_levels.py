@@ -14,7 +14,7 @@ _SHOWN_MAX = 3
 
 
 def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the levels of every node that told those it has, and refuses names that no node of a pool knows."""
+    """Plans the levels of each node that reported its levels, and refuses names that no node of a pool knows."""
     told = observed.kafka.log_levels if observed.kafka else {}
     due: list[SetLogLevels] = []
     named: dict[str, set[str]] = {}

@@ -1,7 +1,8 @@
 """Passwords of nodes change user by user: a restarted node and one that still runs must let each other in. Pure.
 
 With PLAIN, a controller knows one password of a user. So another password is brought in with another user: first all
-controllers let that user in, then nodes log in as it, then the former user goes. What skips a step is refused.
+controllers let that user in, then nodes log in as it, then the former user is removed. A change that skips a step is
+refused.
 """
 
 import json

@@ -33,7 +33,7 @@ class _Target:
     rack: str | None
     replicas: int
     room_bytes: int | None
-    """What may be added until only its margin is free; None if its disk is unknown."""
+    """How many bytes may be added until only its margin is free; None if its disk is unknown."""
 
     def has_room(self, size_bytes: int) -> bool:
         return self.room_bytes is None or self.room_bytes >= size_bytes

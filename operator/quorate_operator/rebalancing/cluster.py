@@ -9,7 +9,7 @@ from quorate_operator.planning.cluster import PartitionId
 
 
 class Mode(StrEnum):
-    """What is evened out."""
+    """The brokers over which replicas are balanced, as in `spec.mode`."""
 
     FULL = "Full"
     """All brokers."""

@@ -158,7 +158,7 @@ class PoolView:
     running: int = 0
     """The number of nodes that run, those that are to leave included."""
     refusals: tuple[Refusal, ...] = ()
-    """Those about the pool or the whole cluster."""
+    """The refusals about the pool or the whole cluster."""
     is_drained: bool = False
     """Whether it is deleted, and goes when its brokers hold no replica any more."""
 

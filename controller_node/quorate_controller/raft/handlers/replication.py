@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def handle_fetch(
     replica: "Replica", token: int, request: FetchRequest, listener: str
 ) -> FetchResponse | None:
-    """Answer with records, or where the logs part; None when the request is held until there is news."""
+    """Answer with records, or where the logs diverge; None when the request is held."""
     if is_other_cluster(replica, request.cluster_id):
         return FetchResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _fetch_error(replica, request)

@@ -209,7 +209,7 @@ class Leader(RoleState):
         return self.high_watermark or 0
 
     def hold(self, fetch: HeldFetch) -> bool:
-        """Keep a request until there is news for its sender; False when there are too many."""
+        """Keep a request until there is something to send; False when there are too many."""
         is_voter = self.progress.voter(fetch.request.replica) is not None
         return (self.held_of_voters if is_voter else self.held_of_observers).hold(fetch)
 

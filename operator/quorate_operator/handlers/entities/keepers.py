@@ -1,4 +1,4 @@
-"""What differs by kind: how resources are observed, planned and changed."""
+"""The parts of the reconcile that differ by kind: observing, planning and changing."""
 
 import asyncio
 import secrets

@@ -10,7 +10,7 @@ from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, 
 from quorate_operator.runtime.local.child_process import ChildProcess
 
 STABLE_AFTER_MS = 60_000
-"""A node that was up for so long and then died starts counting its crashes anew."""
+"""The crashes of a node that was up for so long are counted from zero again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

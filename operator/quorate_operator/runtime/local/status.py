@@ -31,7 +31,7 @@ from quorate_operator.view.wording import Label
 
 
 class Report(StatusModel):
-    """What a supervisor tells commands, as JSON over the control socket."""
+    """What a supervisor reports to commands, as JSON over the control socket."""
 
     def as_json(self) -> dict[str, Any]:
         """Returns plain data with camelCase names."""
