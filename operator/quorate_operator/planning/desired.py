@@ -1,6 +1,7 @@
 """The nodes that manifests ask for. The runtime completes hosts, ports and images, which only it knows."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from quorate_operator.models.base import (
     ANNOTATION_PAUSE,
@@ -23,6 +24,14 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.windows import DAYS, Window
 
+TOPIC_DEFAULTS: Final = (
+    "default.replication.factor",
+    "min.insync.replicas",
+    "num.partitions",
+    "unclean.leader.election.enable",
+)
+"""Properties of brokers by which the active controller decides."""
+
 
 def desired_cluster(manifests: Manifests) -> DesiredCluster:
     quorum = manifests.controllers
@@ -35,7 +44,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             implementation=Implementation(quorum.spec.implementation_of(node_id)),
             kafka_version=quorum.spec.version,
             listeners=quorum.spec.listeners,
-            config=_controller_config(quorum),
+            config=_controller_config(quorum, manifests),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
             volume_bytes=quantity_bytes(quorum.spec.storage.size),
             log_levels=quorum.spec.log_levels,
@@ -88,13 +97,28 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
     ]
 
 
-def _controller_config(quorum: KafkaController) -> Mapping[str, str]:
+def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping[str, str]:
     """Returns the configuration; a history sets the age at which segments are closed, unless the manifest does."""
-    config = {**_authorization(quorum), **quorum.spec.config}
+    config = {**_authorization(quorum), **_topic_defaults(manifests), **quorum.spec.config}
     if quorum.spec.history is None:
         return config
     interval_ms = duration_ms(quorum.spec.history.segment_interval)
     return {"metadata.log.segment.ms": str(interval_ms), **config}
+
+
+def _topic_defaults(manifests: Manifests) -> Mapping[str, str]:
+    """Returns the defaults of topics that all pools which set them agree on.
+
+    Controllers decide by their own: a topic that is created without a factor has that of the controllers, whatever the
+    brokers are configured with, and eligible leader replicas (KIP-966) make their `min.insync.replicas` that of the
+    cluster.
+    """
+    pools = [pool for pool in manifests.brokers if pool.metadata.name not in manifests.drained_pools]
+    values = {
+        name: {pool.spec.config[name] for pool in pools if name in pool.spec.config}
+        for name in TOPIC_DEFAULTS
+    }
+    return {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
 
 
 def _authorization(quorum: KafkaController) -> Mapping[str, str]:

@@ -158,3 +158,56 @@ def test_a_pool_that_is_drained_asks_for_none_of_its_brokers() -> None:
     assert after.decommission == {0, 1, 2}
     assert before.rollouts["brokers"].volumes is VolumePolicy.RETAIN
     assert after.rollouts["brokers"].volumes is VolumePolicy.DELETE
+
+
+AGREED = "config: {default.replication.factor: 3, min.insync.replicas: 2, num.io.threads: 4}"
+
+
+@pytest.mark.parametrize(
+    ("controllers", "brokers", "expected"),
+    [
+        (
+            "{}",
+            f"{{controllers: quorum, {AGREED}}}",
+            {"default.replication.factor": "3", "min.insync.replicas": "2"},
+        ),
+        (
+            "{config: {default.replication.factor: 2}}",
+            f"{{controllers: quorum, {AGREED}}}",
+            {"default.replication.factor": "2", "min.insync.replicas": "2"},
+        ),
+        ("{}", "{controllers: quorum}", {}),
+    ],
+    ids=["of the pool", "its own first", "of nobody"],
+)
+def test_controllers_have_the_defaults_of_topics_that_brokers_have(
+    controllers: str, brokers: str, expected: dict[str, str]
+) -> None:
+    """Goal: a topic without a factor has that of the manifest, and acks=all what min.insync.replicas promises. Method:
+    properties in a pool alone, and also in the quorum, whose own count.
+    """
+    for node in desired(controllers, brokers).of_role(Role.CONTROLLER):
+        assert node.config == expected
+
+
+def test_pools_that_differ_leave_the_defaults_of_topics_to_the_controllers() -> None:
+    """Goal: nothing is guessed. Method: two pools that agree on one default and differ in another."""
+    text = """\
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaController
+metadata: {name: quorum}
+spec: {}
+"""
+    for name, first, factor in (("one", 0, 2), ("two", 1000, 3)):
+        text += f"""\
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {{name: {name}}}
+spec:
+  controllers: quorum
+  nodeIds: {{first: {first}}}
+  config: {{default.replication.factor: {factor}, num.partitions: 6}}
+"""
+    cluster = desired_cluster(load_manifests(text, "test"))
+    assert {str(node.config) for node in cluster.of_role(Role.CONTROLLER)} == {str({"num.partitions": "6"})}
