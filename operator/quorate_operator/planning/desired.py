@@ -109,9 +109,9 @@ def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping
 def _topic_defaults(manifests: Manifests) -> Mapping[str, str]:
     """Returns the defaults of topics that all pools which set them agree on.
 
-    Controllers decide by their own: a topic that is created without a factor has that of the controllers, whatever the
-    brokers are configured with, and eligible leader replicas (KIP-966) make their `min.insync.replicas` that of the
-    cluster.
+    Controllers decide by their own: a topic that is created without a factor has that of the controllers, whatever
+    brokers are configured with, and with eligible leader replicas (KIP-966) the controllers' `min.insync.replicas` is
+    that of the cluster.
     """
     pools = [pool for pool in manifests.brokers if pool.metadata.name not in manifests.drained_pools]
     values = {

@@ -183,7 +183,7 @@ AGREED = "config: {default.replication.factor: 3, min.insync.replicas: 2, num.io
 def test_controllers_have_the_defaults_of_topics_that_brokers_have(
     controllers: str, brokers: str, expected: dict[str, str]
 ) -> None:
-    """Goal: a topic without a factor has that of the manifest, and acks=all what min.insync.replicas promises. Method:
+    """Goal: a topic without a factor has that of the manifest, and acks=all what min.insync.replicas says. Method:
     properties in a pool alone, and also in the quorum, whose own count.
     """
     for node in desired(controllers, brokers).of_role(Role.CONTROLLER):
