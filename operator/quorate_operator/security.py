@@ -9,22 +9,26 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from typing import Final
 
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.security.jaas import format_jaas
+from quorate_protocol.security.oauth import ALLOWED_URLS, TOKEN_URL
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
 from quorate_operator.models.entities import PASSWORD, USERNAME, ClientSecurity
 from quorate_operator.models.listeners import Listener
-from quorate_operator.models.secrets import Secret, plain_users
+from quorate_operator.models.secrets import Secret, oauth_files, oauth_of, plain_users
 from quorate_operator.models.security import (
+    KEY_SET,
+    OAUTHBEARER,
     TLS_AUTHORITIES,
     TLS_CERTIFICATE,
     TLS_KEY,
+    OAuth,
     Sasl,
     Tls,
 )
@@ -33,6 +37,8 @@ from quorate_operator.planning.logins import LOGIN, Login
 
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _PLAIN: Final = "PLAIN"
+_TOKEN_VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 DIRECTORY_PROVIDER: Final = {
     "config.providers": "directory",
     "config.providers.directory.class": _DIRECTORY_PROVIDER,
@@ -50,6 +56,10 @@ class SecretFiles:
 
     def directory(self, secret_name: str) -> str:
         return f"{self.root}/{secret_name}"
+
+    def path(self, secret_name: str, key: str) -> str:
+        """Returns where the file of a key is, for what Kafka reads from a file only."""
+        return f"{self.directory(secret_name)}/{key}"
 
     def variable(self, secret_name: str, key: str) -> str:
         """Returns the reference to a value of a Secret for a node's properties."""
@@ -83,13 +93,22 @@ def directory_variable(directory: str, file: str) -> str:
     return f"${{directory:{directory}:{file}}}"
 
 
-def keys_in_use(properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Returns the keys that properties refer to, by the name of the Secret."""
+def keys_in_use(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Returns the keys that a node reads, by the name of the Secret: its properties refer to them or have their path."""
     used: dict[str, set[str]] = {}
     for value in properties.values():
         for directory, key in _VARIABLE.findall(value):
             used.setdefault(PurePath(directory).name, set()).add(key)
+    for oauth in filter(None, map(oauth_of, node.listeners)):
+        for name, key in oauth_files(oauth).values():
+            used.setdefault(name, set()).add(key)
     return {name: frozenset(keys) for name, keys in used.items()}
+
+
+def java_options(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the options of Java that a stock node needs: Kafka uses a URL of OAUTHBEARER only if one allows it."""
+    urls = {value for key, value in properties.items() if key.endswith((_JWKS_URL, TOKEN_URL))}
+    return (f"-D{ALLOWED_URLS}={','.join(sorted(urls))}",) if urls else ()
 
 
 def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret]) -> dict[str, str]:
@@ -107,7 +126,7 @@ def secret_revision(
 ) -> dict[str, str]:
     """Returns the parts of a node's revision that change with the values that only a start reads from Secrets."""
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
-    found = fingerprints(keys_in_use(_read_at_start(node, secured)), secrets)
+    found = fingerprints(keys_in_use(node, _read_at_start(node, secured)), secrets)
     parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}
     sasl = controllers.sasl
     if sasl is not None and sasl.secret_name in secrets:
@@ -228,6 +247,8 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
     if listener.sasl is not None:
         found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.sasl.mechanisms)
         for place, mechanism in enumerate(listener.sasl.mechanisms):
+            if mechanism == OAUTHBEARER:
+                continue  # it has more properties, below
             options = _login(listener.sasl, files) if logs_in and place == 0 else {}
             if mechanism == _PLAIN:
                 options |= {
@@ -235,6 +256,35 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
                     for user in plain_users(listener.sasl, files.secrets)
                 }
             found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, options)
+    oauth = oauth_of(listener)
+    return found if oauth is None else found | _oauth_properties(prefix, oauth, files)
+
+
+def _oauth_properties(prefix: str, oauth: OAuth, files: SecretFiles) -> dict[str, str]:
+    """Returns how the tokens of clients are checked. Nodes do not log in with tokens themselves."""
+    jwks_url, options = oauth.jwks_url, {}
+    if jwks_url is None:
+        assert oauth.jwks_secret_name is not None, "keys come from a URL or a Secret"
+        jwks_url = PurePosixPath(files.path(oauth.jwks_secret_name, KEY_SET)).as_uri()
+    if oauth.trusted_secret_name is not None:
+        options = {
+            # With any option, Kafka makes a token for itself and needs a name for it. The token is not used.
+            "unsecuredLoginStringClaim_sub": "unused",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": files.path(oauth.trusted_secret_name, TLS_AUTHORITIES),
+        }
+    of_mechanism = f"{prefix}{OAUTHBEARER.lower()}."
+    found = {
+        _jaas_key(prefix, OAUTHBEARER): format_jaas(OAUTHBEARER, options),
+        f"{of_mechanism}sasl.server.callback.handler.class": _TOKEN_VALIDATOR,
+        f"{of_mechanism}{_JWKS_URL}": jwks_url,
+        f"{of_mechanism}sasl.oauthbearer.expected.issuer": oauth.issuer,
+        f"{of_mechanism}sasl.oauthbearer.expected.audience": ",".join(oauth.audiences),
+    }
+    if oauth.subject_claim is not None:
+        found[f"{of_mechanism}sasl.oauthbearer.sub.claim.name"] = oauth.subject_claim
+    if oauth.clock_skew_seconds is not None:
+        found[f"{of_mechanism}sasl.oauthbearer.clock.skew.seconds"] = str(oauth.clock_skew_seconds)
     return found
 
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from quorate_operator.models.base import Annotations, AnyObject, ListenerName, Model, Port, rules
 from quorate_operator.models.hosts import Host, HostTemplate
-from quorate_operator.models.security import ControllerSasl, Protocol, Sasl, Tls
+from quorate_operator.models.security import BrokerSasl, ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
 SOURCE_RANGES_MAX = 64
@@ -196,6 +196,7 @@ class BrokerListener(Listener):
         )
     )
 
+    sasl: BrokerSasl | None = Field(default=None, description="Who logs in; required with protocol SASL_SSL.")
     advertised_host: HostTemplate | None = Field(
         default=None,
         description=(

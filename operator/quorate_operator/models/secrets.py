@@ -12,7 +12,16 @@ from pydantic import AfterValidator, Field
 
 from quorate_operator.models.base import Metadata, Model
 from quorate_operator.models.listeners import Listener
-from quorate_operator.models.security import TLS_AUTHORITIES, TLS_CERTIFICATE, TLS_KEY, Sasl, Tls
+from quorate_operator.models.security import (
+    KEY_SET,
+    TLS_AUTHORITIES,
+    TLS_CERTIFICATE,
+    TLS_KEY,
+    BrokerSasl,
+    OAuth,
+    Sasl,
+    Tls,
+)
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 
 PASSWORD_LENGTH_MAX = 256
@@ -148,6 +157,27 @@ def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Ite
             needs=(listener.sasl.username,),
             has_passwords=True,
         )
+    oauth = oauth_of(listener)
+    if oauth is not None:
+        for field_name, (name, key) in oauth_files(oauth).items():
+            yield SecretUse(where=f"{where}.sasl.oauth.{field_name}", name=name, needs=(key,))
+
+
+def oauth_of(listener: Listener) -> OAuth | None:
+    """Returns whose tokens a listener accepts; None if it accepts none."""
+    return listener.sasl.oauth if isinstance(listener.sasl, BrokerSasl) else None
+
+
+def oauth_files(oauth: OAuth) -> dict[str, tuple[str, str]]:
+    """Returns the Secret and its key by the field that names it.
+
+    Kafka reads these as files: a property has their path, and not their content.
+    """
+    named = {
+        "jwksSecretName": (oauth.jwks_secret_name, KEY_SET),
+        "trustedSecretName": (oauth.trusted_secret_name, TLS_AUTHORITIES),
+    }
+    return {place: (name, key) for place, (name, key) in named.items() if name is not None}
 
 
 def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:

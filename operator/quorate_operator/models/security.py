@@ -8,9 +8,13 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from quorate_operator.models.base import Duration, Model, ResourceName, duration_ms, rules
 
 SUPER_USERS_MAX = 100
-MECHANISMS_MAX = 3
+AUDIENCES_MAX = 20
+CLOCK_SKEW_MAX_S = 3600
+OAUTHBEARER = "OAUTHBEARER"
 TLS_CERTIFICATE, TLS_KEY, TLS_AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 """The keys of a Secret with a certificate, as cert-manager writes them."""
+KEY_SET = "jwks.json"
+"""The key of a Secret with a JSON Web Key Set."""
 ANONYMOUS = "User:ANONYMOUS"
 AUTHORIZER_KEYS = ("authorizer.class.name", "super.users")
 """The properties that `authorization` sets."""
@@ -19,13 +23,27 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_SSL"]
 ClientAuth = Literal["none", "requested", "required"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=63)]
 """A user whose password is in a Secret; the user's name is also the key in the Secret."""
 Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^;\s][^;]*$", max_length=500)]
 
 IssuerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)]
+
+JwksUrl = Annotated[
+    str,
+    StringConstraints(
+        # It gets into a list and into the environment of a shell: no comma, no quote, no dollar sign.
+        pattern=r"^https?://[A-Za-z0-9.:\[\]_-]+(/[A-Za-z0-9._~:/@!&+;=%?-]*)?$",
+        max_length=500,
+    ),
+]
+# With a dollar sign it could be a variable of Kafka's properties.
+Issuer = Annotated[str, StringConstraints(pattern=r"^[!-#%-~]+$", max_length=500)]
+Audience = Annotated[str, StringConstraints(pattern=r"^[!-#%-+\--~]+$", max_length=253)]
+ClaimName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/-]+$", max_length=253)]
 
 _ONE_SOURCE = "secretName: this or issuerRef is needed, and only one of them"
 _ISSUED_ONLY = "is allowed with issuerRef only"
@@ -35,6 +53,10 @@ _PLAIN_FIRST = (
     "the first must be PLAIN: controllers log in at each other with it, because the credentials of SCRAM are in the "
     "log that they have yet to read"
 )
+_ONE_KEY_SET = "jwksUrl: this or jwksSecretName is needed, and only one of them"
+_TRUST_RULE = "is allowed with a jwksUrl that begins with https: only"
+_OAUTH_RULE = "is needed with the mechanism OAUTHBEARER, and allowed with no other"
+_PASSWORD_FIRST = "the first must be PLAIN or SCRAM: nodes and the operator log in with it"  # noqa: S105
 _ONCE = "each mechanism may appear once"
 _EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "message": _ONCE}
 
@@ -121,12 +143,72 @@ class Tls(Model):
         return self
 
 
-def _mechanisms(*further_rules: Mapping[str, str]) -> Any:
+class OAuth(Model):
+    """Whose tokens a listener accepts from clients (OAUTHBEARER, KIP-768): signed JSON Web Tokens of one issuer."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {"rule": "has(self.jwksUrl) != has(self.jwksSecretName)", "message": _ONE_KEY_SET},
+            {
+                "rule": "!has(self.trustedSecretName) || has(self.jwksUrl) && self.jwksUrl.startsWith('https:')",
+                "message": f"trustedSecretName {_TRUST_RULE}",
+            },
+        )
+    )
+
+    jwks_url: JwksUrl | None = Field(
+        default=None,
+        description=(
+            "Where brokers read the issuer's public keys: the https: URL of its JSON Web Key Set. An http: URL is "
+            "accepted; who can change its responses can log in as anybody."
+        ),
+    )
+    jwks_secret_name: ResourceName | None = Field(
+        default=None,
+        description=(
+            f"In place of jwksUrl: a Secret whose key {KEY_SET} is the JSON Web Key Set. A change restarts the brokers."
+        ),
+    )
+    issuer: Issuer = Field(description="The claim iss that tokens must have.")
+    audiences: Annotated[
+        tuple[Audience, ...],
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=AUDIENCES_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = Field(description="Values of the claim aud, of which a token must have one.")
+    subject_claim: ClaimName | None = Field(
+        default=None,
+        description="The claim with the name of the user: the principal is User: and its value. Default: sub.",
+    )
+    clock_skew_seconds: Annotated[int, Field(ge=0, le=CLOCK_SKEW_MAX_S)] | None = Field(
+        default=None, description="How much the clocks of the issuer and brokers may differ. Default: 30."
+    )
+    trusted_secret_name: ResourceName | None = Field(
+        default=None,
+        description=(
+            "A Secret with ca.crt: the authorities that brokers trust at jwksUrl. A change restarts the brokers. "
+            "Default: the authorities that Java trusts."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _keys_come_from_one_place(self) -> Self:
+        if (self.jwks_url is None) == (self.jwks_secret_name is None):
+            raise ValueError(_ONE_KEY_SET)
+        if self.trusted_secret_name is not None and not (self.jwks_url or "").startswith("https:"):
+            raise ValueError(f"trustedSecretName: {_TRUST_RULE}")
+        return self
+
+
+def _mechanisms(most: int, *further_rules: Mapping[str, str]) -> Any:
     """Returns the field of a list of mechanisms, with its rules for the API server."""
     return Field(
         strict=False,
         min_length=1,
-        max_length=MECHANISMS_MAX,
+        max_length=most,
         json_schema_extra=rules(_EACH_ONCE, *further_rules) | {"x-kubernetes-list-type": "atomic"},
     )
 
@@ -134,10 +216,7 @@ def _mechanisms(*further_rules: Mapping[str, str]) -> Any:
 class Sasl(Model):
     """Which mechanisms clients log in with, and how the nodes themselves do."""
 
-    mechanisms: Annotated[tuple[Mechanism, ...], _mechanisms()] = Field(
-        default=("SCRAM-SHA-512",),
-        description="sasl.enabled.mechanisms. Nodes and the operator log in with the first.",
-    )
+    mechanisms: tuple[Mechanism, ...]
     username: UserName = Field(description="The user that nodes and the operator log in as.")
     secret_name: ResourceName = Field(
         description=(
@@ -153,11 +232,44 @@ class Sasl(Model):
         return self
 
 
+class BrokerSasl(Sasl):
+    """As for controllers; clients may log in with tokens, too."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": f"('{OAUTHBEARER}' in self.mechanisms) == has(self.oauth)",
+                "message": f"oauth {_OAUTH_RULE}",
+            }
+        )
+    )
+
+    mechanisms: Annotated[
+        tuple[Mechanism, ...],
+        _mechanisms(4, {"rule": f"self[0] != '{OAUTHBEARER}'", "message": _PASSWORD_FIRST}),
+    ] = Field(
+        default=("SCRAM-SHA-512",),
+        description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN or SCRAM.",
+    )
+    oauth: OAuth | None = Field(
+        default=None, description="Which tokens are valid; required with the mechanism OAUTHBEARER."
+    )
+
+    @model_validator(mode="after")
+    def _tokens_are_for_clients(self) -> Self:
+        if self.mechanisms[0] == OAUTHBEARER:
+            raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_PASSWORD_FIRST}")
+        if (OAUTHBEARER in self.mechanisms) != (self.oauth is not None):
+            raise ValueError(f"oauth: {_OAUTH_RULE}; mechanisms are {', '.join(self.mechanisms)}")
+        return self
+
+
 class ControllerSasl(Sasl):
     """As for brokers; controllers log in at each other with PLAIN."""
 
     mechanisms: Annotated[
-        tuple[Mechanism, ...], _mechanisms({"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST})
+        tuple[PasswordMechanism, ...],
+        _mechanisms(3, {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST}),
     ] = Field(
         default=("PLAIN", "SCRAM-SHA-512"),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN.",

@@ -14,7 +14,6 @@ _IN_IMAGE: Final = f"/opt/quorate/share/{_JAR}"
 _DIRECTORY: Final = "/opt/quorate-agent"
 _VOLUME: Final = "metrics-agent"
 _SIZE: Final = "16Mi"
-_START: Final = 'export KAFKA_OPTS="${KAFKA_OPTS:-} -javaagent:%s"; exec "$0" "$@"'
 
 
 def has_agent(context: Context, node: DesiredNode) -> bool:
@@ -41,11 +40,6 @@ def copy_command() -> list[str]:
     return ["cp", _IN_IMAGE, f"{_DIRECTORY}/{_JAR}"]
 
 
-def start_command(command: list[str], configuration_directory: str) -> list[str]:
-    """Returns the command that starts a node with the agent.
-
-    An environment variable of the container would also add the agent to Kafka's tools that are run there by hand.
-    They would fail, because the agent's port is in use.
-    """
-    agent = f"{_DIRECTORY}/{_JAR}={HTTP_PORT}:{configuration_directory}/{RULES_FILE}"
-    return ["/bin/sh", "-c", _START % agent, *command]
+def agent_option(configuration_directory: str) -> str:
+    """Returns the option of Java that a node runs the agent with."""
+    return f"-javaagent:{_DIRECTORY}/{_JAR}={HTTP_PORT}:{configuration_directory}/{RULES_FILE}"

@@ -29,10 +29,10 @@ from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import (
     AGENT_CONTAINER,
     agent_mount,
+    agent_option,
     agent_volumes,
     copy_command,
     has_agent,
-    start_command,
 )
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
@@ -55,7 +55,7 @@ from quorate_operator.resources.racks import (
 )
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
 from quorate_operator.resources.spreading import first_spread, wished_spread
-from quorate_operator.security import keys_in_use
+from quorate_operator.security import java_options, keys_in_use
 
 CONTROLLER_GRACE_S = 30
 BROKER_GRACE_S = 120
@@ -67,6 +67,7 @@ TASK_CONTAINER = "task"
 PURPOSE_TASK = "task"
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 TMP_SIZE = "256Mi"
+_WITH_OPTIONS = 'export KAFKA_OPTS="${KAFKA_OPTS:-} %s"; exec "$0" "$@"'
 SECRET_MODE = 0o440
 SCRAM_USERS_DIRECTORY = "/etc/quorate-scram-users"
 _SCRAM_USERS_VOLUME = "scram-users"
@@ -264,7 +265,7 @@ def _volumes(context: Context, node: DesiredNode) -> list[Object]:
 
 def _secrets(context: Context, node: DesiredNode) -> Mapping[str, frozenset[str]]:
     """Returns the keys that the node reads, by Secret: it gets no others."""
-    return dict(sorted(keys_in_use(secured_properties(context, node)).items()))
+    return dict(sorted(keys_in_use(node, secured_properties(context, node)).items()))
 
 
 def _secret_volume(name: str) -> str:
@@ -337,13 +338,24 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         made["env"] = _with_given([HOME], template.env)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         return made | _timed(_python_probes(), template.probes)
-    made["command"] = [KAFKA_START, config]
+    options = java_options(secured_properties(context, node))
     if has_agent(context, node):
-        made["command"] = start_command(made["command"], CONFIG_DIRECTORY)
+        options = (agent_option(CONFIG_DIRECTORY), *options)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         made["volumeMounts"].append({**agent_mount(), "readOnly": True})
+    made["command"] = _start_command(config, options)
     made["env"] = _with_given(_kafka_environment(resources.limits.get("memory")), template.env)
     return made | _timed(_kafka_probes(listener_port(node, node.listeners[0])), template.probes)
+
+
+def _start_command(config: str, options: Sequence[str]) -> list[str]:
+    """Returns the command that starts stock Kafka with options of Java, after those that the template may have.
+
+    A variable of the container would give them to Kafka's tools, too, which are run there by hand: with the agent for
+    metrics they would end, because its port is taken.
+    """
+    command = [KAFKA_START, config]
+    return ["/bin/sh", "-c", _WITH_OPTIONS % " ".join(options), *command] if options else command
 
 
 def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:

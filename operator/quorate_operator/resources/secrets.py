@@ -23,7 +23,7 @@ def described_secret(secret: Mapping[str, Any]) -> Secret:
 
 def secret_names(context: Context, node: DesiredNode) -> frozenset[str]:
     """Returns the Secrets that a node reads when it starts."""
-    names = frozenset(keys_in_use(secured_properties(context, node)))
+    names = frozenset(keys_in_use(node, secured_properties(context, node)))
     users = context.manifests.controllers.spec.scram_users
     if users is not None and node.role is Role.CONTROLLER and not _is_formed(context):
         return names | {users.secret_name}

@@ -1,5 +1,6 @@
 """What a real API server refuses of our resources, and in which words: no webhook is there to help."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,6 +19,13 @@ def secured(**sasl: object) -> Object:
     """A listener with SASL_SSL."""
     login = {"username": "node", "secretName": "login", **sasl}
     return {"name": "CONTROLLER", "protocol": "SASL_SSL", "tls": {"secretName": "s"}, "sasl": login}
+
+
+def with_tokens(mechanisms: Sequence[str] = ("PLAIN", "OAUTHBEARER"), **oauth: object) -> Object:
+    """A spec with a listener that accepts tokens."""
+    oauth = {"jwksUrl": "https://sso/keys", "issuer": "https://sso", "audiences": ["kafka"], **oauth}
+    given = {key: value for key, value in oauth.items() if value is not None}
+    return {"listeners": [secured(mechanisms=[*mechanisms], oauth=given)]}
 
 
 CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
@@ -65,6 +73,11 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         {"listeners": [secured(mechanisms=["PLAIN", "PLAIN"])]},
         "spec.listeners[0].sasl.mechanisms",
         "each mechanism may appear once",
+    ),
+    (
+        with_tokens(),
+        'spec.listeners[0].sasl.mechanisms[1]: Unsupported value: "OAUTHBEARER"',
+        'supported values: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"',
     ),
     (
         {"listeners": [secured(username="a:b")]},
@@ -231,6 +244,51 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "greater than or equal to 1",
     ),
     ({"rack": {"topologyKey": ""}}, "spec.rack.topologyKey: Invalid value", "at least 1 chars long"),
+    (
+        with_tokens(["OAUTHBEARER"]),
+        "spec.listeners[0].sasl.mechanisms",
+        "the first must be PLAIN or SCRAM: nodes and the operator log in with it",
+    ),
+    *(
+        (
+            {"listeners": [listener]},
+            "spec.listeners[0].sasl",
+            "oauth is needed with the mechanism OAUTHBEARER",
+        )
+        for listener in (
+            secured(mechanisms=["PLAIN", "OAUTHBEARER"]),
+            secured(oauth={"jwksSecretName": "keys", "issuer": "a", "audiences": ["kafka"]}),
+        )
+    ),
+    *(
+        (with_tokens(**oauth), f"spec.listeners[0].sasl.oauth{field}", told)
+        for oauth, field, told in (
+            (
+                {"jwksSecretName": "keys"},
+                "",
+                "jwksUrl: this or jwksSecretName is needed, and only one of them",
+            ),
+            ({"jwksUrl": None}, "", "jwksUrl: this or jwksSecretName is needed, and only one of them"),
+            (
+                {"jwksUrl": "http://sso", "trustedSecretName": "ca"},
+                "",
+                "trustedSecretName is allowed with a jwksUrl that begins with https: only",
+            ),
+            ({"jwksUrl": "file:/etc/passwd"}, ".jwksUrl: Invalid value", "should match"),
+            ({"jwksUrl": "https://sso/,https://b"}, ".jwksUrl: Invalid value", "should match"),
+            ({"issuer": "${directory:/a:b}"}, ".issuer: Invalid value", "should match"),
+            ({"issuer": None}, ".issuer: Required value", ""),
+            ({"audiences": ["a,b"]}, ".audiences[0]: Invalid value", "should match"),
+            ({"audiences": []}, ".audiences: Invalid value: 0", "at least 1 items"),
+            ({"audiences": ["a", "a"]}, ".audiences[1]: Duplicate value", ""),
+            ({"subjectClaim": "a b"}, ".subjectClaim: Invalid value", "should match"),
+            (
+                {"clockSkewSeconds": 3601},
+                ".clockSkewSeconds: Invalid value: 3601",
+                "less than or equal to 3600",
+            ),
+        )
+    ),
     (
         SSL_WITHOUT_TLS,
         "spec.listeners[0]",
@@ -557,6 +615,18 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
         {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}, "schedule": "@daily"}},
     ),
     ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
+    (
+        "KafkaBroker",
+        with_tokens(),
+        with_tokens(
+            ["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"],
+            jwksUrl="https://sso.example.com:8443/realms/a%20b/certs?v=1",
+            trustedSecretName="ca",
+            subjectClaim="azp",
+            clockSkewSeconds=0,
+        ),
+    ),
+    ("KafkaBroker", with_tokens(), with_tokens(jwksUrl=None, jwksSecretName="keys")),
     ("KafkaBroker", {}, {"replicas": 0, "nodes": [{"nodeId": 7, "rack": "r"}]}),
 ]
 

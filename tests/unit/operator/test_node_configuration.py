@@ -109,6 +109,7 @@ def test_heap_options_of_the_environment_are_heard(tmp_path: Path) -> None:
     """Goal: KAFKA_HEAP_OPTS means what it means to Kafka's scripts. Method: with and without it."""
     layout = layout_of(tmp_path)
     node = layout.node(0)
+    layout.write_config(node)
     assert "-Xmx512m" in layout.run_command(node, {})
     command = layout.run_command(node, {"KAFKA_HEAP_OPTS": "-Xmx1g -Xms1g"})
     assert command[1:3] == ["-Xmx1g", "-Xms1g"]

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quorate_protocol.properties import parse_properties
+
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import secret_uses
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
@@ -13,7 +15,7 @@ from quorate_operator.properties import LOG4J2, initial_controllers, render_prop
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
 from quorate_operator.runtime.local.server_properties import COMMENT, broker_properties, controller_properties
-from quorate_operator.security import SecretFiles, add_scram_arguments
+from quorate_operator.security import SecretFiles, add_scram_arguments, java_options
 
 # -P: nothing is imported from the directory of the node.
 QUORATE = (sys.executable, "-P", "-m", "quorate")
@@ -142,13 +144,14 @@ class Layout:
         environment: Mapping[str, str],
     ) -> list[str]:
         """Returns the command that runs a node with its last written configuration."""
-        config = str(self.directory.node(label) / "server.properties")
+        config = self.directory.node(label) / "server.properties"
         if implementation is Implementation.PYTHON:
-            return [*QUORATE, "controller", "run", "--config", config]
+            return [*QUORATE, "controller", "run", "--config", str(config)]
         heap = environment.get("KAFKA_HEAP_OPTS", HEAP_DEFAULT).split()
         jvm = (*heap, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true")
         log4j = f"-Dlog4j2.configurationFile={self.directory.node(label) / LOG4J2_FILE}"
-        return self.identity.kafka[kafka_version].command("kafka.Kafka", config, jvm=(*jvm, log4j))
+        options = (log4j, *java_options(parse_properties(config.read_text())))
+        return self.identity.kafka[kafka_version].command("kafka.Kafka", str(config), jvm=(*jvm, *options))
 
     def _log4j_file(self, node: DesiredNode) -> Path:
         return self.directory.node(node.label) / LOG4J2_FILE

@@ -14,7 +14,7 @@ from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway import probing
-from quorate_operator.models.listeners import Listener
+from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Reached
 from quorate_operator.security import security_config
@@ -225,7 +225,7 @@ async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ss
     """
     sasl = {"username": "node", "secretName": "login", "mechanisms": ["PLAIN"]}
     tls = {"secretName": "cert"}
-    listener = Listener.model_validate({"name": "A", "protocol": "SASL_SSL", "tls": tls, "sasl": sasl})
+    listener = BrokerListener.model_validate({"name": "A", "protocol": "SASL_SSL", "tls": tls, "sasl": sasl})
     secrets = {"login": Secret(values={"node": "hunter2"})}
     async with (
         FakeCluster((1,), ssl_context=own_certificate) as false,

@@ -2,12 +2,13 @@
 
 import pytest
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
-from quorate_operator.models.secrets import secret_uses
+from quorate_operator.models.secrets import oauth_of, secret_uses
 from quorate_operator.planning.desired import desired_cluster
 
 SASL = "protocol: SASL_SSL, tls: {secretName: c}, sasl: {username: node, secretName: login}"
 MTLS = "protocol: SSL, tls: {secretName: c, clientAuth: required}"
 BROKER_SASL = "protocol: SASL_SSL, tls: {secretName: b}, sasl: {username: broker, secretName: users}"
+OAUTH = "issuer: 'https://sso.example.com', audiences: [kafka]"
 HIDDEN = "hunter2"
 
 
@@ -121,6 +122,14 @@ def load(*parts: str) -> Manifests:
             "spec.config: config.providers: can't be set beside tls or sasl",
         ),
         (
+            (SASL.replace("username", "mechanisms: [PLAIN, OAUTHBEARER], username"),),
+            "spec.listeners[0].sasl.mechanisms[1]: 'OAUTHBEARER': must be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'",
+        ),
+        (
+            (SASL.replace("username", "oauth: {}, username"),),
+            "spec.listeners[0].sasl.oauth: unknown field; allowed: mechanisms, username, secretName",
+        ),
+        (
             (MTLS, "", "listeners: [{name: A}]"),
             "KafkaBroker brokers: spec.listeners: none has tls, but brokers show their certificate",
         ),
@@ -145,6 +154,106 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
     """Goal: super users may be names of certificates. Method: client authentication on both listeners."""
     brokers = "listeners: [{name: A, protocol: SSL, tls: {secretName: b, clientAuth: required}}]"
     assert load(MTLS, 'authorization: {superUsers: ["User:CN=node,O=x"]}', brokers)
+
+
+@pytest.mark.parametrize(
+    ("sasl", "told"),
+    [
+        (
+            f"mechanisms: [OAUTHBEARER], oauth: {{jwksUrl: 'https://sso/keys', {OAUTH}}}",
+            "mechanisms: OAUTHBEARER: the first must be PLAIN or SCRAM: nodes and the operator log in with it",
+        ),
+        (
+            "mechanisms: [PLAIN, OAUTHBEARER]",
+            "oauth: is needed with the mechanism OAUTHBEARER, and allowed with no other; mechanisms are PLAIN, OAUTH",
+        ),
+        (
+            f"oauth: {{jwksUrl: 'https://sso/keys', {OAUTH}}}",
+            "oauth: is needed with the mechanism OAUTHBEARER, and allowed with no other; mechanisms are SCRAM-SHA-512",
+        ),
+        *(
+            (f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}}}", f"oauth.{told}")
+            for oauth, told in (
+                (OAUTH, "jwksUrl: this or jwksSecretName is needed, and only one of them"),
+                (
+                    f"jwksUrl: 'https://sso/keys', jwksSecretName: keys, {OAUTH}",
+                    "jwksUrl: this or jwksSecretName is needed, and only one of them",
+                ),
+                (
+                    f"jwksUrl: 'http://sso/keys', trustedSecretName: ca, {OAUTH}",
+                    "trustedSecretName: is allowed with a jwksUrl that begins with https: only",
+                ),
+                (
+                    f"jwksSecretName: keys, trustedSecretName: ca, {OAUTH}",
+                    "trustedSecretName: is allowed with a jwksUrl that begins with https: only",
+                ),
+                (f"jwksUrl: 'file:/etc/passwd', {OAUTH}", "jwksUrl: 'file:/etc/passwd': must match pattern"),
+                (
+                    f"jwksUrl: 'https://a/k,https://b', {OAUTH}",
+                    "jwksUrl: 'https://a/k,https://b': must match",
+                ),
+                (f"jwksUrl: 'https://a/$(cat x)', {OAUTH}", "jwksUrl: 'https://a/$(cat x)': must match"),
+                (
+                    "jwksSecretName: keys, issuer: '${directory:/x:y}', audiences: [kafka]",
+                    "issuer: '${directory:/x:y}': must match pattern",
+                ),
+                ("jwksSecretName: keys, issuer: x", "audiences: missing; it must be given"),
+                ("jwksSecretName: keys, issuer: x, audiences: ['a,b']", "audiences[0]: 'a,b': must match"),
+                (
+                    f"jwksSecretName: keys, clockSkewSeconds: 3601, {OAUTH}",
+                    "clockSkewSeconds: 3601: must be less than or equal to 3600",
+                ),
+            )
+        ),
+    ],
+)
+def test_whose_tokens_are_valid_has_to_be_said(sasl: str, told: str) -> None:
+    """Goal: no listener accepts tokens by accident, and none shuts out the nodes. Method: each rule once."""
+    brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', f'{sasl}, username')}}}]"
+    with pytest.raises(ManifestError) as refused:
+        load(SASL, "", brokers)
+    assert f"KafkaBroker brokers: spec.listeners[0].sasl.{told}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://sso.example.com/realms/a%20b/protocol/openid-connect/certs?v=1&w=~x",
+        "http://127.0.0.1:8080",
+        "https://[::1]:8443/keys",
+    ],
+)
+def test_urls_of_issuers_are_taken(url: str) -> None:
+    """Goal: the rule for URLs refuses none that issuers have. Method: a path, an address and a port, IPv6."""
+    sasl = f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{jwksUrl: '{url}', {OAUTH}}}, username"
+    manifests = load(SASL, "", f"listeners: [{{name: A, {BROKER_SASL.replace('username', sasl)}}}]")
+    oauth = oauth_of(manifests.brokers[0].spec.listeners[0])
+    assert oauth is not None
+    assert oauth.jwks_url == url
+
+
+@pytest.mark.parametrize(
+    ("oauth", "told"),
+    [
+        (
+            "jwksSecretName: issuer",
+            "sasl.oauth.jwksSecretName: 'issuer': the Secret has no jwks.json; it must have jwks.json",
+        ),
+        (
+            "jwksUrl: 'https://sso/keys', trustedSecretName: issuer",
+            "sasl.oauth.trustedSecretName: 'issuer': the Secret has no ca.crt; it must have ca.crt",
+        ),
+    ],
+)
+def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, told: str) -> None:
+    """Goal: a broker does not start to refuse everybody. Method: a Secret with another key."""
+    sasl = f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}, {OAUTH}}}, username"
+    brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', sasl)}}}]"
+    manifests = load(SASL, "", brokers, secret("issuer", other=HIDDEN))
+    uses = secret_uses(manifests.controllers, manifests.brokers)
+    faults = [fault for use in uses if (fault := use.fault(manifests.secrets, "here")) is not None]
+    assert f"KafkaBroker brokers: spec.listeners[0].{told}" in faults
+    assert HIDDEN not in f"{faults}"
 
 
 @pytest.mark.parametrize(

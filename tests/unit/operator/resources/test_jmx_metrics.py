@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_operator.resources.configs import config_map
-from quorate_operator.resources.jmx_metrics import agent_rules, start_command
+from quorate_operator.resources.jmx_metrics import agent_rules
 from quorate_operator.resources.pods import node_pod, pod_spec
 
 ON = "metrics: {enabled: true}"
@@ -54,13 +54,19 @@ def test_turning_it_on_restarts_brokers_and_nothing_else_does(make: Make) -> Non
     ]
 
 
-def test_the_options_of_the_template_stay() -> None:
-    """Goal: KAFKA_OPTS of a template is kept, and arguments are passed on. Method: run the command with a shell."""
-    command = start_command(["/bin/sh", "-c", 'echo "$KAFKA_OPTS $0"', "argument"], "/etc/quorate")
+def test_the_options_of_the_template_stay(make: Make) -> None:
+    """Goal: KAFKA_OPTS of a template is kept, and arguments are passed on.
+
+    Method: run the pod's command with a shell, and a command that prints them in place of Kafka's.
+    """
+    cluster = make(brokers=ON)
+    command = pod_spec(cluster.context, cluster.node(0))["containers"][0]["command"]
+    assert command[3] == "/opt/kafka/bin/kafka-server-start.sh"
+    command[3:4] = ["/bin/sh", "-c", 'echo "$KAFKA_OPTS $0"']
     printed = subprocess.run(
         command, env={"KAFKA_OPTS": "-Dmine=1"}, capture_output=True, text=True, check=True
     )
     assert printed.stdout.startswith(
         "-Dmine=1 -javaagent:/opt/quorate-agent/jmx_prometheus_javaagent.jar=9404:"
     )
-    assert printed.stdout.endswith("jmx-exporter.yaml argument\n")
+    assert printed.stdout.endswith("jmx-exporter.yaml /etc/quorate/server.properties\n")

@@ -1,0 +1,143 @@
+"""Pods and configurations of brokers whose clients log in with tokens (OAUTHBEARER)."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from kit.desired_cluster import Cluster, Make
+from quorate_operator.models.secrets import Secret
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.pods import node_pod
+from quorate_protocol.properties import parse_properties
+
+CONTROLLERS = (
+    "listeners: [{name: CONTROLLER, protocol: SASL_SSL, tls: {secretName: tls}, "
+    "sasl: {username: node, secretName: login}}]"
+)
+LISTENER = "listener.name.clients.oauthbearer"
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+ISSUER = "issuer: 'https://sso.example.com', audiences: [kafka, shop]"
+BY_URL = f"jwksUrl: 'https://sso.example.com/keys', {ISSUER}"
+TRUSTING = f"trustedSecretName: issuer, {BY_URL}"
+BY_FILE = f"jwksSecretName: issuer, {ISSUER}, subjectClaim: azp, clockSkewSeconds: 5"
+SECRETS = {
+    "tls": Secret(values={"tls.crt": "hidden-crt", "tls.key": "hidden-key", "ca.crt": "hidden-ca"}),
+    "login": Secret(values={"node": "hidden-node"}),
+    "issuer": Secret(values={"ca.crt": "hidden-issuer-ca", "jwks.json": "hidden-keys"}),
+}
+
+
+def made(make: Make, oauth: str, more: str = "", **issuer: str) -> Cluster:
+    """A cluster whose brokers have a listener for tokens beside their own; `issuer` are values of that Secret."""
+    secured = "protocol: SASL_SSL, tls: {secretName: tls}, sasl: {username: node, secretName: login"
+    brokers = (
+        f"listeners: [{{name: INTERNAL, {secured}, mechanisms: [PLAIN]}}}}, "
+        f"{{name: CLIENTS, {secured}, mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}}}}}}}]{more}"
+    )
+    secrets = SECRETS | ({"issuer": Secret(values=issuer)} if issuer else {})
+    return make(CONTROLLERS, brokers, secrets=secrets)
+
+
+def properties(cluster: Cluster) -> dict[str, str]:
+    config = config_map(cluster.context, cluster.desired, cluster.node(0), {})
+    return parse_properties(config["data"]["server.properties"])
+
+
+def oauth_properties(cluster: Cluster) -> dict[str, str]:
+    """Those of the mechanism, without their prefix."""
+    found = properties(cluster)
+    return {key.removeprefix(f"{LISTENER}."): found[key] for key in found if key.startswith(LISTENER)}
+
+
+def test_tokens_are_checked_on_the_listener_of_clients(make: Make) -> None:
+    """Goal: Kafka's properties as it documents them, and nodes log in as before. Method: the keys by URL."""
+    found = oauth_properties(made(make, BY_URL))
+    assert found == {
+        "sasl.jaas.config": f"{MODULE} required;",
+        "sasl.server.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": "https://sso.example.com/keys",
+        "sasl.oauthbearer.expected.issuer": "https://sso.example.com",
+        "sasl.oauthbearer.expected.audience": "kafka,shop",
+    }
+    whole = properties(made(make, BY_URL))
+    assert whole["listener.name.clients.sasl.enabled.mechanisms"] == "PLAIN,OAUTHBEARER"
+    assert whole["listener.name.internal.sasl.enabled.mechanisms"] == "PLAIN"
+    assert whole["sasl.mechanism.inter.broker.protocol"] == "PLAIN"
+    assert not [key for key in whole if key.startswith("listener.name.internal.oauthbearer")]
+
+
+def test_the_issuer_is_trusted_by_the_file_of_a_secret(make: Make) -> None:
+    """Goal: the broker reads ca.crt where it is mounted. Method: the option of the login module, and the volume."""
+    cluster = made(make, TRUSTING)
+    assert oauth_properties(cluster)["sasl.jaas.config"] == (
+        f'{MODULE} required unsecuredLoginStringClaim_sub="unused" ssl.truststore.type="PEM" '
+        'ssl.truststore.location="/etc/quorate-secrets/issuer/ca.crt";'
+    )
+    assert mounted_keys(cluster) == ["ca.crt"]
+
+
+def test_keys_may_be_in_a_secret(make: Make) -> None:
+    """Goal: no endpoint is needed; each option has its property. Method: the keys as a file, and all options."""
+    cluster = made(make, BY_FILE)
+    found = oauth_properties(cluster)
+    assert found["sasl.oauthbearer.jwks.endpoint.url"] == "file:///etc/quorate-secrets/issuer/jwks.json"
+    assert found["sasl.oauthbearer.sub.claim.name"] == "azp"
+    assert found["sasl.oauthbearer.clock.skew.seconds"] == "5"
+    assert mounted_keys(cluster) == ["jwks.json"]
+
+
+def mounted_keys(cluster: Cluster) -> list[str]:
+    """The keys of the issuer's Secret that the broker's pod gets."""
+    pod = node_pod(cluster.context, cluster.desired, cluster.node(0), {}, is_initial=False)
+    assert "hidden" not in f"{pod} {properties(cluster)}"
+    (found,) = [
+        one["secret"] for one in pod["spec"]["volumes"] if one.get("secret", {}).get("secretName") == "issuer"
+    ]
+    assert found["defaultMode"] == 0o440
+    return [item["path"] for item in found["items"]]
+
+
+@pytest.mark.parametrize("more", ["", ", metrics: {enabled: true}"])
+def test_java_is_allowed_to_read_the_keys(make: Make, more: str, tmp_path: Path) -> None:
+    """Goal: Kafka uses a URL only if a system property allows it, and options of a template are kept.
+
+    Method: run the pod's command with a shell, and a script that prints KAFKA_OPTS in place of Kafka's. Controllers
+    have no such option.
+    """
+    cluster = made(make, BY_URL, more)
+    pods = {
+        node_id: node_pod(cluster.context, cluster.desired, cluster.node(node_id), {}, is_initial=False)
+        for node_id in (0, 3000)
+    }
+    assert "allowed.urls" not in f"{pods[3000]}"
+    command = pods[0]["spec"]["containers"][0]["command"]
+    start = tmp_path / "kafka-server-start.sh"
+    start.write_text('#!/bin/sh\nprintf "%s\\n" "$KAFKA_OPTS" "$@"\n')
+    start.chmod(0o755)
+    assert command[3] == "/opt/kafka/bin/kafka-server-start.sh"
+    command[3] = str(start)
+    ran = subprocess.run(command, env={"KAFKA_OPTS": "-Dmine=1"}, capture_output=True, text=True, check=True)
+    options, config = ran.stdout.splitlines()
+    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://sso.example.com/keys"
+    assert (options.split()[0], options.split()[-1]) == ("-Dmine=1", allowed)
+    assert ("-javaagent:" in options) == bool(more)
+    assert config == "/etc/quorate/server.properties"
+
+
+@pytest.mark.parametrize(
+    ("oauth", "changed", "restarts"),
+    [
+        (TRUSTING, {"ca.crt": "another"}, True),
+        (BY_FILE, {"jwks.json": "another"}, True),
+        (TRUSTING, {"ca.crt": "hidden-issuer-ca", "jwks.json": "another"}, False),
+    ],
+)
+def test_what_is_read_at_the_start_restarts_brokers(
+    make: Make, oauth: str, changed: dict[str, str], restarts: bool
+) -> None:
+    """Goal: a changed file takes effect, and controllers and unused keys restart nothing. Method: revisions."""
+    before, after = made(make, oauth), made(make, oauth, **changed)
+    assert (before.node(0).revision != after.node(0).revision) == restarts
+    assert before.node(3000).revision == after.node(3000).revision
