@@ -37,7 +37,7 @@ from quorate_operator.planning.logins import LOGIN, Login
 
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _PLAIN: Final = "PLAIN"
-_TOKEN_VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 DIRECTORY_PROVIDER: Final = {
     "config.providers": "directory",
@@ -94,7 +94,7 @@ def directory_variable(directory: str, file: str) -> str:
 
 
 def keys_in_use(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Returns the keys that a node reads, by the name of the Secret: its properties refer to them or have their path."""
+    """Returns the keys that a node reads by the name of the Secret: properties refer to it, or have its path."""
     used: dict[str, set[str]] = {}
     for value in properties.values():
         for directory, key in _VARIABLE.findall(value):
@@ -276,7 +276,7 @@ def _oauth_properties(prefix: str, oauth: OAuth, files: SecretFiles) -> dict[str
     of_mechanism = f"{prefix}{OAUTHBEARER.lower()}."
     found = {
         _jaas_key(prefix, OAUTHBEARER): format_jaas(OAUTHBEARER, options),
-        f"{of_mechanism}sasl.server.callback.handler.class": _TOKEN_VALIDATOR,
+        f"{of_mechanism}sasl.server.callback.handler.class": _VALIDATOR,
         f"{of_mechanism}{_JWKS_URL}": jwks_url,
         f"{of_mechanism}sasl.oauthbearer.expected.issuer": oauth.issuer,
         f"{of_mechanism}sasl.oauthbearer.expected.audience": ",".join(oauth.audiences),

@@ -17,7 +17,7 @@ from kit.ledger import ContinuousTopics
 from kit.membership import assert_same_everywhere, await_progress, lead_with
 from kit.releases import RELEASE
 from kit.secured import allow, controllers_of
-from kit.token_endpoint import TokenEndpoint, token_endpoint
+from kit.token_endpoint import GivenToken, TokenEndpoint, token_endpoint
 from kit.waiting import eventually
 from quorate_admin.errors import AuthenticationError, ServerError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
@@ -25,8 +25,7 @@ from quorate_operator.properties import render_properties
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, SecurityProtocol
 from quorate_protocol.kafka.releases import version_key
-from quorate_protocol.security.oauth import ALLOWED_URLS, OAuthLogin, Token
-from quorate_protocol.security.tokens import TokenKeeper
+from quorate_protocol.security.oauth import ALLOWED_URLS
 
 pytestmark = pytest.mark.integration
 
@@ -37,17 +36,6 @@ CLIENTS = {"node": "node-secret", "client": "client-secret"}
 LIFETIME_S = 15
 """Of a token: sessions end and are renewed while the tests run."""
 RENEWED_TIMEOUT_S = 60.0
-
-
-class GivenToken(TokenKeeper):
-    """A token that the client does not look at."""
-
-    def __init__(self, value: str) -> None:
-        super().__init__(OAuthLogin(file="/given"))
-        self._value = value
-
-    async def fresh(self) -> Token:
-        return Token(value=self._value, issued_at_s=None, expires_at_s=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,28 +2,54 @@
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import jwt
 from aiohttp import web
 from kit.issuer import Issuer
 from kit.loop_thread import LoopThread
+from quorate_protocol.security.oauth import OAuthLogin, Token
+from quorate_protocol.security.tokens import TokenKeeper
 
 ASSERTION_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-class TokenEndpoint:
-    """Runs in a thread of its own. Attributes may be changed while it runs."""
+class GivenToken(TokenKeeper):
+    """A token that the client does not look at."""
 
-    def __init__(self, issuer: Issuer, clients: dict[str, str], *, lifetime_s: int = 600) -> None:
+    def __init__(self, value: str) -> None:
+        super().__init__(OAuthLogin(file="/given"))
+        self._value = value
+
+    async def fresh(self) -> Token:
+        return Token(value=self._value, issued_at_s=None, expires_at_s=0)
+
+
+class TokenEndpoint:
+    """Runs in a thread of its own. Attributes may be changed while it runs.
+
+    It speaks TLS with a `certificate`, a PEM file of the certificate and its key.
+    """
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        clients: dict[str, str],
+        *,
+        lifetime_s: int = 600,
+        certificate: Path | None = None,
+    ) -> None:
         self.issuer = issuer
         self.clients = clients
         """Secrets by client id; a client's id is the subject of its tokens."""
         self.assertion_keys: dict[str, Any] = {}
         """The public key of each client that asks with assertions, by the issuer that it names itself."""
         self.lifetime_s = lifetime_s
+        self._certificate = certificate
         self.status = 200
         """What each request is answered with."""
         self.requests: list[dict[str, str]] = []
@@ -36,10 +62,14 @@ class TokenEndpoint:
         application.add_routes([web.post("/token", self._token), web.get("/keys", self._keys)])
         self._runner = web.AppRunner(application)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        context = None
+        if self._certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self._certificate)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{'http' if context is None else 'https'}://127.0.0.1:{port}"
         return self
 
     async def stop(self) -> None:

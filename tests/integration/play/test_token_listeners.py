@@ -1,0 +1,204 @@
+"""examples/oauth.yaml as a user plays it: clients log in with tokens of an issuer, nodes with passwords."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kit.cluster import free_ports
+from kit.issuer import AUDIENCE, ISSUER, Issuer, new_key
+from kit.java.tls import Certificates, signed
+from kit.player import TIMEOUT_S, Player
+from kit.token_endpoint import GivenToken, TokenEndpoint, token_endpoint
+from quorate_admin.client import AdminClient
+from quorate_admin.config import AdminConfig
+from quorate_admin.errors import AuthenticationError
+from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
+from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
+from quorate_operator.properties import render_properties
+from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
+from quorate_protocol.properties import parse_properties
+from quorate_protocol.security.oauth import ALLOWED_URLS
+from quorate_protocol.security.stores import tls_from_properties
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CLASSES = "org.apache.kafka.common.security.oauthbearer"
+CLIENTS = {"alice": "client-secret-of-alice", "broker": "client-secret-of-broker"}
+TOPIC = "orders"
+
+
+@dataclass(frozen=True, slots=True)
+class Sso:
+    """An issuer behind TLS, whose authority is not that of the brokers."""
+
+    endpoint: TokenEndpoint
+    authority: Path
+
+    @property
+    def issuer(self) -> Issuer:
+        return self.endpoint.issuer
+
+    @property
+    def secret(self) -> str:
+        """The Secret that the example names."""
+        metadata = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "issuer"}}
+        return json.dumps({**metadata, "stringData": {"ca.crt": self.authority.read_text()}})
+
+
+@pytest.fixture
+def sso(tmp_path: Path) -> Iterator[Sso]:
+    certificates = Certificates.create(tmp_path / "issuer")
+    certificate = signed(tmp_path / "issuer", "sso", authority="other-ca")
+    issuer = Issuer.with_keys("RS256", "ES256")
+    with token_endpoint(issuer, CLIENTS, certificate=certificate) as endpoint:
+        yield Sso(endpoint, certificates.other_authority)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The example with one node of each kind."""
+
+    player: Player
+    sso: Sso
+    servers: str
+    """The listener of clients."""
+    internal: str
+
+    @property
+    def tls(self) -> dict[str, str]:
+        authority = self.player.directory / "secrets" / "brokers-tls" / "ca.crt"
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
+
+    def tool(self, name: str, line: str, client: str, secret: str) -> subprocess.CompletedProcess[str]:
+        """Run a stock tool as a client that asks the issuer for a token with its id and a secret."""
+        options = (
+            f'clientId="{client}" clientSecret="{secret}" ssl.truststore.type="PEM" '
+            f'ssl.truststore.location="{self.sso.authority}"'
+        )
+        properties = {
+            "security.protocol": "SASL_SSL",
+            **self.tls,
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f"{CLASSES}.OAuthBearerLoginModule required {options};",
+            "sasl.login.callback.handler.class": f"{CLASSES}.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": f"{self.sso.endpoint.url}/token",
+        }
+        file = self.player.path / "client.properties"
+        file.write_text(render_properties(properties, "The test's."))
+        script = self.player.directory / "bin" / name
+        option = f"-D{ALLOWED_URLS}={self.sso.endpoint.url}/token"
+        return subprocess.run(
+            ["/bin/sh", "-c", f"{script} --bootstrap-server {self.servers} --command-config {file} {line}"],
+            **{**self.player.surroundings, "env": {**self.player.environment, "JDK_JAVA_OPTIONS": option}},
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def with_token(self, token: str, servers: str | None = None) -> AdminClient:
+        """Our client, which shows this token to the listener of clients, or to another."""
+        sasl = SaslConfig(mechanism=Mechanism.OAUTHBEARER, tokens=GivenToken(token))
+        security = SecurityConfig(
+            protocol=SecurityProtocol.SASL_SSL, tls=tls_from_properties(self.tls), sasl=sasl
+        )
+        return AdminClient(bootstrap_servers=[servers or self.servers], security=security)
+
+    def as_user(self, user: str, servers: str) -> AdminClient:
+        """Our client with the file that was written for a user of the manifest."""
+        text = (self.player.directory / "clients" / f"{user}.properties").read_text()
+        return AdminClient(AdminConfig.from_properties(parse_properties(text), bootstrap_servers=servers))
+
+
+@pytest.fixture
+def played(player: Player, sso: Sso) -> Played:
+    """One controller and one broker of the example, with the issuer of the test."""
+    made = player.path / "made"
+    subprocess.run([str(EXAMPLES / "secure" / "secrets.sh"), str(made)], check=True, timeout=TIMEOUT_S)
+    ports = free_ports(2)
+    text = (EXAMPLES / "oauth.yaml").read_text()
+    for old, new, count in (
+        ("replicas: 3", "replicas: 1", 2),
+        ("port: 9091", f"port: {ports}", 1),
+        ("port: 9092", f"port: {ports + 1}", 1),
+        (
+            "https://sso.example.com/realms/shop/protocol/openid-connect/certs",
+            f"{sso.endpoint.url}/keys",
+            1,
+        ),
+        ("issuer: https://sso.example.com/realms/shop", f"issuer: {ISSUER}", 1),
+        ("audiences: [kafka]", f"audiences: [{AUDIENCE}]", 1),
+        ("subjectClaim: azp", "subjectClaim: sub\n          clockSkewSeconds: 0", 1),
+    ):
+        assert text.count(old) == count, old
+        text = text.replace(old, new)
+    player.write(text)
+    (player.path / "issuer.yaml").write_text(sso.secret)
+    player.play("-f", str(made / "secrets.yaml"), "-f", str(player.path / "issuer.yaml"))
+    return Played(player, sso, servers=f"127.0.0.1:{ports + 1}", internal=f"127.0.0.1:{ports}")
+
+
+def allow_alice(played: Played) -> None:
+    async def create() -> None:
+        async with played.as_user("admin", played.internal) as admin:
+            entry = AccessControlEntry(principal="User:alice", operation=AclOperation.ALL)
+            pattern = ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC)
+            assert not (await admin.create_acls([AclBinding(pattern=pattern, entry=entry)])).errors
+
+    asyncio.run(create())
+
+
+def refusal_of(client: AdminClient) -> str | None:
+    """What a client that logs in is told; None if it gets in."""
+
+    async def ask() -> str | None:
+        async with client as admin:
+            try:
+                await admin.describe_cluster()
+            except AuthenticationError as error:
+                return str(error)
+        return None
+
+    return asyncio.run(ask())
+
+
+def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> None:
+    """Goal: a manifest is all that stock brokers need to accept an issuer's tokens, and those of nobody else.
+
+    Method: play the example. A stock tool gets a token by client credentials over TLS, and needs an ACL to create a
+    topic and to write to it; with a wrong secret it gets no token. Then tokens with a mistake each, one without, and
+    a password at the same listener. The listener of the nodes accepts no token.
+    """
+    secret = CLIENTS["alice"]
+    create = f"--create --topic {TOPIC} --partitions 1"
+    denied = played.tool("kafka-topics", create, "alice", secret)
+    assert "TopicAuthorizationException" in denied.stdout + denied.stderr
+    allow_alice(played)
+    created = played.tool("kafka-topics", create, "alice", secret)
+    assert created.returncode == 0, created.stdout + created.stderr
+    produced = played.tool("kafka-console-producer", f"--topic {TOPIC} <<EOF\nhello\nEOF", "alice", secret)
+    assert (produced.returncode, "ERROR" in produced.stderr) == (0, False), produced.stderr
+    stranger = played.tool("kafka-topics", "--list", "alice", "wrong")
+    assert stranger.returncode != 0
+    assert TOPIC not in stranger.stdout
+
+    issuer = played.sso.issuer
+    now_s = issuer.claims()["iat"]
+    other = Issuer({"RS256": ("RS256", new_key("RS256", "stranger"))})
+    tokens = {
+        "expired": issuer.token(exp=now_s - 5, iat=now_s - 100),
+        "another issuer": issuer.token(iss="https://other.test"),
+        "another audience": issuer.token(aud="other"),
+        "another key": other.token("RS256"),
+        "no signature": issuer.unsigned(),
+    }
+    told = {way: refusal_of(played.with_token(token)) for way, token in tokens.items()}
+    assert [way for way, text in told.items() if '{"status":"invalid_token"}' not in str(text)] == [], told
+    assert refusal_of(played.with_token(issuer.token(sub="alice"))) is None
+    assert refusal_of(played.as_user("broker", played.servers)) is None
+    assert "OAUTHBEARER" in str(refusal_of(played.with_token(issuer.token(), played.internal)))
+    assert {one["path"] for one in played.sso.endpoint.requests} == {"/token", "/keys"}
