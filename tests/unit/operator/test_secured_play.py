@@ -119,6 +119,33 @@ def test_values_stand_in_private_files_that_need_them(tmp_path: Path) -> None:
     assert f"${{directory:{layout.directory.secrets}/cert:tls.key}}" in text
 
 
+def test_a_played_broker_may_read_the_keys_of_an_issuer(tmp_path: Path) -> None:
+    """Goal: Java is allowed the URL that the configuration names, and nothing else, and finds the Secret there.
+
+    Method: the command and the configuration of a broker with a listener for tokens; a controller has no such option.
+    """
+    oauth = (
+        "mechanisms: [SCRAM-SHA-512, OAUTHBEARER], oauth: {jwksSecretName: issuer, issuer: a, audiences: [b]}"
+    )
+    keys = (
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {name: issuer}\nstringData: {jwks.json: hidden-keys}\n"
+    )
+    text = CONTROLLERS.replace("username: broker", f"{oauth}, username: broker")
+    layout = adopted(tmp_path, text, SECRETS + keys)
+    broker, controller = layout.node(0), layout.node(3001)
+    for node in (broker, controller):
+        layout.write_config(node)
+    file = layout.directory.secrets / "issuer" / "jwks.json"
+    command = layout.run_command(broker, {})
+    assert f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}" in command
+    assert file.read_text() == "hidden-keys"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    properties = parse_properties(layout.config_file(broker).read_text())
+    prefix = "listener.name.clients.oauthbearer.sasl.oauthbearer"
+    assert properties[f"{prefix}.jwks.endpoint.url"] == file.as_uri()
+    assert "allowed.urls" not in f"{layout.run_command(controller, {})}"
+
+
 def test_no_password_is_an_argument(tmp_path: Path) -> None:
     """Goal: nobody reads a password from a list of processes. Method: the commands that format."""
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
