@@ -6,7 +6,7 @@ is a directory with a file for each key, as kubelet mounts it. Properties of cli
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath, PurePosixPath
@@ -95,14 +95,22 @@ def directory_variable(directory: str, file: str) -> str:
 
 def keys_in_use(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Returns the keys that a node reads by the name of the Secret: properties refer to it, or have its path."""
+    return _keys_of(properties, (file for one in _oauths(node) for file in oauth_files(one).values()))
+
+
+def _keys_of(properties: Mapping[str, str], files: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """`files` are the names of Secrets and the keys of which properties have the path."""
     used: dict[str, set[str]] = {}
     for value in properties.values():
         for directory, key in _VARIABLE.findall(value):
             used.setdefault(PurePath(directory).name, set()).add(key)
-    for oauth in filter(None, map(oauth_of, node.listeners)):
-        for name, key in oauth_files(oauth).values():
-            used.setdefault(name, set()).add(key)
+    for name, key in files:
+        used.setdefault(name, set()).add(key)
     return {name: frozenset(keys) for name, keys in used.items()}
+
+
+def _oauths(node: DesiredNode) -> Iterator[OAuth]:
+    return filter(None, map(oauth_of, node.listeners))
 
 
 def java_options(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -126,7 +134,10 @@ def secret_revision(
 ) -> dict[str, str]:
     """Returns the parts of a node's revision that change with the values that only a start reads from Secrets."""
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
-    found = fingerprints(keys_in_use(node, _read_at_start(node, secured)), secrets)
+    # Kafka reads a changed key set again by itself.
+    trusted = (one.trusted_secret_name for one in _oauths(node))
+    files = ((name, TLS_AUTHORITIES) for name in trusted if name is not None)
+    found = fingerprints(_keys_of(_read_at_start(node, secured), files), secrets)
     parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}
     sasl = controllers.sasl
     if sasl is not None and sasl.secret_name in secrets:

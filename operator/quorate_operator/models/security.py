@@ -166,8 +166,7 @@ class OAuth(Model):
     jwks_secret_name: ResourceName | None = Field(
         default=None,
         description=(
-            f"In place of jwksUrl: a Secret whose key {KEY_SET} is the JSON Web Key Set. "
-            "A change restarts the brokers."
+            f"In place of jwksUrl: a Secret whose key {KEY_SET} is the JSON Web Key Set. Brokers follow a change."
         ),
     )
     issuer: Issuer = Field(description="The claim iss that tokens must have.")

@@ -30,6 +30,18 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 CLASSES = "org.apache.kafka.common.security.oauthbearer"
 CLIENTS = {"alice": "client-secret-of-alice", "broker": "client-secret-of-broker"}
 TOPIC = "orders"
+PARTNERS = """\
+    - name: PARTNERS
+      port: %d
+      protocol: SASL_SSL
+      tls: {secretName: brokers-tls}
+      sasl:
+        mechanisms: [PLAIN, OAUTHBEARER]
+        username: broker
+        secretName: users
+        oauth: {jwksSecretName: issuer, issuer: "https://partner.test", audiences: [kafka, partners]}
+"""
+PARTNER = Issuer.with_keys("ES256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +55,11 @@ class Sso:
     def issuer(self) -> Issuer:
         return self.endpoint.issuer
 
-    @property
-    def secret(self) -> str:
-        """The Secret that the example names."""
+    def secret(self, partner: Issuer) -> str:
+        """The Secret that the example names, with the keys of another issuer, too."""
+        values = {"ca.crt": self.authority.read_text(), "jwks.json": json.dumps(partner.jwks)}
         metadata = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "issuer"}}
-        return json.dumps({**metadata, "stringData": {"ca.crt": self.authority.read_text()}})
+        return json.dumps({**metadata, "stringData": values})
 
 
 @pytest.fixture
@@ -61,13 +73,15 @@ def sso(tmp_path: Path) -> Iterator[Sso]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The example with one node of each kind."""
+    """The example with one node of each kind, and a listener whose keys are in a Secret."""
 
     player: Player
     sso: Sso
     servers: str
     """The listener of clients."""
     internal: str
+    partners: str
+    """The listener with the keys of a Secret."""
 
     @property
     def tls(self) -> dict[str, str]:
@@ -114,12 +128,19 @@ class Played:
         return AdminClient(AdminConfig.from_properties(parse_properties(text), bootstrap_servers=servers))
 
 
+def partner_of(player: Player, sso: Sso, partner: Issuer) -> tuple[str, ...]:
+    """Arguments of `quorate play`: the Secrets, among them the keys of a partner."""
+    file = player.path / "issuer.yaml"
+    file.write_text(sso.secret(partner))
+    return ("-f", str(player.path / "made" / "secrets.yaml"), "-f", str(file))
+
+
 @pytest.fixture
 def played(player: Player, sso: Sso) -> Played:
     """One controller and one broker of the example, with the issuer of the test."""
     made = player.path / "made"
     subprocess.run([str(EXAMPLES / "secure" / "secrets.sh"), str(made)], check=True, timeout=TIMEOUT_S)
-    ports = free_ports(2)
+    ports = free_ports(3)
     text = (EXAMPLES / "oauth.yaml").read_text()
     for old, new, count in (
         ("replicas: 3", "replicas: 1", 2),
@@ -136,10 +157,10 @@ def played(player: Player, sso: Sso) -> Played:
     ):
         assert text.count(old) == count, old
         text = text.replace(old, new)
-    player.write(text)
-    (player.path / "issuer.yaml").write_text(sso.secret)
-    player.play("-f", str(made / "secrets.yaml"), "-f", str(player.path / "issuer.yaml"))
-    return Played(player, sso, servers=f"127.0.0.1:{ports + 1}", internal=f"127.0.0.1:{ports}")
+    player.write(text + PARTNERS % (ports + 2))
+    player.play(*partner_of(player, sso, PARTNER))
+    internal, servers, partners = (f"127.0.0.1:{ports + place}" for place in range(3))
+    return Played(player, sso, servers=servers, internal=internal, partners=partners)
 
 
 def allow_alice(played: Played) -> None:
@@ -202,3 +223,26 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
     assert refusal_of(played.as_user("broker", played.servers)) is None
     assert "OAUTHBEARER" in str(refusal_of(played.with_token(issuer.token(), played.internal)))
     assert {one["path"] for one in played.sso.endpoint.requests} == {"/token", "/keys"}
+
+
+def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None:
+    """Goal: an issuer that brokers can't reach may change its keys. Method: play the cluster with other keys.
+
+    Tokens of the new key are valid, those of the former one are not, and the broker's process is the same.
+    """
+    player, claims = played.player, {"iss": "https://partner.test", "aud": "partners"}
+    changed = Issuer({"ES256": ("ES256", new_key("ES256", "changed"))})
+
+    def answers() -> list[str | None]:
+        tokens = [one.token(**claims) for one in (PARTNER, changed)]
+        return [refusal_of(played.with_token(token, played.partners)) for token in tokens]
+
+    former, later = answers()
+    assert former is None
+    assert later is not None
+    before = {process.pid for process in player.processes()}
+    player.edit(player.manifest.read_text(), *partner_of(player, played.sso, changed))
+    former, later = answers()
+    assert later is None
+    assert former is not None
+    assert {process.pid for process in player.processes()} == before
