@@ -1,7 +1,7 @@
 """Security of listeners and authorization: TLS and SASL with Secrets of the same namespace, ACLs, super users."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -35,7 +35,7 @@ IssuerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-
 JwksUrl = Annotated[
     str,
     StringConstraints(
-        # It gets into a list and into the environment of a shell: no comma, no quote, no dollar sign.
+        # It becomes an item of a list and a word of a shell: no comma, quote or dollar sign.
         pattern=r"^https?://[A-Za-z0-9.:\[\]_-]+(/[A-Za-z0-9._~:/@!&+;=%?-]*)?$",
         max_length=500,
     ),
@@ -246,7 +246,9 @@ class BrokerSasl(Sasl):
 
     mechanisms: Annotated[
         tuple[Mechanism, ...],
-        _mechanisms(4, {"rule": f"self[0] != '{OAUTHBEARER}'", "message": _PASSWORD_FIRST}),
+        _mechanisms(
+            len(get_args(Mechanism)), {"rule": f"self[0] != '{OAUTHBEARER}'", "message": _PASSWORD_FIRST}
+        ),
     ] = Field(
         default=("SCRAM-SHA-512",),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN or SCRAM.",
@@ -269,7 +271,9 @@ class ControllerSasl(Sasl):
 
     mechanisms: Annotated[
         tuple[PasswordMechanism, ...],
-        _mechanisms(3, {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST}),
+        _mechanisms(
+            len(get_args(PasswordMechanism)), {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST}
+        ),
     ] = Field(
         default=("PLAIN", "SCRAM-SHA-512"),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN.",
