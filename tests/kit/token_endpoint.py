@@ -1,5 +1,6 @@
 """An OAuth server on loopback: a token endpoint for client credentials and assertions, and the keys of its issuer."""
 
+import asyncio
 import base64
 import json
 import ssl
@@ -50,6 +51,7 @@ class TokenEndpoint:
         """The public key of each client that asks with assertions, by the issuer that it names itself."""
         self.lifetime_s = lifetime_s
         self._certificate = certificate
+        self._connections: set[asyncio.WriteTransport] = set()
         self.status = 200
         """What each request is answered with."""
         self.requests: list[dict[str, str]] = []
@@ -60,6 +62,7 @@ class TokenEndpoint:
         """Listen on a free port of loopback."""
         application = web.Application()
         application.add_routes([web.post("/token", self._token), web.get("/keys", self._keys)])
+        application.on_response_prepare.append(self._note_connection)
         self._runner = web.AppRunner(application)
         await self._runner.setup()
         context = None
@@ -73,8 +76,15 @@ class TokenEndpoint:
         return self
 
     async def stop(self) -> None:
-        """Close the socket."""
+        """Close all sockets. With TLS, a connection would otherwise wait for its client, and outlive the loop."""
         await self._runner.cleanup()
+        for connection in self._connections:
+            connection.abort()
+        await asyncio.sleep(0)  # connections end in the next turn of the loop
+
+    async def _note_connection(self, request: web.Request, _: web.StreamResponse) -> None:
+        assert isinstance(request.transport, asyncio.WriteTransport)
+        self._connections.add(request.transport)
 
     async def _token(self, request: web.Request) -> web.Response:
         fields = await request.post()
