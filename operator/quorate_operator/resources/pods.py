@@ -351,8 +351,8 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
 def _start_command(config: str, options: Sequence[str]) -> list[str]:
     """Returns the command that starts stock Kafka with options of Java, after those that the template may have.
 
-    A variable of the container would give them to Kafka's tools, too, which are run there by hand: with the agent for
-    metrics they would end, because its port is taken.
+    An environment variable of the container would also add them to Kafka's tools that are run there by hand. With the
+    agent for metrics they would fail, because the agent's port is in use.
     """
     command = [KAFKA_START, config]
     return ["/bin/sh", "-c", _WITH_OPTIONS % " ".join(options), *command] if options else command
