@@ -23,7 +23,7 @@ TOOLS = Path(__file__).resolve().parent
 CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
 DEFINITIONS = CONTROL / "config_schema.json"
 DOCUMENTATION = CONTROL / "config_documentation.json"
-PUBLIC = TOOLS.parent / "pipeline" / "pyspark_quorate" / "source" / "public_configs.json"
+PUBLIC = TOOLS.parent / "protocol" / "quorate_protocol" / "kafka" / "public_configs.json"
 """Names of the configs that are not passwords, for the lake, which leaves out all other values."""
 
 SECTIONS = ("topic", "broker", "group", "client_metrics")

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.planning.differences import Rendering
 from quorate_operator.planning.windows import Window
 
 
@@ -122,6 +123,8 @@ class DesiredNode:
     revision: Mapping[str, str] = field(default_factory=dict)
     """What a running node can't change, except for addresses, as hashes or values by name:
     `config`, `version`, `image`, `resources`, `secrets`, `copies`, `restart` (a request by annotation)."""
+    rendering: Rendering = field(default_factory=dict)
+    """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
     volume_bytes: int | None = None
     """The size that its volume shall have; None where nobody asks for one."""
@@ -214,6 +217,8 @@ class ObservedNode:
     """How often it crashed without having been up for long in between."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """`DesiredNode.revision` as it was when its process was started; empty when it has none."""
+    rendering: Rendering = field(default_factory=dict)
+    """`DesiredNode.rendering` as it was then; without the parts that were not kept."""
     configured: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the advertised addresses that its process was started with; without a process, those that
     the last one was started with, as the runtime wrote them down. Empty if unknown."""

@@ -26,6 +26,7 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
+from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.membership import is_changing
@@ -58,6 +59,8 @@ _PHRASES: Mapping[str, str] = {
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
 _SHOWN_AS_VALUES = frozenset({"version", "image", COPIES})
+_NAMED_FIRST = ("version", "image", "restart", COPIES, "resources", "config", "secrets")
+"""The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets"})
 """Parts of a revision that change without anybody asking for a restart: a release of the operator, a renewal."""
 
@@ -134,18 +137,27 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
-    """Returns how a running node differs from the desired one: `config changed`, `version 4.3.0 -> 4.3.1`."""
-    return tuple(_changed_parts(node, seen).values())
+    """Returns how a running node differs from the desired one: `version: 4.3.0 -> 4.3.1`, `log.retention.ms: 1 -> 2`.
+
+    They are a few: the last one may say how many more there are.
+    """
+    return _in_words(_changed_parts(node, seen))
 
 
-def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, str]:
+def _in_words(parts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    first = [part for part in _NAMED_FIRST if part in parts]
+    order = [*first, *(part for part in parts if part not in first)]
+    return shortened([change for part in order for change in parts[part]])
+
+
+def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequence[str]]:
     """Returns how a running node differs from the desired one, by the part of the revision.
 
     Addresses are left out. A part that was never recorded is no difference, except for a requested restart; a request
     that was withdrawn is none. More copies of new topics are no reason, fewer are: a broker can't create topics with
     more copies than there are brokers.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Sequence[str]] = {}
     for part in sorted(node.revision.keys() | seen.revision.keys()):
         wanted, has = node.revision.get(part, ""), seen.revision.get(part, "")
         if wanted == has or not seen.revision or (part == "restart" and not wanted):
@@ -153,9 +165,11 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, str]:
         if part == COPIES and not _is_less(wanted, has):
             continue
         if part in _SHOWN_AS_VALUES and wanted and has:
-            found[part] = f"{part} {has} -> {wanted}"
+            found[part] = (f"{part}: {has} -> {wanted}",)
         else:
-            found[part] = _PHRASES.get(part, f"{part} changed")
+            named = differences(seen.rendering.get(part, {}), node.rendering.get(part, {}))
+            is_kept = part in seen.rendering and part in node.rendering
+            found[part] = named if is_kept and named else (_PHRASES.get(part, f"{part} changed"),)
     return found
 
 
@@ -184,7 +198,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         if not seen.state.runs:
             continue
         parts = _changed_parts(node, seen)
-        reasons = list(parts.values())
+        reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
         refusal = forbids_version(node, observed) if reasons else None

@@ -5,9 +5,16 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
+from quorate_operator.planning.differences import Value
 from quorate_operator.planning.logins import LOGIN
+from quorate_operator.renderings import (
+    rendered_pod,
+    rendered_properties,
+    rendered_resources,
+    rendered_secrets,
+)
 from quorate_operator.resources.configs import config_revision, copies_revision
-from quorate_operator.resources.facts import Context, Facts, digest
+from quorate_operator.resources.facts import Context, Facts, Object, digest
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
@@ -23,11 +30,7 @@ def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> Des
         nodes=tuple(_with_addresses(context, node) for node in desired.nodes),
         drained=tuple(_with_addresses(context, node) for node in desired.drained),
     )
-    nodes = tuple(
-        replace(node, revision={**node.revision, **_revision(context, addressed, node)})
-        for node in addressed.nodes
-    )
-    return replace(addressed, nodes=nodes)
+    return replace(addressed, nodes=tuple(_with_revision(context, addressed, node) for node in addressed.nodes))
 
 
 def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
@@ -40,9 +43,46 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
     )
 
 
-def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns a node's revision: what a running pod can't change, by names for people."""
+def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> DesiredNode:
+    """Returns the node with what a running pod can't change, as hashes and as it is rendered."""
     template = context.pool(node.pool).spec.template
+    rest, container = _compared_spec(context, node)
+    config = config_revision(context, desired, node)
+    revision = {
+        "config": digest(config),
+        "image": str(container["image"]),
+        "resources": digest(container["resources"]),
+        "pod": digest([rest, template.labels, template.annotations]),
+        **copies_revision(desired, node),
+    }
+    rendering: dict[str, Mapping[str, Value]] = {
+        "config": rendered_properties(config),
+        "resources": rendered_resources(container["resources"]),
+        "pod": rendered_pod(rest, template.labels, template.annotations),
+    }
+    secrets = _secret_revision(context, node)
+    if secrets is None:
+        # A running node goes on without the Secret; one that is restarted would wait for it.
+        running = context.facts.revisions.get(node.node_id, {})
+        kept = ("config", "pod", "secrets", LOGIN)
+        revision |= {part: running[part] for part in kept if part in running}
+    else:
+        revision |= {part: digest(text) if part != LOGIN else text for part, text in secrets.items()}
+        if "secrets" in secrets:
+            rendering["secrets"] = rendered_secrets(secrets["secrets"])
+    return replace(node, revision={**node.revision, **revision}, rendering=rendering)
+
+
+def _secret_revision(context: Context, node: DesiredNode) -> Mapping[str, str] | None:
+    """Returns the parts of the revision that depend on values of Secrets; None while one is missing."""
+    if not are_usable(context, secret_names(context, node)):
+        return None
+    controllers = context.manifests.controllers.spec.listeners[0]
+    return secret_revision(node, controllers, context.facts.secrets)
+
+
+def _compared_spec(context: Context, node: DesiredNode) -> tuple[Object, Object]:
+    """Returns the spec of a node's pod that a revision is made of, and the node's container in it."""
     spec = pod_spec(context, node)
     container, *sidecars = spec["containers"]
     rest = {key: value for key, value in spec.items() if key != "containers"}
@@ -56,17 +96,4 @@ def _revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> M
             for sidecar in sidecars
         ]
     rest["container"] = {key: value for key, value in container.items() if key not in ("image", "resources")}
-    revision = {
-        "config": digest(config_revision(context, desired, node)),
-        "image": str(container["image"]),
-        "resources": digest(container["resources"]),
-        "pod": digest([rest, template.labels, template.annotations]),
-        **copies_revision(desired, node),
-    }
-    if are_usable(context, secret_names(context, node)):
-        controllers = context.manifests.controllers.spec.listeners[0]
-        found = secret_revision(node, controllers, context.facts.secrets)
-        return revision | {part: digest(text) if part != LOGIN else text for part, text in found.items()}
-    # A running node goes on without the Secret; one that is restarted would wait for it.
-    running = context.facts.revisions.get(node.node_id, {})
-    return revision | {part: running[part] for part in ("config", "pod", "secrets", LOGIN) if part in running}
+    return rest, container

@@ -20,6 +20,8 @@ OPERATOR_COMPONENT = "operator"
 
 ANNOTATION_REVISION = "quorate.dev/revision"
 """On pods: the `DesiredNode.revision` that the pod was created with, as JSON."""
+ANNOTATION_RENDERING = "quorate.dev/rendering"
+"""On pods: the `DesiredNode.rendering` that the pod was created with, as JSON."""
 ANNOTATION_ADVERTISED = "quorate.dev/advertised"
 """On pods and ConfigMaps: the advertised addresses, `host:port` by listener name, as JSON."""
 ANNOTATION_RACK = "quorate.dev/rack"

@@ -12,6 +12,7 @@ from quorate_operator.models.object_names import short_name
 from quorate_operator.models.pod_templates import Probes, Resources
 from quorate_operator.models.security import ScramUsers
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
+from quorate_operator.planning.differences import record_of
 from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.configs import (
@@ -36,6 +37,7 @@ from quorate_operator.resources.jmx_metrics import (
 )
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_RENDERING,
     ANNOTATION_REVISION,
     CONDITION_IN_SYNC,
     LABEL_PURPOSE,
@@ -119,6 +121,8 @@ def node_pod(
         ANNOTATION_REVISION: json.dumps(dict(node.revision), sort_keys=True),
         ANNOTATION_ADVERTISED: advertised_text({**node.advertised, **advertised}),
     }
+    if (record := record_of(node.rendering)) is not None:
+        annotations[ANNOTATION_RENDERING] = record
     return {
         "apiVersion": "v1",
         "kind": "Pod",

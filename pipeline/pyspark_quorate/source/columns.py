@@ -20,7 +20,7 @@ from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
 from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
-from pyspark_quorate.source.redaction import is_secret_config
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.source.runs import Integers, gather
 
 Text: TypeAlias = "str | pa.StringArray"

@@ -71,10 +71,10 @@ def test_both_releases_under_load(player: Player, tell_pause: TellPause) -> None
         assert f"refreshing the registration of controller-{LEAVING}" in told
 
         rolled = player.edit(files.text("1-software.yaml"))
-        assert rolled.count("version 4.3.1 -> 4.4.0") >= 6
+        assert rolled.count("version: 4.3.1 -> 4.4.0") >= 6
         assert player.finalized_level() == LEVEL_BEFORE
         back = player.edit(files.text("cluster.yaml"))
-        assert back.count("version 4.4.0 -> 4.3.1") >= 6
+        assert back.count("version: 4.4.0 -> 4.3.1") >= 6
         player.edit(files.text("1-software.yaml"))
 
         raised = player.edit(files.text("2-level.yaml"))

@@ -24,13 +24,13 @@ def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operate
     before = _uids(operated)
     operated.patch(image="quorate:other")
     operated.wait(lambda: _told(operated, far) == ["True", "False"], "the restarts to wait for the window")
-    assert "3000 (image quorate:test -> quorate:other)" in operated.condition("Ready")["message"]
+    assert "3000 (image: quorate:test -> quorate:other)" in operated.condition("Ready")["message"]
     assert operated.settled(*NODES)
 
     operated.core.delete_namespaced_pod(NAMES[0], operated.namespace)
     operated.wait(lambda: _uids(operated).get(NAMES[0], before[NAMES[0]]) != before[NAMES[0]], "its return")
     operated.wait_settled(*NODES)
-    assert "3000 (image" not in operated.condition("Ready")["message"]
+    assert "3000 (image:" not in operated.condition("Ready")["message"]
 
     near = _full_minute(NEAR)
     operated.patch(rollout=_rollout(near))

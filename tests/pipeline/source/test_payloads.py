@@ -17,7 +17,7 @@ from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.decoding import Origin, RowReader
 from pyspark_quorate.source.framing import padded
 from pyspark_quorate.source.payload import Decoded, decode_metadata, field_name
-from pyspark_quorate.source.redaction import is_secret_config
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.source.scanning import BatchScanner
 from pyspark_quorate.source.selection import Selection
 from quorate_protocol.records.batch import build_batch

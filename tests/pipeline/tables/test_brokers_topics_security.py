@@ -15,7 +15,7 @@ from kit.lake.oracle_tables import ORACLES
 from kit.lake.oracle_worlds import make_world
 from kit.lake.tables import assert_promises
 from pyspark.sql import SparkSession
-from pyspark_quorate.source.redaction import is_secret_config
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.tables.evidence import Evidence
 from pyspark_quorate.tables.fold import ClusterFold
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS

@@ -16,8 +16,10 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.differences import rendering_of
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_RENDERING,
     ANNOTATION_REVISION,
     ANNOTATION_VERIFIED,
     LABEL_COMPONENT,
@@ -106,6 +108,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         is_leaving = claim is None or claim["metadata"].get("deletionTimestamp") is not None
         facts = of_pod | {
             "revision": {**revision_of(pod), VOLUME: "deleted" if is_leaving else "kept"},
+            "rendering": rendering_of(_json(annotation(pod, ANNOTATION_RENDERING))),
             "configured": configured_of(pod),
         }
     return ObservedNode(

@@ -257,6 +257,7 @@ class LocalInfrastructure:
             started_with = StartedWith(
                 advertised=asked.advertised,
                 revision=asked.revision,
+                rendering=asked.rendering,
                 controllers=frozenset(one.node_id for one in controllers),
             )
             command = self.layout.run_command(asked, self._environment)

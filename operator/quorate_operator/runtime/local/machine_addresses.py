@@ -15,6 +15,8 @@ from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
+from quorate_operator.planning.differences import Rendering, Value
+from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
 from quorate_operator.runtime.local.loopback import LOOPBACK
@@ -70,6 +72,7 @@ def _completed(
         interim=interim,
         controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
         revision={**node.revision, **_revision(node, manifests, identity)},
+        rendering=_rendering(node, manifests),
     )
 
 
@@ -112,6 +115,21 @@ def _revision(node: DesiredNode, manifests: Manifests, identity: ClusterIdentity
         "quorum": "dynamic" if identity.dynamic_quorum else "static",
         "controllers": "known",
     }
+
+
+def _rendering(node: DesiredNode, manifests: Manifests) -> Rendering:
+    controllers = manifests.controllers.spec.listeners[0]
+    secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
+    config = {
+        "listeners": ",".join(f"{listener.name}:{listener.protocol}" for listener in node.listeners),
+        **({} if node.rack is None else {"broker.rack": node.rack}),
+        **node.config,
+        **secured,
+    }
+    rendering: dict[str, Mapping[str, Value]] = {"config": rendered_properties(config)}
+    if "secrets" in (revision := secret_revision(node, controllers, manifests.secrets)):
+        rendering["secrets"] = rendered_secrets(revision["secrets"])
+    return rendering
 
 
 def _digest(content: object) -> str:

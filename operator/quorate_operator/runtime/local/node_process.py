@@ -7,6 +7,7 @@ from pathlib import Path
 
 from quorate_operator import clock
 from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.planning.differences import Rendering
 from quorate_operator.runtime.local.child_process import ChildProcess
 
 STABLE_AFTER_MS = 60_000
@@ -19,6 +20,7 @@ class StartedWith:
 
     advertised: Mapping[str, Address]
     revision: Mapping[str, str] = field(default_factory=dict)
+    rendering: Rendering = field(default_factory=dict)
     controllers: frozenset[int] = frozenset()
     """The controllers that its configuration names."""
 
@@ -97,6 +99,7 @@ class LocalNode:
             exit_reason=self._exit_reason,
             exits_in_a_row=self._exits_in_a_row,
             revision=revision if self.runs else {},
+            rendering=self.started_with.rendering if self.runs else {},
             configured=self.started_with.advertised if self.runs else advertised_last,
         )
 

@@ -57,11 +57,11 @@ def test_the_plan_tells_the_whole_roll() -> None:
 @pytest.mark.parametrize(
     ("running", "asked", "reason"),
     [
-        ({"version": "4.3.0"}, {"version": "4.3.1"}, "version 4.3.0 -> 4.3.1"),
+        ({"version": "4.3.0"}, {"version": "4.3.1"}, "version: 4.3.0 -> 4.3.1"),
         (
             {"config": "a", "image": "x:1"},
             {"config": "b", "image": "x:2"},
-            "config changed; image x:1 -> x:2",
+            "image: x:1 -> x:2; config changed",
         ),
         ({"config": "a"}, {"config": "a", "restart": "now"}, "restart requested"),
         ({"config": "a", "restart": "1"}, {"config": "a", "restart": "2"}, "restart requested"),

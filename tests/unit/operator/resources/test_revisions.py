@@ -70,7 +70,7 @@ def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_co
         return changes(make(brokers=after).node(0), seen)
 
     assert differences("replicas: 2", "replicas: 3") == ()
-    assert differences("replicas: 3", "replicas: 2") == ("copies 3 -> 2",)
+    assert differences("replicas: 3", "replicas: 2") == ("copies: 3 -> 2",)
     assert differences("replicas: 4", "replicas: 3") == ()
     assert differences(f"replicas: 3, {config}", f"replicas: 1, {config}") == ()
 
