@@ -96,7 +96,8 @@ def _rendered_container(path: str, container: Mapping[str, Any], shown: frozense
 
 
 def _all_shown(path: str, content: object) -> dict[str, Value]:
-    return {name: _shown(leaf) for name, leaf in _leaves(path, content)}
+    leaves = _leaves(path, content) if content not in ({}, [], ()) else ()
+    return {name: _shown(leaf) for name, leaf in leaves}
 
 
 def _all_withheld(path: str, content: object) -> dict[str, Value]:

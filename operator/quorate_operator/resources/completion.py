@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
-from quorate_operator.planning.differences import Value
 from quorate_operator.planning.logins import LOGIN
 from quorate_operator.renderings import (
     rendered_pod,
@@ -30,7 +29,9 @@ def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> Des
         nodes=tuple(_with_addresses(context, node) for node in desired.nodes),
         drained=tuple(_with_addresses(context, node) for node in desired.drained),
     )
-    return replace(addressed, nodes=tuple(_with_revision(context, addressed, node) for node in addressed.nodes))
+    return replace(
+        addressed, nodes=tuple(_with_revision(context, addressed, node) for node in addressed.nodes)
+    )
 
 
 def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
@@ -55,11 +56,6 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
         "pod": digest([rest, template.labels, template.annotations]),
         **copies_revision(desired, node),
     }
-    rendering: dict[str, Mapping[str, Value]] = {
-        "config": rendered_properties(config),
-        "resources": rendered_resources(container["resources"]),
-        "pod": rendered_pod(rest, template.labels, template.annotations),
-    }
     secrets = _secret_revision(context, node)
     if secrets is None:
         # A running node goes on without the Secret; one that is restarted would wait for it.
@@ -68,8 +64,12 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
         revision |= {part: running[part] for part in kept if part in running}
     else:
         revision |= {part: digest(text) if part != LOGIN else text for part, text in secrets.items()}
-        if "secrets" in secrets:
-            rendering["secrets"] = rendered_secrets(secrets["secrets"])
+    rendering = {
+        "config": rendered_properties(config),
+        "resources": rendered_resources(container["resources"]),
+        "pod": rendered_pod(rest, template.labels, template.annotations),
+        "secrets": rendered_secrets((secrets or {}).get("secrets", "{}")),
+    }
     return replace(node, revision={**node.revision, **revision}, rendering=rendering)
 
 

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
 from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
-from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.source.runs import Integers, gather
 
 Text: TypeAlias = "str | pa.StringArray"

@@ -60,6 +60,8 @@ def test_killed_while_nodes_are_replaced_and_rolled(operated: Operated) -> None:
     assert final_state(operated, operated.voters()[THIRD]) == expected
     operated.patch(config={**SMALL_FILES, "metadata.log.max.snapshot.interval.ms": "3000000"})
     kills += kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
+    told = "metadata.log.max.snapshot.interval.ms: 3000000 added"
+    assert any(told in note for note in operated.events("StopNode"))
     assert final_state(operated, operated.voters()[THIRD]) == expected
     assert kills >= REPLACING_KILLS_MIN
     assert len(operated.claims()) == 4

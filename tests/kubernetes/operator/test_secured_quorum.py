@@ -71,6 +71,7 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
         "controllers that let the other user in",
         SEEN_TIMEOUT_S,
     )
+    assert any("Secret login: content changed" in note for note in operated.events("StopNode"))
     core, namespace = operated.core, operated.namespace
     stored = {
         "pods": core.list_namespaced_pod(namespace),

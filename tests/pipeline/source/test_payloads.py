@@ -17,9 +17,9 @@ from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.decoding import Origin, RowReader
 from pyspark_quorate.source.framing import padded
 from pyspark_quorate.source.payload import Decoded, decode_metadata, field_name
-from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.source.scanning import BatchScanner
 from pyspark_quorate.source.selection import Selection
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord, UserScramCredentialRecord

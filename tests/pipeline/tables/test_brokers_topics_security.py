@@ -15,13 +15,13 @@ from kit.lake.oracle_tables import ORACLES
 from kit.lake.oracle_worlds import make_world
 from kit.lake.tables import assert_promises
 from pyspark.sql import SparkSession
-from quorate_protocol.kafka.secret_configs import is_secret_config
 from pyspark_quorate.tables.evidence import Evidence
 from pyspark_quorate.tables.fold import ClusterFold
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS
 from pyspark_quorate.tables.lines import Line
 from pyspark_quorate.tables.registry import TABLES
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.framing import decode_record
 

@@ -15,7 +15,7 @@ from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
-from quorate_operator.planning.differences import Rendering, Value
+from quorate_operator.planning.differences import Rendering
 from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
@@ -126,10 +126,8 @@ def _rendering(node: DesiredNode, manifests: Manifests) -> Rendering:
         **node.config,
         **secured,
     }
-    rendering: dict[str, Mapping[str, Value]] = {"config": rendered_properties(config)}
-    if "secrets" in (revision := secret_revision(node, controllers, manifests.secrets)):
-        rendering["secrets"] = rendered_secrets(revision["secrets"])
-    return rendering
+    fingerprints = secret_revision(node, controllers, manifests.secrets).get("secrets", "{}")
+    return {"config": rendered_properties(config), "secrets": rendered_secrets(fingerprints)}
 
 
 def _digest(content: object) -> str:
