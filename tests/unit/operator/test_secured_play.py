@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.models.manifests import ManifestError
+from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
+from quorate_operator.planning.rollout import changes
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.layout import Layout
@@ -214,6 +216,28 @@ def test_another_password_restarts_who_reads_it(tmp_path: Path) -> None:
         for node in after.desired.nodes
     }
     assert changed == {3000: set(), 3001: set(), 0: {"secrets"}}
+
+
+def test_a_player_names_what_changed_and_no_password(tmp_path: Path) -> None:
+    """Goal: a laptop shows the reasons that a cluster would. Method: a property and a password change together; a
+    broker runs with the former ones.
+    """
+    before = adopted(tmp_path, CONTROLLERS, SECRETS).node(0)
+    threads = "  replicas: 1\n  config: {num.io.threads: 16, ssl.key.password: hidden-key}\n"
+    asked = CONTROLLERS.replace("  replicas: 1\n", threads)
+    after = adopted(tmp_path, asked, SECRETS.replace("hidden-broker", "other-hidden"))
+    seen = ObservedNode(
+        node_id=0,
+        role=Role.BROKER,
+        state=NodeState.READY,
+        revision=before.revision,
+        rendering=before.rendering,
+    )
+    assert changes(after.node(0), seen) == (
+        "num.io.threads: 16 added",
+        "ssl.key.password: added",
+        "Secret users: content changed",
+    )
 
 
 def test_a_secret_that_no_file_has_is_asked_for(tmp_path: Path) -> None:
