@@ -51,7 +51,7 @@ class TokenEndpoint:
         """The public key of each client that asks with assertions, by the issuer that it names itself."""
         self.lifetime_s = lifetime_s
         self._certificate = certificate
-        self._connections: set[asyncio.WriteTransport] = set()
+        self._connections: set[asyncio.Transport] = set()
         self.status = 200
         """What each request is answered with."""
         self.requests: list[dict[str, str]] = []
@@ -83,7 +83,7 @@ class TokenEndpoint:
         await asyncio.sleep(0)  # connections end in the next turn of the loop
 
     async def _note_connection(self, request: web.Request, _: web.StreamResponse) -> None:
-        assert isinstance(request.transport, asyncio.WriteTransport)
+        assert request.transport is not None
         self._connections.add(request.transport)
 
     async def _token(self, request: web.Request) -> web.Response:
