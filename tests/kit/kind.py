@@ -2,14 +2,14 @@
 
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
-from kit.local_kubernetes.docker_host import docker_host
+from kit.local_kubernetes.docker_host import DockerHost, docker_host
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.images import BROKER, QUORATE, build_images
-from kit.local_kubernetes.kind_cluster import KindCluster
+from kit.local_kubernetes.kind_cluster import ZONES, KindCluster
 from kit.operators.installation import Installation
 from kit.requirements import missing
 
@@ -21,26 +21,49 @@ def _progress(text: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def kind_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindCluster]:
-    """One control plane and two workers that have our images. Skips where there can be none, or nobody asks."""
+def kind_docker() -> Iterator[DockerHost]:
+    """A Docker that has our images. Skips where there is none, or nobody asks."""
     if "kind" not in os.environ.get("QUORATE_REQUIRE", "").split(","):
         pytest.skip("takes some ten minutes and a Docker daemon: QUORATE_REQUIRE=kind runs it")
+    with ExitStack() as stack:
+        try:
+            docker = docker_host(os.environ)
+            stack.callback(docker.close)
+            build_images(docker, os.environ, _progress)
+        except LocalKubernetesError as error:
+            missing("kind", f"{error}")
+        yield docker
+
+
+@pytest.fixture(scope="session")
+def kind_cluster(kind_docker: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindCluster]:
+    """One control plane and two workers that have our images."""
+    with ExitStack() as stack:
+        yield _cluster(stack, kind_docker, tmp_path_factory, (None, None))
+
+
+@pytest.fixture(scope="module")
+def cluster_in_zones(
+    kind_docker: DockerHost, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KindCluster]:
+    """One control plane, and three workers in the zones a, b and c that have our images; it goes with the file."""
+    with ExitStack() as stack:
+        yield _cluster(stack, kind_docker, tmp_path_factory, ZONES)
+
+
+def _cluster(
+    stack: ExitStack,
+    docker: DockerHost,
+    directories: pytest.TempPathFactory,
+    zones: Sequence[str | None],
+) -> KindCluster:
     try:
-        docker = docker_host(os.environ)
+        cluster = KindCluster(docker, directories.mktemp("kind"), os.environ, _progress, zones)
+        stack.enter_context(cluster)
+        cluster.load(QUORATE, BROKER)
     except LocalKubernetesError as error:
         missing("kind", f"{error}")
-    try:
-        with ExitStack() as stack:
-            try:
-                directory = tmp_path_factory.mktemp("kind")
-                cluster = stack.enter_context(KindCluster(docker, directory, os.environ, _progress))
-                build_images(docker, os.environ, _progress)
-                cluster.load(QUORATE, BROKER)
-            except LocalKubernetesError as error:
-                missing("kind", f"{error}")
-            yield cluster
-    finally:
-        docker.close()
+    return cluster
 
 
 @pytest.fixture(scope="module")

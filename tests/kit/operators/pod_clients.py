@@ -1,6 +1,7 @@
 """Clients in pods that work without pause while a cluster is changed; each tells what was acknowledged to it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,11 @@ class PodClients:
 
     def start(self) -> None:
         """Return when both have been answered."""
-        properties = "".join(f"{name}={value}\n" for name, value in _PRODUCER_PROPERTIES.items())
         config = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": _CONFIG},
-            "data": {_SCRIPT.name: _SCRIPT.read_text(), "producer.properties": properties},
+            "data": {_SCRIPT.name: _SCRIPT.read_text(), "producer.properties": steady_properties()},
         }
         bootstrap = self._installation.bootstrap
         produce = [
@@ -61,9 +61,12 @@ class PodClients:
             *(f"--throughput={RECORDS_PER_S}", f"--command-config={_DIRECTORY}/producer.properties"),
         ]
         create = ["python", f"{_DIRECTORY}/{_SCRIPT.name}", bootstrap, MADE, f"{self._copies}"]
-        self._installation.apply(config, _pod(PRODUCER, BROKER, produce), _pod(CREATOR, QUORATE, create))
-        pods = (f"pod/{PRODUCER}", f"pod/{CREATOR}")
-        self._installation.kubectl("wait", *pods, "--for=condition=Ready", f"--timeout={START_TIMEOUT_S}s")
+        volume = {"name": "clients", "configMap": {"name": _CONFIG}}
+        commands = ((PRODUCER, BROKER, produce), (CREATOR, QUORATE, create))
+        pods = [client_pod(name, image, command, volume, _DIRECTORY) for name, image, command in commands]
+        self._installation.apply(config, *pods)
+        names = (f"pod/{PRODUCER}", f"pod/{CREATOR}")
+        self._installation.kubectl("wait", *names, "--for=condition=Ready", f"--timeout={START_TIMEOUT_S}s")
         eventually(lambda: self._records().names, TIMEOUT_S, "an acknowledged record", self._logs)
         eventually(lambda: self._topics().names, TIMEOUT_S, "an acknowledged topic", self._logs)
 
@@ -91,7 +94,7 @@ class PodClients:
 def records_of(log: str) -> Acknowledged:
     """The acknowledgements in the output of Kafka's VerifiableProducer."""
     found = Acknowledged()
-    for line in _lines(log):
+    for line in lines_of(log):
         match line.get("name"):
             case "producer_send_success":
                 _acknowledge(found, line["value"], line["timestamp"])
@@ -103,7 +106,7 @@ def records_of(log: str) -> Acknowledged:
 def topics_of(log: str) -> Acknowledged:
     """The acknowledgements in the output of `steady_topics`."""
     found = Acknowledged()
-    for line in _lines(log):
+    for line in lines_of(log):
         if line["error"] is None:
             _acknowledge(found, line["topic"], line["timestamp"])
         else:
@@ -116,7 +119,7 @@ def _acknowledge(found: Acknowledged, name: str, timestamp_ms: int) -> None:
     found.pauses.acknowledge(timestamp_ms / 1000)
 
 
-def _lines(log: str) -> list[dict[str, Any]]:
+def lines_of(log: str) -> list[dict[str, Any]]:
     """The lines of JSON; both clients also warn, and the last line may be under way."""
     found = []
     for line in log.splitlines():
@@ -126,7 +129,20 @@ def _lines(log: str) -> list[dict[str, Any]]:
     return found
 
 
-def _pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
+def steady_properties() -> str:
+    """The properties of a producer that tries until it succeeds."""
+    return properties_text(_PRODUCER_PROPERTIES)
+
+
+def properties_text(properties: Mapping[str, object]) -> str:
+    """A file of Kafka's properties; values have no characters that would need escapes."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def client_pod(
+    name: str, image: str, command: list[str], volume: dict[str, Any], directory: str
+) -> dict[str, Any]:
+    """A pod that runs a command and ends with it, with the files of a volume in a directory."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -142,9 +158,9 @@ def _pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
                     "command": command,
                     "env": [{"name": "KAFKA_HEAP_OPTS", "value": HEAP}, {"name": "HOME", "value": "/tmp"}],
                     "securityContext": RESTRICTED,
-                    "volumeMounts": [{"name": "clients", "mountPath": _DIRECTORY}],
+                    "volumeMounts": [{"name": volume["name"], "mountPath": directory}],
                 }
             ],
-            "volumes": [{"name": "clients", "configMap": {"name": _CONFIG}}],
+            "volumes": [volume],
         },
     }
