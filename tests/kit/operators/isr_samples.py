@@ -28,11 +28,12 @@ async def main(bootstrap_servers: str, properties: dict[str, str], in_sync_min: 
         while not ended.is_set():
             sample: dict[str, object] = {"timestamp": time.time_ns() // 1_000_000}
             try:
-                topics = await client.describe_topics(await client.list_topics(list_internal=True))
+                described = await client.describe_topics(await client.list_topics(list_internal=True))
+                described.raise_any()
                 partitions = [
                     (f"{name}-{one.partition}", len(one.isr))
-                    for name in topics
-                    for one in topics[name].partitions
+                    for name, topic in described.values.items()
+                    for one in topic.partitions
                 ]
                 sample["partitions"] = len(partitions)
                 sample["under"] = {name: isr for name, isr in partitions if isr < in_sync_min}
