@@ -102,7 +102,7 @@ def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_pat
         "the broker to be restarted",
         ROTATION_TIMEOUT_S,
     )
-    assert "secrets" in operated.events("StopNode")[-1]
+    assert operated.events("StopNode")[-1] == "broker-0: Secret outside: content changed"
 
     before = _pod_uid(operated)
     operated.core.delete_namespaced_secret("outside", operated.namespace)
