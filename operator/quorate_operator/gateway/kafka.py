@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_admin.observing import LiveImage
 from quorate_admin.types.cluster import QuorumDescription
-from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ConfigResourceType
@@ -275,14 +275,10 @@ class KafkaGateway:
         client = self._client_of(node_id)
         if client is None:
             return None
-        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node_id))
-        try:
-            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
-                described = await client.describe_configs([resource])
-            entries = described[resource]
-        except (AdminError, TimeoutError):
+        levels = await _described(client, ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node_id)))
+        if levels is None:
             return None
-        return {entry.name: entry.value for entry in entries if entry.name in names and entry.value}
+        return {entry.name: entry.value for entry in levels if entry.name in names and entry.value}
 
     # The brokers
 
@@ -338,11 +334,15 @@ class KafkaGateway:
 
 
 async def _broker_config(client: AdminClient, broker_id: int, name: str) -> str | None:
-    resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+    entries = await _described(client, ConfigResource(ConfigResourceType.BROKER, str(broker_id)))
+    return next((entry.value for entry in entries or () if entry.name == name), None)
+
+
+async def _described(client: AdminClient, resource: ConfigResource) -> Sequence[ConfigEntry] | None:
+    """Returns the configs of a node; None if it does not answer in time."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
             described = await client.describe_configs([resource])
-        entries = described[resource]
+        return described[resource]
     except (AdminError, TimeoutError):
         return None
-    return next((entry.value for entry in entries if entry.name == name), None)
