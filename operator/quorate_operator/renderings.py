@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from quorate_protocol.kafka.secret_configs import BROKER, is_secret_config
+from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.secret_configs import is_secret_config
 
 from quorate_operator.planning.differences import SHOWN_LENGTH_MAX, Value, Withheld
 
@@ -52,7 +53,7 @@ def rendered_properties(properties: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _is_public(name: str) -> bool:
-    return name.startswith(_OWN_PREFIX) or not is_secret_config(BROKER, name)
+    return name.startswith(_OWN_PREFIX) or not is_secret_config(ConfigResourceType.BROKER, name)
 
 
 def rendered_secrets(fingerprints: str) -> dict[str, Value]:

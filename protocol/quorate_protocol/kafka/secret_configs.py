@@ -8,9 +8,14 @@ import pkgutil
 from functools import cache
 from typing import Final
 
-BROKER: Final = 4
-"""ConfigResource.Type of the properties of nodes."""
-_SECTIONS: Final = {2: "topic", BROKER: "broker", 16: "client_metrics", 32: "group"}
+from quorate_protocol.kafka.enums import ConfigResourceType
+
+_SECTIONS: Final[dict[int, str]] = {
+    ConfigResourceType.TOPIC: "topic",
+    ConfigResourceType.BROKER: "broker",
+    ConfigResourceType.CLIENT_METRICS: "client_metrics",
+    ConfigResourceType.GROUP: "group",
+}
 """ConfigResource.Type -> section of the file."""
 _LISTENER_PREFIX: Final = "listener.name."
 
