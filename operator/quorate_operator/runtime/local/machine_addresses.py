@@ -66,13 +66,16 @@ def _completed(
     for listener in node.listeners:
         advertised[listener.name] = _advertised(node, listener.name, pool, cluster, own[listener.name])
     interim = {name: own[name] for name, address in advertised.items() if address != own[name]}
+    controllers = manifests.controllers.spec.listeners[0]
+    secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
+    secrets = secret_revision(node, controllers, manifests.secrets)
     return replace(
         node,
         advertised=advertised,
         interim=interim,
         controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
-        revision={**node.revision, **_revision(node, manifests, identity)},
-        rendering=_rendering(node, manifests),
+        revision={**node.revision, **_revision(node, manifests, identity, secured), **secrets},
+        rendering=_rendering(node, secured, secrets),
     )
 
 
@@ -99,9 +102,10 @@ def _advertised(
     return Address(host, advertised_port or listener.port or own.port)
 
 
-def _revision(node: DesiredNode, manifests: Manifests, identity: ClusterIdentity) -> Mapping[str, str]:
+def _revision(
+    node: DesiredNode, manifests: Manifests, identity: ClusterIdentity, secured: Mapping[str, str]
+) -> Mapping[str, str]:
     controllers = manifests.controllers.spec.listeners[0]
-    secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
     content = [
         sorted(node.config.items()),
         [(listener.name, listener.protocol) for listener in node.listeners],
@@ -110,24 +114,23 @@ def _revision(node: DesiredNode, manifests: Manifests, identity: ClusterIdentity
     ]
     return {
         "config": _digest(content),
-        **secret_revision(node, controllers, manifests.secrets),
         "implementation": str(node.implementation),
         "quorum": "dynamic" if identity.dynamic_quorum else "static",
         "controllers": "known",
     }
 
 
-def _rendering(node: DesiredNode, manifests: Manifests) -> Rendering:
-    controllers = manifests.controllers.spec.listeners[0]
-    secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
+def _rendering(node: DesiredNode, secured: Mapping[str, str], secrets: Mapping[str, str]) -> Rendering:
     config = {
         "listeners": ",".join(f"{listener.name}:{listener.protocol}" for listener in node.listeners),
         **({} if node.rack is None else {"broker.rack": node.rack}),
         **node.config,
         **secured,
     }
-    fingerprints = secret_revision(node, controllers, manifests.secrets).get("secrets", "{}")
-    return {"config": rendered_properties(config), "secrets": rendered_secrets(fingerprints)}
+    return {
+        "config": rendered_properties(config),
+        "secrets": rendered_secrets(secrets.get("secrets", "{}")),
+    }
 
 
 def _digest(content: object) -> str:
