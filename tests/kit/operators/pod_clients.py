@@ -1,7 +1,6 @@
 """Clients in pods that work without pause while a cluster is changed; each tells what was acknowledged to it."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from kit.ledger import Pauses
 from kit.local_kubernetes.images import BROKER, QUORATE
 from kit.operators.installation import HEAP, RESTRICTED, TIMEOUT_S, TOPIC, Installation
 from kit.waiting import eventually
+from quorate_protocol.properties import format_properties
 
 PRODUCER, CREATOR = "producer", "creator"
 RECORDS_PER_S = 20  # a line for each in the pod's log, of which the kubelet keeps 10 MiB
@@ -22,9 +22,9 @@ _CONFIG = "clients"
 _DIRECTORY = "/clients"
 _PRODUCER_PROPERTIES = {
     # The tool's own default gives up at once.
-    "retries": 2**31 - 1,
-    "delivery.timeout.ms": 120_000,
-    "max.block.ms": 120_000,
+    "retries": f"{2**31 - 1}",
+    "delivery.timeout.ms": "120000",
+    "max.block.ms": "120000",
 }
 _SECURITY = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000}
 
@@ -131,12 +131,7 @@ def lines_of(log: str) -> list[dict[str, Any]]:
 
 def steady_properties() -> str:
     """The properties of a producer that tries until it succeeds."""
-    return properties_text(_PRODUCER_PROPERTIES)
-
-
-def properties_text(properties: Mapping[str, object]) -> str:
-    """A file of Kafka's properties; values have no characters that would need escapes."""
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
+    return format_properties(_PRODUCER_PROPERTIES, is_plain=True)
 
 
 def client_pod(

@@ -17,11 +17,12 @@ from kit.operators.pod_clients import (
     Acknowledged,
     client_pod,
     lines_of,
-    properties_text,
     records_of,
     steady_properties,
 )
 from kit.waiting import eventually
+from quorate_protocol.properties import format_properties
+from quorate_protocol.security.jaas import format_jaas
 
 SAMPLER, TOOLS = "sampler", "tools"
 ADMIN = "admin"
@@ -144,20 +145,20 @@ class SecuredClients:
 
 def jaas(user: str, password: str) -> str:
     """The value of sasl.jaas.config."""
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    return f'{module} required username="{user}" password="{password}";'
+    return format_jaas(MECHANISM, {"username": user, "password": password})
 
 
 def _security(login: str) -> str:
     """The client properties of whoever logs in at the listener CLIENTS."""
-    return properties_text(
+    return format_properties(
         {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": MECHANISM,
             "sasl.jaas.config": login,
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": f"{_DIRECTORY}/{_AUTHORITIES}",
-        }
+        },
+        is_plain=True,
     )
 
 
