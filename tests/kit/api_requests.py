@@ -5,7 +5,7 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,3 +119,16 @@ def resource(kind: str, name: str = "one", spec: Object | None = None) -> Object
     owner = {"KafkaController": {}, "KafkaBroker": {"controllers": "quorum"}}.get(kind, {"cluster": "quorum"})
     given = {**owner, **(spec or {})}
     return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": given}
+
+
+def secured(**sasl: object) -> Object:
+    """A listener with SASL_SSL."""
+    login = {"username": "node", "secretName": "login", **sasl}
+    return {"name": "CONTROLLER", "protocol": "SASL_SSL", "tls": {"secretName": "s"}, "sasl": login}
+
+
+def with_tokens(mechanisms: Sequence[str] = ("PLAIN", "OAUTHBEARER"), **oauth: object) -> Object:
+    """A spec with a listener that accepts tokens."""
+    oauth = {"jwksUrl": "https://sso/keys", "issuer": "https://sso", "audiences": ["kafka"], **oauth}
+    given = {key: value for key, value in oauth.items() if value is not None}
+    return {"listeners": [secured(mechanisms=[*mechanisms], oauth=given)]}

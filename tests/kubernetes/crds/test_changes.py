@@ -1,0 +1,196 @@
+"""Which changes of our resources a real API server refuses, in which words, and which it accepts."""
+
+from copy import deepcopy
+
+import pytest
+from kit.api_requests import Api, Object, resource, secured, with_tokens
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OTHER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+
+CHANGES: list[tuple[str, Object, Object, str, str]] = [
+    (
+        "KafkaController",
+        {},
+        {"nodeIds": {"first": 5}},
+        "spec.nodeIds.first",
+        "can't be changed: nodes keep their ids",
+    ),
+    (
+        "KafkaController",
+        {"clusterId": CLUSTER_ID},
+        {"clusterId": OTHER_ID},
+        "clusterId",
+        "it is on every disk",
+    ),
+    ("KafkaController", {"clusterId": CLUSTER_ID}, {"clusterId": None}, "clusterId", "it is on every disk"),
+    ("KafkaController", {}, {"quorum": "static"}, "quorum", "can go from static to dynamic, and not back"),
+    ("KafkaController", {}, {"listeners": [{"name": "OTHER"}]}, "listeners[0].name", "can't be changed"),
+    (
+        "KafkaController",
+        {},
+        {"listeners": [secured()], "hibernated": True},
+        "listeners[0].protocol can't be changed while nodes run",
+        "set hibernated to true first",
+    ),
+    (
+        "KafkaBroker",
+        {"listeners": [{"name": "A"}]},
+        {"listeners": [secured() | {"name": "A"}]},
+        "listeners[0].protocol can't be changed",
+        "add a listener, or create another pool",
+    ),
+    (
+        "KafkaController",
+        {"scramUsers": {"secretName": "a"}},
+        {"scramUsers": {"secretName": "b"}},
+        "spec.scramUsers",
+        "use kafka-configs --alter",
+    ),
+    (
+        "KafkaController",
+        {"scramUsers": {"secretName": "a"}},
+        {"scramUsers": None},
+        "scramUsers can't be",
+        "removed",
+    ),
+    (
+        "KafkaController",
+        {"storage": {"size": "10Gi"}},
+        {"storage": {"size": "9Gi"}},
+        "size",
+        "volumes only grow",
+    ),
+    (
+        "KafkaController",
+        {},
+        {"storage": {"className": "fast"}},
+        "className",
+        "a volume stays in its storage class",
+    ),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "10Gi"}}},
+        {"history": {"storage": {"size": "9Gi"}}},
+        "spec.history.storage",
+        "volumes only grow",
+    ),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "10Gi"}}},
+        {"history": {"storage": {"className": "fast"}}},
+        "spec.history.storage",
+        "className and accessMode are immutable",
+    ),
+    (
+        "KafkaBroker",
+        {},
+        {"controllers": "others"},
+        "spec.controllers",
+        "brokers' disks belong to one cluster",
+    ),
+    (
+        "KafkaBroker",
+        {"nodeIds": {"first": 0}},
+        {"nodeIds": {"first": 9}},
+        "spec.nodeIds.first",
+        "decommission nodes instead",
+    ),
+    (
+        "KafkaBroker",
+        {"replicas": 1, "listeners": [{"name": "A", "advertisedHost": "fixed.example.com"}]},
+        {"replicas": 2},
+        "listeners: advertisedHost",
+        "must have {nodeId}, {offset} or {pod}",
+    ),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_can_not_change_is_refused(
+    api: Api, namespace: str, change: tuple[str, Object, Object, str, str]
+) -> None:
+    """Goal: what is on disks can't be edited away. Method: create, then merge one change."""
+    kind, spec, merged, *words = change
+    assert api.create(namespace, resource(kind, spec=spec)).status == 201
+    answer = api.change(namespace, kind, "one", merged)
+    assert answer.status == 422, answer.body
+    assert [word for word in words if word not in answer.message] == [], answer.message
+
+
+ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
+    ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
+    ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
+    ("KafkaController", {"hibernated": True}, {"listeners": [secured()]}),
+    ("KafkaController", {}, {"authorization": {"superUsers": ["User:ANONYMOUS"]}}),
+    ("KafkaController", {"listeners": [secured()]}, {"listeners": [secured(username="other")]}),
+    (
+        "KafkaBroker",
+        {"listeners": [{"name": "A"}]},
+        {"listeners": [{"name": "A"}, {"name": "B", "protocol": "SSL", "tls": {"secretName": "s"}}]},
+    ),
+    ("KafkaController", {"storage": {"size": "9Gi"}}, {"storage": {"size": "10Gi"}}),
+    ("KafkaController", {"storage": {"size": 1000}}, {"storage": {"size": "1k"}}),
+    (
+        "KafkaController",
+        {},
+        {"replicas": 5, "decommission": [3001], "advertisedHost": "c{offset}.example.com"},
+    ),
+    ("KafkaController", {}, {"history": {"storage": {"size": "1Gi"}}}),
+    ("KafkaController", {"history": {"storage": {"size": "1Gi"}}}, {"history": None}),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "1Gi"}}},
+        {"history": {"storage": {"size": "2Gi"}, "suspend": True}},
+    ),
+    (
+        "KafkaController",
+        {"history": {"storage": {"size": "1Gi"}}},
+        {"history": {"storage": None, "claimName": "archive"}},
+    ),
+    (
+        "KafkaController",
+        {"replicas": 1},
+        {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}, "schedule": "@daily"}},
+    ),
+    ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
+    (
+        "KafkaBroker",
+        with_tokens(),
+        with_tokens(
+            ["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"],
+            jwksUrl="https://sso.example.com:8443/realms/a%20b/certs?v=1",
+            trustedSecretName="ca",
+            subjectClaim="azp",
+            clockSkewSeconds=0,
+        ),
+    ),
+    ("KafkaBroker", with_tokens(), with_tokens(jwksUrl=None, jwksSecretName="keys")),
+    ("KafkaBroker", {}, {"replicas": 0, "nodes": [{"nodeId": 7, "rack": "r"}]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "change"), ALLOWED_CHANGES)
+def test_what_may_change_is_accepted(
+    api: Api, namespace: str, kind: str, spec: Object, change: Object
+) -> None:
+    """Goal: rules refuse no more than they should. Method: create, then merge changes that a person would make."""
+    assert api.create(namespace, resource(kind, spec=deepcopy(spec))).status == 201
+    answer = api.change(namespace, kind, "one", change)
+    assert answer.status == 200, answer.message
+
+
+def test_the_cluster_id_of_the_disks_wins(api: Api, namespace: str) -> None:
+    """Goal: a quorum never meets disks of another cluster. Method: ids unlike the status's."""
+    assert api.create(namespace, resource("KafkaController")).status == 201
+    assert api.change_status(namespace, "KafkaController", "one", {"clusterId": CLUSTER_ID}).status == 200
+    refused = api.change(namespace, "KafkaController", "one", {"clusterId": OTHER_ID})
+    assert (
+        f"spec.clusterId: '{OTHER_ID}': must be '{CLUSTER_ID}', the id that is on the disks"
+        in refused.message
+    )
+    for other in (OTHER_ID, None):
+        refused = api.change_status(namespace, "KafkaController", "one", {"clusterId": other})
+        assert refused.status == 422
+        assert "clusterId can't be changed or removed once it is set" in refused.message
+    assert api.change(namespace, "KafkaController", "one", {"clusterId": CLUSTER_ID}).status == 200
