@@ -1,6 +1,6 @@
 """The settings of a pool for its pods, volumes and restarts."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
@@ -29,6 +29,7 @@ VolumeFate = Literal["Retain", "Delete"]
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
 WINDOWS_MAX = 20
 Weekday = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+WEEKDAYS: Final[tuple[Weekday, ...]] = get_args(Weekday)
 TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", max_length=5)]
 WindowDuration = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[mhd]$", max_length=5)]
 """More than nothing: a window that never opens would keep renewed certificates away for ever."""
@@ -218,7 +219,7 @@ class MaintenanceWindow(Model):
         tuple[Weekday, ...],
         Field(strict=False, min_length=1, max_length=7, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = Field(
-        default=("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
+        default=WEEKDAYS,
         description="The days on which it begins. Default: each day.",
     )
     start: TimeOfDay = Field(description="When it begins, in UTC: 22:30.")

@@ -11,7 +11,7 @@ from quorate_operator.models.base import (
     quantity_bytes,
 )
 from quorate_operator.models.manifests import Manifests
-from quorate_operator.models.pod_templates import MaintenanceWindow
+from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -22,7 +22,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
-from quorate_operator.planning.windows import DAYS, Window
+from quorate_operator.planning.windows import Window
 
 TOPIC_DEFAULTS: Final = (
     "default.replication.factor",
@@ -165,7 +165,7 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
 
 def _window(window: MaintenanceWindow) -> Window:
     return Window(
-        days=frozenset(DAYS.index(day) for day in window.days),
+        days=frozenset(WEEKDAYS.index(day) for day in window.days),
         start_ms=window.start_ms,
         duration_ms=window.duration_ms,
     )

@@ -4,13 +4,10 @@ A node forgets them when it restarts, and then they are set again. A level that 
 stays until the node restarts: Kafka does not tell whether a level was set or is the default.
 """
 
-from collections.abc import Mapping
-
 from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster
+from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import Refusal, SetLogLevels
-
-_SHOWN_MAX = 3
 
 
 def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:
@@ -29,15 +26,12 @@ def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:
             name: level for name, level in sorted(node.log_levels.items()) if has.get(name, level) != level
         }
         if levels:
-            due.append(SetLogLevels(node_id=node.node_id, levels=levels, reason=_reason(has, levels)))
+            changes = differences({name: has[name] for name in levels}, levels)
+            due.append(
+                SetLogLevels(node_id=node.node_id, levels=levels, reason=", ".join(shortened(changes)))
+            )
     refusals = (_unknown(pool, names - known[pool]) for pool, names in named.items() if names - known[pool])
     return Part(due=tuple(due), refusals=tuple(refusals))
-
-
-def _reason(has: Mapping[str, str], levels: Mapping[str, str]) -> str:
-    changes = [f"{name} {has[name]} -> {level}" for name, level in levels.items()]
-    more = f", and {len(changes) - _SHOWN_MAX} more" if len(changes) > _SHOWN_MAX else ""
-    return ", ".join(changes[:_SHOWN_MAX]) + more
 
 
 def _unknown(pool: str, names: set[str]) -> Refusal:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 DAY_MS = 86_400_000
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_FIRST_WEEKDAY = DAYS.index("Thu")
+_WEEK_DAYS = 7
+_FIRST_WEEKDAY = 3
+"""Thursday; 0 is Monday."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,8 @@ class Window:
         # It comes back each week: one that began earlier and is still open began again since.
         begins = (
             day * DAY_MS + self.start_ms
-            for day in range(today - len(DAYS), today + len(DAYS) + 1)
-            if (day + _FIRST_WEEKDAY) % len(DAYS) in self.days
+            for day in range(today - _WEEK_DAYS, today + _WEEK_DAYS + 1)
+            if (day + _FIRST_WEEKDAY) % _WEEK_DAYS in self.days
         )
         return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
 

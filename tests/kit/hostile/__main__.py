@@ -34,8 +34,8 @@ def _besiege(protocol: str, jars: Path | None, options: argparse.Namespace) -> t
     waiting = deque(["", *attacks])
     while waiting:
         with (
-            # What the clients that behave raise when their leader is lost.
-            suppress(*([OSError] if jars else [])),
+            # What the clients that behave raise when their leader is lost, or when they are not served any more.
+            suppress(*([OSError, AssertionError] if jars else [])),
             tempfile.TemporaryDirectory(prefix="quorate-hostile-") as directory,
             besieged(Path(directory), protocol, jars) as siege,
         ):

@@ -75,7 +75,7 @@ def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
     settled = _uids(operated)
     operated.patch(logLevels={"quorate_controller.server": "DEBUG"})
     operated.wait(lambda: len(operated.events("SetLogLevels")) == 3, "three nodes with another level")
-    assert all("quorate_controller.server INFO -> DEBUG" in note for note in operated.events("SetLogLevels"))
+    assert all("quorate_controller.server: INFO -> DEBUG" in note for note in operated.events("SetLogLevels"))
     assert _uids(operated) == settled
     before = _uids(operated)
     pods = operated.core.list_namespaced_pod(operated.namespace)

@@ -23,7 +23,7 @@ def test_levels_are_set_at_each_node_that_has_others() -> None:
     (step,) = situation.due()
     assert isinstance(step, SetLogLevels)
     assert step.levels == {"kafka.controller": "DEBUG"}
-    assert step.reason == "kafka.controller INFO -> DEBUG"
+    assert step.reason == "kafka.controller: INFO -> DEBUG"
     assert _asked({0: wanted, 1: wanted}, kafka_controller="DEBUG").plan().steps == ()
 
 
@@ -34,11 +34,13 @@ def test_a_node_that_tells_nothing_is_left_alone() -> None:
 
 
 def test_many_changes_are_told_in_one_line() -> None:
-    """Goal: a reason stays short. Method: five loggers of one broker."""
-    told = {f"a.{letter}": "INFO" for letter in "bcdef"}
+    """Goal: a reason stays short. Method: six loggers of one broker."""
+    told = {f"a.{letter}": "INFO" for letter in "bcdefg"}
     situation = healthy(3, brokers=1).kafka(log_levels={0: told})
     (step,) = situation.asking_node(0, log_levels=dict.fromkeys(told, "WARN")).due()
-    assert step.reason == "a.b INFO -> WARN, a.c INFO -> WARN, a.d INFO -> WARN, and 2 more"
+    assert step.reason == (
+        "a.b: INFO -> WARN, a.c: INFO -> WARN, a.d: INFO -> WARN, a.e: INFO -> WARN, and 2 more"
+    )
 
 
 def test_a_name_that_no_node_has_is_refused_and_the_others_are_set() -> None:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from kit.scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
 from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_operator.models.pod_templates import WEEKDAYS, Weekday
 from quorate_operator.planning.cluster import Address, NodeState, Reached, Role, RolloutPolicy
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.windows import DAYS, Window, opens_at_ms
+from quorate_operator.planning.windows import Window, opens_at_ms
 
 HOUR_MS = 3_600_000
 EVERY_DAY = frozenset(range(7))
@@ -18,8 +19,8 @@ def _ms(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _window(*days: str, start: int = 22, hours: int = 4) -> Window:
-    named = frozenset(DAYS.index(day) for day in days) or EVERY_DAY
+def _window(*days: Weekday, start: int = 22, hours: int = 4) -> Window:
+    named = frozenset(WEEKDAYS.index(day) for day in days) or EVERY_DAY
     return Window(days=named, start_ms=start * HOUR_MS, duration_ms=hours * HOUR_MS)
 
 
