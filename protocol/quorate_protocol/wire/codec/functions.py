@@ -1,11 +1,11 @@
-"""Functions that are generated from an entity class: the readers of :mod:`.reading`.
+"""Functions that are generated from an entity class.
 
 What a class declares is known once. So a function is written for the class which looks nothing up: statements for
 each field, in wire order. It takes a third to a half of the time of a list of closures, one per field. What is long
-or rare, and every refusal, is in functions that it calls. The source is compiled at the first use of the class, in
-about half a millisecond, and kept in ``linecache``: tracebacks show its lines, profiles name the class, and
-``print(inspect.getsource(entity_reader(ForgottenTopic)))`` prints it. The reader of a struct with a string and an
-array of numbers, in a flexible version::
+or rare, and every refusal, is in functions that it calls. To compile the source takes about half a millisecond, see
+:mod:`.switching`. It is kept in ``linecache``: tracebacks show its lines, profiles name the class, and
+``print(inspect.getsource(readers.generated(ForgottenTopic)))`` prints it. The reader of a struct with a string and
+an array of numbers, in a flexible version::
 
     def read_ForgottenTopic_v12(data, offset):
         entity = Draft()
@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from .schema import EntityClass
+from quorate_protocol.wire.schema import EntityClass
 
 _INDENT: Final = "    "
 _LITERALS: Final = (type(None), bool, int, str)
