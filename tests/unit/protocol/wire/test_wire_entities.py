@@ -33,7 +33,7 @@ from quorate_protocol.records.generated import (
     PartitionChangeRecord,
 )
 from quorate_protocol.wire.headers import skip_tagged_fields
-from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint
+from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint, readers
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
@@ -292,6 +292,7 @@ def test_null_where_none_may_be_is_refused() -> None:
 
 def test_generated_functions_are_seen_in_tracebacks() -> None:
     """Goal: who debugs sees what ran. Method: the last line of a failed decode's traceback, with its text."""
+    readers.generated(Legacy)
     with pytest.raises(MalformedMessage) as caught:
         decode(Legacy, b"\x00\x01t\xff\xff\xff\xff\x00\x00")
     assert caught.value.__cause__ is not None
