@@ -1,4 +1,4 @@
-"""Properties of the functions that read and write: closures and generated ones do the same, for any class and input."""
+"""Properties of the codec's functions: closures and generated ones do the same, for any class and input."""
 
 import struct
 import zlib
@@ -119,7 +119,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> str:
     """What a function returns or raises, as text: it tells True from 1, and finds NaN equal to itself."""
     try:
         return repr(function(*arguments))
-    except Exception as error:  # noqa: BLE001 - any error must be the same
+    except Exception as error:
         return f"{type(error)}: {error}"
 
 

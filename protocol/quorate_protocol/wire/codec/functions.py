@@ -1,7 +1,7 @@
 """Functions that are generated from an entity class.
 
 What a class declares is known once. So a function is written for the class which looks nothing up: statements for
-each field, in wire order. It takes a third to a half of the time of a list of closures, one per field. What is long
+each field, in wire order. It takes 0.3 to 0.6 of the time of a list of closures, one per field. What is long
 or rare, and every refusal, is in functions that it calls. To compile the source takes about half a millisecond, see
 :mod:`.switching`. It is kept in ``linecache``: tracebacks show its lines, profiles name the class, and
 ``print(inspect.getsource(readers.generated(ForgottenTopic)))`` prints it. The reader of a struct with a string and
