@@ -45,6 +45,8 @@ READ_BYTES_MAX: Final = 32 * 1024
 """Bytes that are read at once: a connection that has to wait holds no more of the next request."""
 WRITE_BUFFER_BYTES_MAX: Final = 64 * 1024
 """With more than this unsent, the peer is not reading."""
+PIECE_BYTES_MAX: Final = WRITE_BUFFER_BYTES_MAX
+"""What is written at once. A transport with TLS encrypts all that it is given, and keeps that until it is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         """No other request is taken until this one is answered."""
         self._unsent_bytes = 0
         """Size of the answers that wait for earlier ones, or for the flush."""
+        self._unwritten: deque[memoryview] = deque()
+        """What is left of answers that are written in pieces; nothing while the transport takes more."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -171,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._take_no_more()
+        self._unwritten.clear()
         self._answers.waits(self, 0, self._loop.time())
         if self._muting is not None:
             self._muting.cancel()
@@ -239,8 +244,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_writable = True
         self._answers.reads(self, self._loop.time())
+        self._write_pieces()
         self._note_unread()
-        self._serve_in_turn()
+        self._go_on()
 
     def answered(self, size_bytes: int) -> None:
         """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
@@ -250,8 +256,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _note_unread(self) -> None:
         """Count the answers that wait for earlier ones, and those that the peer does not read."""
-        written_bytes = 0 if self._is_writable else self._transport.get_write_buffer_size()
-        self._answers.waits(self, self._unsent_bytes + written_bytes, self._loop.time())
+        unread_bytes = self._unsent_bytes
+        if not self._is_writable:
+            unread_bytes += self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
+        self._answers.waits(self, unread_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
@@ -379,12 +387,32 @@ class Connection(asyncio.BufferedProtocol):
             self._release(exchange.frame)
             self._unsent_bytes -= len(answer)
             due.append(answer)
-        is_over = self._is_refused and (not in_flight or in_flight[0].is_last)
         if due and not self._transport.is_closing():
             self.last_activity = self._loop.time()
-            self._transport.write(due[0] if len(due) == 1 else b"".join(due))
+            self._write(due)
             self._note_unread()
-        if is_over:
+        self._go_on()
+
+    def _write(self, answers: list[bytes | bytearray]) -> None:
+        size_bytes = sum(map(len, answers))
+        if size_bytes <= PIECE_BYTES_MAX and not self._unwritten:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+            return
+        self._unwritten.extend(map(memoryview, answers))
+        self._write_pieces()
+
+    def _write_pieces(self) -> None:
+        """Write what is left until the transport has enough for now."""
+        while self._unwritten and self._is_writable and not self._transport.is_closing():
+            rest = self._unwritten.popleft()
+            if len(rest) > PIECE_BYTES_MAX:
+                self._unwritten.appendleft(rest[PIECE_BYTES_MAX:])
+            self._transport.write(rest[:PIECE_BYTES_MAX])
+
+    def _go_on(self) -> None:
+        """Serve the next requests, or close after the last answer."""
+        is_last = not self._in_flight or self._in_flight[0].is_last
+        if self._is_refused and is_last and not self._unwritten:
             self._transport.close()
         else:
             self._serve_in_turn()
