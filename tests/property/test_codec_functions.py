@@ -24,7 +24,7 @@ from quorate_protocol.wire.schema import (
     FieldSchema,
     schema_of,
 )
-from quorate_protocol.wire.writing import writers
+from quorate_protocol.wire.writing import SharedArray, writers
 
 TEXTS = ("", "a", "é" * 63, "é" * 63 + "a", "é" * 64, "name" * 60)
 COUNTS = (0, 1, 2, 3)
@@ -100,7 +100,8 @@ def value_of(field: FieldSchema, rng: Random, wrong: float) -> Any:
         return element_of(field, rng, wrong)
     is_long = field.struct is None and rng.random() < 0.2
     count = rng.choice(LONG_COUNTS if is_long else COUNTS)
-    return tuple(element_of(field, rng, wrong) for _ in range(count))
+    is_shared = field.struct is not None and not field.is_nullable_struct and rng.random() < 0.2
+    return (SharedArray if is_shared else tuple)(element_of(field, rng, wrong) for _ in range(count))
 
 
 def element_of(field: FieldSchema, rng: Random, wrong: float) -> Any:

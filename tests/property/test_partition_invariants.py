@@ -14,11 +14,12 @@ from kio.schema.alter_partition.v3 import request as alter
 from kio.schema.assign_replicas_to_dirs.v0 import request as assign
 from kio.schema.create_partitions.v3 import request as grow
 from kio.schema.create_topics.v7 import request as create
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kio.schema.delete_topics.v6 import request as delete
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
 from quorate_controller.control import broker_transitions
-from quorate_controller.control.api import ControlConfig, ControlResult, EffectiveConfig, RequestContext
+from quorate_controller.control.api import ControlConfig, ControlResult, RequestContext
 from quorate_controller.control.assignments import place_replicas
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.elections import Elections
@@ -51,7 +52,7 @@ class Configs:
     def validate_new_topic(self, _name: str, _configs: Mapping[str, str | None]) -> Sequence[object]:
         return ()
 
-    def describe_new_topic(self, _configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
+    def describe_new_topic(self, _configs: Mapping[str, str | None]) -> tuple[CreatableTopicConfigs, ...]:
         return ()
 
     def min_insync_replicas(self, _topic_name: str) -> int:

@@ -17,6 +17,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate_controller.security.access import UNRESTRICTED, Access
 
 if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.response import CreatableTopicConfigs
     from quorate_protocol.records.framing import MetadataRecord
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
@@ -154,19 +155,6 @@ class ControlConfig:
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectiveConfig:
-    """One config of a topic as a client sees it: CreateTopicsResponse.configs (v5)."""
-
-    name: str
-    value: str | None
-    """None when unset or sensitive."""
-    read_only: bool
-    config_source: int
-    """DescribeConfigsResponse.ConfigSource, for instance 1 = dynamic topic config, 5 = default."""
-    is_sensitive: bool
-
-
 class TopicConfigs(Protocol):
     """What the topic and partition managers ask of the config manager (`config_changes.py`)."""
 
@@ -177,7 +165,7 @@ class TopicConfigs(Protocol):
             ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
         """
 
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
+    def describe_new_topic(self, configs: Mapping[str, str | None]) -> "tuple[CreatableTopicConfigs, ...]":
         """All effective configs of a topic with these overrides, ordered by name."""
 
     def min_insync_replicas(self, topic_name: str) -> int:

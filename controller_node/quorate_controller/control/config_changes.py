@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from kio.schema.alter_configs.v2 import request as legacy_request
 from kio.schema.alter_configs.v2 import response as legacy_response
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterConfigsResource,
@@ -24,11 +25,11 @@ from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, Confi
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import ConfigRecord
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
+from quorate_protocol.wire.writing import SharedArray
 
 from quorate_controller.control.api import (
     ControlError,
     ControlResult,
-    EffectiveConfig,
     QuorumView,
     RequestContext,
     check_number_of_records,
@@ -186,26 +187,27 @@ class ConfigManager:
             self._policies.check_configs(resource.type, name, configs)
         return _records(resource, configs)
 
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
+    def describe_new_topic(self, configs: Mapping[str, str | None]) -> tuple[CreatableTopicConfigs, ...]:
         """All effective configs of a topic with these overrides, ordered by name."""
         overrides = {key: value for key, value in configs.items() if value is not None}
-        described = self._plain_topic()
-        if overrides:
-            described = {**described, **{key: self._describe(key, overrides) for key in overrides}}
-            return [described[key] for key in sorted(described)]
-        return list(described.values())
+        plain = self._plain_topic()
+        if not overrides:
+            return plain
+        described = {config.name: config for config in plain}
+        described |= {key: self._describe(key, overrides) for key in overrides}
+        return tuple(described[key] for key in sorted(described))
 
-    def _describe_plain_topic(self) -> dict[str, EffectiveConfig]:
+    def _describe_plain_topic(self) -> SharedArray[CreatableTopicConfigs]:
         """The effective configs of a topic without dynamic ones."""
-        return {
-            name: self._describe(name, NOTHING)
+        return SharedArray(
+            self._describe(name, NOTHING)
             for name, definition in topic_definitions().items()
             if not definition.internal
-        }
+        )
 
-    def _describe(self, name: str, overrides: Mapping[str, str]) -> EffectiveConfig:
+    def _describe(self, name: str, overrides: Mapping[str, str]) -> CreatableTopicConfigs:
         definition, value = topic_definitions()[name], self._effective.topic_config(name, overrides)
-        return EffectiveConfig(
+        return CreatableTopicConfigs(
             name=name,
             value=None if definition.sensitive else value.value,
             read_only=False,

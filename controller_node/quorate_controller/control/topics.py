@@ -22,7 +22,6 @@ from quorate_controller.control.api import (
     ControlConfig,
     ControlError,
     ControlResult,
-    EffectiveConfig,
     RequestContext,
     TopicConfigs,
     check_number_of_records,
@@ -224,7 +223,8 @@ class TopicManager:
         configs = {config.name: config.value for config in topic.configs}
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
-        self._policies.check_topic(_as_policies_see(topic, configs, assignments))
+        if self._policies.create_topic is not None:
+            self._policies.check_topic(_as_policies_see(topic, configs, assignments))
         quota.take(len(assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
@@ -234,7 +234,7 @@ class TopicManager:
         ]
         if not may_describe:
             return records, _created_unseen(topic.name, topic_id)
-        described: Sequence[EffectiveConfig] = ()
+        described: tuple[create_response.CreatableTopicConfigs, ...] = ()
         if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
             described = self._configs.describe_new_topic(configs)
         result = create_response.CreatableTopicResult(
@@ -244,16 +244,7 @@ class TopicManager:
             error_message=None,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0].replicas),
-            configs=tuple(
-                create_response.CreatableTopicConfigs(
-                    name=config.name,
-                    value=config.value,
-                    read_only=config.read_only,
-                    config_source=config.config_source,
-                    is_sensitive=config.is_sensitive,
-                )
-                for config in described
-            ),
+            configs=described,
         )
         return records, result
 

@@ -5,10 +5,10 @@ from typing import Final
 from .codec.closure_writers import closure_writer, fields_writer, tags_writer
 from .codec.generated_writers import generated_writer
 from .codec.switching import CodecFunctions
-from .codec.write_values import Writer, write_count, write_unsigned_varint
+from .codec.write_values import SharedArray, Writer, write_count, write_unsigned_varint
 from .schema import schema_of
 
-__all__ = ("around_elements", "encode", "write_entity", "write_unsigned_varint", "writers")
+__all__ = ("SharedArray", "around_elements", "encode", "write_entity", "write_unsigned_varint", "writers")
 
 writers: Final[CodecFunctions[Writer]] = CodecFunctions(closure_writer, generated_writer)
 """The writer of each entity class."""

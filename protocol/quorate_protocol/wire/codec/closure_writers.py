@@ -8,7 +8,9 @@ from typing import Any, Final
 from quorate_protocol.wire.schema import FIXED_FORMATS, EntityClass, FieldSchema, runs_of, schema_of
 
 from .write_values import (
+    SharedArray,
     Writer,
+    elements_writer,
     milliseconds,
     timestamp,
     uuid_bytes,
@@ -141,18 +143,19 @@ def _string_writer(field: FieldSchema, *, is_compact: bool) -> Writer:
 
 def _array_writer(field: FieldSchema, writers: Writers, *, is_flexible: bool) -> Writer:
     write_element = _element_writer(field, writers, is_flexible=is_flexible)
+    write_elements = elements_writer(field, write_element, is_flexible)
     number_format = FIXED_FORMATS.get(field.kafka_type or "")
     is_plain = number_format is not None and field.kafka_type not in _CONVERTERS
 
     def write(buffer: bytearray, values: Any) -> None:
         if values is None:
             write_null(buffer, field, False, is_flexible)
-            return
-        write_count(buffer, len(values), field, is_flexible)
-        if is_plain:
+        elif is_plain:
+            write_count(buffer, len(values), field, is_flexible)
             buffer += struct.pack(f">{len(values)}{number_format}", *values)
-            return
-        for value in values:
-            write_element(buffer, value)
+        elif type(values) is SharedArray:
+            buffer += values.encoded_by(write_elements)
+        else:
+            write_elements(buffer, values)
 
     return write

@@ -51,6 +51,7 @@ _CALLED: Final[dict[str, object]] = {
     "write_count": write_values.write_count,
     "write_tags": write_values.write_tags,
     "pack": struct.pack,
+    "SharedArray": write_values.SharedArray,
     "uuid_zero": UUID_ZERO_BYTES,
     "millisecond": MILLISECOND,
     "timestamp": write_values.timestamp,
@@ -156,6 +157,13 @@ class _WriterSource(Function):
         described = self.bind(f"{field.name}_field", field)
         with self.block("if values is None:"):
             self.line(f"write_null({buffer}, {described}, False, {self._is_flexible})")
+        if field.struct is not None and not field.is_nullable_struct:
+            write_struct = self._writer_of(field.struct)
+            write = self.bind(
+                f"write_{field.name}", write_values.elements_writer(field, write_struct, self._is_flexible)
+            )
+            with self.block("elif type(values) is SharedArray:"):
+                self.line(f"{buffer} += values.encoded_by({write})")
         with self.block("else:"):
             self.line("count = len(values)")
             write_count = f"write_count({buffer}, count, {described}, {self._is_flexible})"

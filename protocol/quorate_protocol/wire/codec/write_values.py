@@ -4,7 +4,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ArrayTooLong, StringTooLong
 from quorate_protocol.wire.schema import (
@@ -16,8 +16,28 @@ from quorate_protocol.wire.schema import (
     FieldSchema,
 )
 
+Struct = TypeVar("Struct")
+
 Writer = Callable[[bytearray, Any], None]
 """(buffer to append to, value)"""
+
+
+class SharedArray(tuple[Struct, ...]):
+    """Structs that an array of many messages has in common, such as the configs of topics without own ones.
+
+    They are encoded once. All are of one class, so that there is one encoding.
+    """
+
+    _encoded: bytes | None = None
+
+    def encoded_by(self, write: Writer) -> bytes:
+        """Return what ``write`` appends for the array."""
+        if self._encoded is None:
+            buffer = bytearray()
+            write(buffer, self)
+            self._encoded = bytes(buffer)
+        return self._encoded
+
 
 ERROR_TEXT: Final = "error_message"
 """The field of responses with a text for people, which often quotes a request: it is cut to what fits."""
@@ -91,6 +111,17 @@ def write_count(buffer: bytearray, count: int, field: FieldSchema, is_compact: b
     if count > ARRAY_ELEMENTS_MAX:
         raise ArrayTooLong(f"{field.name} has {count} elements, at most {ARRAY_ELEMENTS_MAX} are allowed")
     _write_length(buffer, count, field, is_element=False, is_compact=is_compact)
+
+
+def elements_writer(field: FieldSchema, write_element: Writer, is_compact: bool) -> Writer:
+    """Return what writes an array that is not null, one element after the other."""
+
+    def write(buffer: bytearray, values: Any) -> None:
+        write_count(buffer, len(values), field, is_compact)
+        for value in values:
+            write_element(buffer, value)
+
+    return write
 
 
 def write_tags(buffer: bytearray, present: list[tuple[int, bytearray]]) -> None:

@@ -11,13 +11,13 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
 from kio.schema.controller_registration.v0 import request as controller_registration
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
 from quorate_controller.control.api import (
     ControlConfig,
     ControlError,
     ControlResult,
-    EffectiveConfig,
     RequestContext,
 )
 from quorate_controller.control.broker_transitions import PartitionTransitions
@@ -290,11 +290,13 @@ class FakeConfigs:
             for key, value in configs.items()
         ]
 
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> Sequence[EffectiveConfig]:
-        return [
-            EffectiveConfig(name=name, value=value, read_only=False, config_source=1, is_sensitive=False)
+    def describe_new_topic(self, configs: Mapping[str, str | None]) -> tuple[CreatableTopicConfigs, ...]:
+        return tuple(
+            CreatableTopicConfigs(
+                name=name, value=value, read_only=False, config_source=1, is_sensitive=False
+            )
             for name, value in sorted(configs.items())
-        ]
+        )
 
     def min_insync_replicas(self, topic_name: str) -> int:
         return self.min_isr.get(topic_name, 1)
