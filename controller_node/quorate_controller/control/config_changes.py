@@ -121,6 +121,10 @@ class ConfigManager:
         self._effective = effective
         self._quorum = quorum
         self._plain_topic = OfBrokerConfigs(effective, self._describe_plain_topic)
+        self._check_plain_topic = OfBrokerConfigs(
+            effective, lambda: validate_topic(NOTHING, NOTHING, effective)
+        )
+        """Most new topics have no configs: what they may have by default is checked once."""
 
     # Requests
 
@@ -175,6 +179,9 @@ class ConfigManager:
 
     def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
         """Checks the configs of a topic to be created; see TopicConfigs."""
+        if not configs:
+            self._check_plain_topic()
+            return ()
         nulls = [key for key, value in configs.items() if value is None]
         if nulls:
             raise ControlError(
@@ -183,8 +190,7 @@ class ConfigManager:
         resource = Resource(ConfigResourceType.TOPIC, name)
         self._check_values(configs)
         self._validate(resource, {key: value for key, value in configs.items() if value is not None}, NOTHING)
-        if configs:
-            self._policies.check_configs(resource.type, name, configs)
+        self._policies.check_configs(resource.type, name, configs)
         return _records(resource, configs)
 
     def describe_new_topic(self, configs: Mapping[str, str | None]) -> tuple[CreatableTopicConfigs, ...]:

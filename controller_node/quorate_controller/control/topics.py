@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -34,8 +35,6 @@ from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
 if TYPE_CHECKING:
-    from random import Random
-
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
@@ -63,13 +62,15 @@ class TopicManager:
         config: ControlConfig,
         image: "MetadataImage",
         configs: TopicConfigs,
-        rng: "Random",
+        rng: Random,
         policies: Policies = NO_POLICIES,
     ) -> None:
         self._config = config
         self._image = image
         self._configs = configs
         self._rng = rng
+        # Placing a topic takes several numbers. They need not be secret, and the system's generator is slow.
+        self._placing_rng = Random(rng.getrandbits(64))
         self._policies = policies
         self._quotas = MutationQuotas(
             image,
@@ -313,7 +314,7 @@ class TopicManager:
         if replication_factor == USE_DEFAULT:
             replication_factor = self._config.default_replication_factor
         try:
-            return place(self._image, num_partitions, replication_factor, self._rng)
+            return place(self._image, num_partitions, replication_factor, self._placing_rng)
         except ControlError as error:
             raise ControlError(
                 error.error_code,
@@ -347,7 +348,7 @@ class TopicManager:
         quota.take(additional)
         replication_factor = len(next(iter(topic.partitions.values())).replicas)
         if asked.assignments is None:
-            assignments = place(self._image, additional, replication_factor, self._rng)
+            assignments = place(self._image, additional, replication_factor, self._placing_rng)
         else:
             assignments = [
                 check_manual(self._image, partition_id, given.broker_ids, replication_factor)
