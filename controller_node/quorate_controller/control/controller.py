@@ -90,6 +90,7 @@ class QuorumController:
         *,
         authorizer: "Authorizer | None" = None,
         policies: Policies = NO_POLICIES,
+        placing_rng: "Random | None" = None,
     ) -> None:
         self._config = config
         self._image = image
@@ -103,17 +104,19 @@ class QuorumController:
         self._schedule = Schedule(config, self._elections, self._tokens)
         self._acls = AclManager(image, authorizer, rng)
         self._is_active = False
-        self._writes = self._write_handlers(quorum, rng, policies)
+        self._writes = self._write_handlers(quorum, rng, placing_rng, policies)
         self._reads = self._read_handlers(quorum)
 
-    def _write_handlers(self, quorum: QuorumView, rng: "Random", policies: Policies) -> dict[type, Decide]:
+    def _write_handlers(
+        self, quorum: QuorumView, rng: "Random", placing_rng: "Random | None", policies: Policies
+    ) -> dict[type, Decide]:
         """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
         cluster = ClusterManager(config.cluster_id, image, self._heartbeats, self._transitions, quorum)
         controllers = ControllerManager(config, image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
-        topics = TopicManager(config, image, configs, rng, policies)
+        topics = TopicManager(config, image, configs, rng, policies, placing_rng)
         partitions = PartitionManager(image, configs)
         reassignments = ReassignmentManager(image, configs)
         return {

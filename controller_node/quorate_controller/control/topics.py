@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -35,6 +34,8 @@ from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
 if TYPE_CHECKING:
+    from random import Random
+
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
@@ -62,15 +63,16 @@ class TopicManager:
         config: ControlConfig,
         image: "MetadataImage",
         configs: TopicConfigs,
-        rng: Random,
+        rng: "Random",
         policies: Policies = NO_POLICIES,
+        placing_rng: "Random | None" = None,
     ) -> None:
+        """`placing_rng` places replicas: several numbers for each topic, which need not be secret."""
         self._config = config
         self._image = image
         self._configs = configs
         self._rng = rng
-        # Placing a topic takes several numbers. They need not be secret, and the system's generator is slow.
-        self._placing_rng = Random(rng.getrandbits(64))
+        self._placing_rng = placing_rng or rng
         self._policies = policies
         self._quotas = MutationQuotas(
             image,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ProtocolError
@@ -37,7 +38,6 @@ from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
     from uuid import UUID
 
     from quorate_controller.config import ControllerConfig
@@ -112,6 +112,8 @@ def _build(
         loggers,
         authorizer=authorizer,
         policies=policies,
+        # The system's generator, which secrets need, is slow.
+        placing_rng=Random(rng.getrandbits(64)),
     )
     metadata = MetadataState(image, control, clock=clock)
     first_catch_up = FirstCatchUp(raft=raft, metadata=metadata, now_ms=clock())
