@@ -116,7 +116,7 @@ class QuorumController:
         controllers = ControllerManager(config, image, quorum)
         feature_levels = FeatureManager(config.node_id, image, configs, quorum)
         producer_ids = ProducerIdManager(image)
-        topics = TopicManager(config, image, configs, rng, policies, placing_rng)
+        topics = TopicManager(config, image, configs, rng, policies=policies, placing_rng=placing_rng)
         partitions = PartitionManager(image, configs)
         reassignments = ReassignmentManager(image, configs)
         return {

@@ -64,6 +64,7 @@ class TopicManager:
         image: "MetadataImage",
         configs: TopicConfigs,
         rng: "Random",
+        *,
         policies: Policies = NO_POLICIES,
         placing_rng: "Random | None" = None,
     ) -> None:
