@@ -385,6 +385,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange is self._awaited:
                 self._awaited = None
             self._release(exchange.frame)
+            exchange.end()
             self._unsent_bytes -= len(answer)
             due.append(answer)
         if due and not self._transport.is_closing():

@@ -85,7 +85,7 @@ class Carrier(Protocol):
 class Exchange:
     """One request frame and the answer owed for it."""
 
-    __slots__ = ("_connection", "_on_abandoned", "answer", "frame", "is_last")
+    __slots__ = ("_connection", "_on_abandoned", "_on_ended", "answer", "frame", "is_last")
 
     def __init__(self, connection: Carrier, frame: bytes) -> None:
         self.frame = frame
@@ -96,6 +96,7 @@ class Exchange:
         """Whether the connection closes instead of answering."""
         self._connection = connection
         self._on_abandoned: Callable[[], object] | None = None
+        self._on_ended: Callable[[], object] | None = None
 
     @property
     def peer(self) -> Peer:
@@ -182,3 +183,14 @@ class Exchange:
         if self._on_abandoned is not None:
             self._on_abandoned()
             self._on_abandoned = None
+        self.end()
+
+    def on_ended(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called once when the answer is on its way, or the connection gone."""
+        self._on_ended = callback
+
+    def end(self) -> None:
+        """The connection has done with the exchange."""
+        if self._on_ended is not None:
+            callback, self._on_ended = self._on_ended, None
+            callback()

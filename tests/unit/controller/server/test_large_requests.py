@@ -10,7 +10,10 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch
-from quorate_controller.server.large_requests import PARSED_AT_ONCE_BYTES_MAX
+from quorate_controller.server.large_requests import (
+    PARSED_AT_ONCE_BYTES_MAX,
+    PARSED_BYTES_MAX,
+)
 from quorate_protocol.wire.server import parse_request
 
 LARGE = DescribeConfigsRequest(
@@ -18,6 +21,10 @@ LARGE = DescribeConfigsRequest(
         DescribeConfigsResource(resource_type=2, resource_name=f"t{number}", configuration_keys=None)
         for number in range(PARSED_AT_ONCE_BYTES_MAX // 5)
     )
+)
+HUGE = DescribeConfigsRequest(
+    resources=(DescribeConfigsResource(resource_type=2, resource_name="t" * 1000, configuration_keys=None),)
+    * (PARSED_BYTES_MAX // 2 // 1000 + 1)
 )
 SMALL = DeleteAclsRequest(
     filters=(
@@ -84,6 +91,35 @@ async def test_a_client_that_leaves_is_not_served(rig: Any, gate: threading.Even
     gate.set()
     assert len((await staying.ask(LARGE, 4)).results) == len(LARGE.resources)
     assert len(rig.node.controls) == 1
+
+
+async def test_few_huge_requests_are_parsed_at_a_time(rig: Any) -> None:
+    """Goal: the memory of their objects is bounded. Method: three clients whose requests have more than half of the
+    bound each; two are parsed when the one before is answered or gone. A large one does not wait for them.
+    """
+    await rig.listen()
+    first, leaving, last, large = [await rig.connect() for _ in range(4)]
+    for client in (first, leaving, last):
+        client.send(HUGE, 4)
+        await rig.barrier()
+    large.send(LARGE, 4)
+    answered, other = await rig.node.requests(2)
+    await rig.barrier()
+    assert [len(request.resources) for request, _, _ in rig.node.controls] == [
+        len(HUGE.resources),
+        len(LARGE.resources),
+    ]
+    other.set_exception(ControlError(ErrorCode.policy_violation))
+    assert len((await large.receive()).results) == len(LARGE.resources)
+    leaving.writer.transport.abort()
+    await rig.barrier()
+    assert len(rig.node.controls) == 2
+    answered.set_exception(ControlError(ErrorCode.policy_violation))
+    assert len((await first.receive()).results) == len(HUGE.resources)
+    (*_, answered) = await rig.node.requests(3)
+    answered.set_exception(ControlError(ErrorCode.policy_violation))
+    assert len((await last.receive()).results) == len(HUGE.resources)
+    assert len(rig.node.controls) == 3
 
 
 async def test_large_garbage_ends_the_connection(rig: Any) -> None:
