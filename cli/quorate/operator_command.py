@@ -6,12 +6,15 @@ import socket
 from enum import StrEnum
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from quorate_protocol.files import read_bounded
 
 from quorate.console import option, report_failures
+
+if TYPE_CHECKING:
+    from quorate_operator.models.selectors import LabelSelector
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
@@ -46,6 +49,15 @@ AllNamespacesOption = Annotated[
         None,
         "Manage the clusters of all namespaces, the default without --namespace.",
         names=("--all-namespaces", "-A"),
+    ),
+]
+SelectorOption = Annotated[
+    str,
+    option(
+        None,
+        "Manage only resources whose labels match, as quorate.dev/operator=blue or '!quorate.dev/operator'. All "
+        "resources of a cluster must match together. By default all.",
+        envvar="QUORATE_SELECTOR",
     ),
 ]
 DriftIntervalOption = Annotated[
@@ -93,6 +105,14 @@ LeaderElectionOption = Annotated[
 LeaseNamespaceOption = Annotated[
     str, option(None, "The namespace of the Lease for leader election.", envvar="POD_NAMESPACE")
 ]
+LeaseNameOption = Annotated[
+    str,
+    option(
+        None,
+        "The name of the Lease for leader election. Operators that share a namespace need different ones.",
+        envvar="QUORATE_LEASE_NAME",
+    ),
+]
 LeaseDurationOption = Annotated[
     int, option(None, "Seconds after which another replica takes over.", min=2, max=3600)
 ]
@@ -134,11 +154,13 @@ def run_command(
     namespace: NamespaceOption = None,
     *,
     all_namespaces: AllNamespacesOption = False,
+    selector: SelectorOption = "",
     image: ImageOption = None,
     kafka_image: KafkaImageOption = f"apache/kafka:{_VERSION}",
     lake_image: LakeImageOption = None,
     leader_election: LeaderElectionOption = True,
     lease_namespace: LeaseNamespaceOption = "default",
+    lease_name: LeaseNameOption = "quorate-operator",
     lease_duration: LeaseDurationOption = 15,
     drift_interval: DriftIntervalOption = 60,
     identity: IdentityOption = None,
@@ -167,6 +189,8 @@ def run_command(
         ),
         namespaces=tuple(namespace) if namespace else None,
         lease_namespace=lease_namespace,
+        lease_name=lease_name,
+        selector=_selector(selector),
         own_namespace=os.environ.get("POD_NAMESPACE") or None,
         leader_election=leader_election,
         lease_duration_s=lease_duration,
@@ -178,6 +202,15 @@ def run_command(
     logs.configure_logs(level=log_level, is_json=log_format is LogFormat.JSON)
     with report_failures(*process.EXPECTED_ERRORS):
         asyncio.run(process.run_operator(options))
+
+
+def _selector(text: str) -> "LabelSelector":
+    from quorate_operator.models.selectors import LabelSelector, SelectorError
+
+    try:
+        return LabelSelector.parse(text)
+    except SelectorError as error:
+        raise typer.BadParameter(f"--selector: {error}") from None
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

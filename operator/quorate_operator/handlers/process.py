@@ -22,6 +22,7 @@ from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
 from quorate_operator.handlers.wiring import run_kopf
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
@@ -33,6 +34,7 @@ from quorate_operator.web.server import StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
 
 LEADER_LEASE = "quorate-operator"
+"""The default name of the Lease of leader election."""
 LOOKUPS_AT_A_TIME_MAX = 64
 """Names of nodes that are resolved at the same time, each in a thread: while some take their resolver's whole time,
 other clusters go on. asyncio's own number is 4 more than there are cores."""
@@ -48,10 +50,10 @@ log = logging.getLogger(__name__)
 class OperatorOptions:
     """How an operator process is run.
 
-    `namespaces` is None for all of them. `lease_namespace` holds the Lease of leader election. `own_namespace` is
-    where the operator's own pod is, None outside of Kubernetes. `listen` is the
-    host and port of /healthz, /readyz and /metrics, `web` those of the status page; None: not served.
-    `drift_interval_s` is the time between two looks at a topic or user that is as desired.
+    `namespaces` is None for all of them. `selector` selects the resources by their labels. `lease_namespace` has
+    the Lease of leader election, `lease_name`. `own_namespace` is where the operator's own pod is, None outside of
+    Kubernetes. `listen` is the host and port of /healthz, /readyz and /metrics, `web` those of the status page; None:
+    not served. `drift_interval_s` is the time between two looks at a topic or user that is as desired.
     """
 
     identity: str
@@ -59,7 +61,9 @@ class OperatorOptions:
     namespaces: Collection[str] | None
     lease_namespace: str
     own_namespace: str | None = None
+    selector: LabelSelector = EVERYTHING
     leader_election: bool = True
+    lease_name: str = LEADER_LEASE
     lease_duration_s: int = 15
     drift_interval_s: int = 60
     listen: tuple[str, int] | None = None
@@ -96,6 +100,7 @@ async def run_operator(options: OperatorOptions) -> None:
             looks=asyncio.Semaphore(LOOKS_AT_A_TIME_MAX),
             identity=options.identity,
             lease_duration_s=options.lease_duration_s,
+            selector=options.selector,
         )
         work = [pulse.run(), _lead(options, shared, stop)]
         await _until_stopped(work, stop)
@@ -111,16 +116,20 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
             lease = Lease(
                 api,
                 options.lease_namespace,
-                LEADER_LEASE,
+                options.lease_name,
                 options.identity,
                 duration_s=options.lease_duration_s,
             )
             shared.pulse.is_ready = True  # a replica that waits is as it should be
-            log.info("%s waits for the Lease %s/%s", options.identity, options.lease_namespace, LEADER_LEASE)
+            log.info(
+                "%s waits for the Lease %s/%s", options.identity, options.lease_namespace, options.lease_name
+            )
             await lease.take()
             stack.push_async_callback(lease.release)
             work.append(lease.keep())
         log.info("%s leads", options.identity)
+        if options.selector:
+            log.info("resources are selected by their labels: %s", options.selector)
         shared.metrics.leading.set(1)
         if options.web is not None:
             await label_leading(shared.api, options.lease_namespace, options.identity, leads=True)
@@ -130,7 +139,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
-    targets = Targets(shared.api, shared.store, shared.snapshots)
+    targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
     keepers: list[Keeper] = [TopicKeeper(), UserKeeper(shared.api), RebalanceKeeper()]
     entities = Entities(shared, targets, keepers, drift_interval_s=options.drift_interval_s)
@@ -141,7 +150,9 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     async def handle() -> None:
         # No cluster is judged before all existing objects are known.
         await watcher.wait_filled()
-        await run_kopf(clusters, entities, options.namespaces, ready=ready, stop=stop)
+        await run_kopf(
+            clusters, entities, options.namespaces, selector=options.selector, ready=ready, stop=stop
+        )
 
     async def report_ready() -> None:
         await ready.wait()

@@ -26,6 +26,13 @@ from quorate_operator.handlers.resources import (
     lacks_node_ids,
     named_node_ids,
 )
+from quorate_operator.handlers.sharing import (
+    SPLIT_CLUSTER,
+    is_guarded,
+    is_selected,
+    split_message,
+    unselected,
+)
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -38,6 +45,7 @@ from quorate_operator.handlers.statuses import (
 )
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
@@ -68,16 +76,6 @@ PROGRESS_INTERVAL_MS = 10_000
 """The shortest time between two status writes about mere progress: each write is sent to every watcher."""
 LEASE_TIMEOUT_S = 60.0
 
-GUARDED = (
-    steps.AddVoter,
-    steps.RemoveVoter,
-    steps.UnregisterController,
-    steps.RefreshRegistration,
-    steps.UnregisterBroker,
-    steps.RebuildQuorum,
-)
-"""Changes of membership: done by one process alone, on a fresh look."""
-
 EXPECTED_ERRORS = (ApiError, steps.StepError, AdminError, OSError)
 """Failures of other parts: reported by their message. Any other error is a fault of the operator."""
 
@@ -97,6 +95,8 @@ class Shared:
     looks: asyncio.Semaphore
     identity: str
     lease_duration_s: int = 15
+    selector: LabelSelector = EVERYTHING
+    """The labels of the resources that are seen."""
 
 
 class ClusterReconciler:
@@ -120,6 +120,8 @@ class ClusterReconciler:
         """As the look under way, or the last one, found them."""
         self._acceptance = Acceptance(manifests=None, accepted={}, refused={})
         self._problem: str | None = None
+        self._is_split = False
+        """Whether resources of the cluster exist that this operator does not select."""
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
         self._faults_in_a_row = 0
@@ -168,7 +170,7 @@ class ClusterReconciler:
         A pool that can't be used is left out, or kept as it was; its conditions say why.
         """
         self._resources = resources = await self._look_for_resources()
-        if resources.quorum is None:
+        if await self._refuse_split(resources) or resources.quorum is None:
             return None
         if await self._choose_node_ids(resources):
             self._resources = resources = self._shared.store.of_cluster(self.key)
@@ -186,12 +188,36 @@ class ClusterReconciler:
         running = desired.running and not resources.is_deleted
         return Asked(desired=replace(desired, running=running), manifests=accepted.manifests)
 
+    async def _refuse_split(self, resources: ClusterResources) -> bool:
+        """Reports whether resources of the cluster exist that this operator does not select. If so, nothing is done.
+
+        They are looked for after `resources` were taken from the store: one that left the store before is found.
+        """
+        selector = self._shared.selector
+        has_quorum = resources.quorum is not None
+        others = await unselected(self._shared.api, selector, self.key, has_quorum=has_quorum)
+        self._is_split = bool(others)
+        if not others:
+            return False
+        message = split_message(selector, self.key, others)
+        log.warning("%s/%s: %s", *self.key, message)
+        bodies = [(BROKERS, body) for body in resources.pools.values()]
+        if resources.quorum is not None:
+            bodies.append((CONTROLLERS, resources.quorum))
+            snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
+            self._shared.snapshots.put(snapshot)
+        for kind, body in bodies:
+            status = refused_status(message, body["metadata"]["generation"], reason=SPLIT_CLUSTER)
+            await self._write_status(kind, body, status)
+            await self._shared.events.record(self.key, body, SPLIT_CLUSTER, message, is_warning=True)
+        return True
+
     async def _look_for_resources(self) -> ClusterResources:
         """Returns the resources; looks for an unseen KafkaController, without which deleted pools are not drained."""
         store = self._shared.store
         if store.of_cluster(self.key).quorum is None:
             quorum = await self._shared.api.get(CONTROLLERS, *self.key)
-            if quorum is not None:
+            if quorum is not None and is_selected(self._shared.selector, quorum):
                 store.put(quorum)
         return store.of_cluster(self.key)
 
@@ -259,8 +285,8 @@ class ClusterReconciler:
         await self._publish(self._resources, look)
 
     def alone(self, action: steps.Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """Returns a Lease of the cluster for changes of membership; None for other steps."""
-        return self._leased() if isinstance(action, GUARDED) else None
+        """Returns a Lease of the cluster for what only one process may do at a time; None for other steps."""
+        return self._leased() if is_guarded(action, self._shared.selector) else None
 
     @asynccontextmanager
     async def _leased(self) -> AsyncIterator[Callable[[], bool]]:
@@ -298,6 +324,8 @@ class ClusterReconciler:
     async def settled(self, look: Look | None) -> None:
         """Clears what is left of a deleted KafkaController, or of deleted pools without a KafkaController."""
         resources = self._resources
+        if self._is_split:
+            return
         if resources.quorum is None:
             await self._refuse_orphans(resources)
         elif look is not None and resources.is_deleted:

@@ -111,9 +111,13 @@ def _broker(node: NodeView) -> BrokerStatus:
 
 
 def refused_status(
-    message: str, generation: int, *, accepted_spec: Mapping[str, Any] | None = None
+    message: str,
+    generation: int,
+    *,
+    accepted_spec: Mapping[str, Any] | None = None,
+    reason: str = INVALID_MANIFEST,
 ) -> dict[str, Any]:
-    """Returns the part of a status that says that a manifest is invalid; the rest of the status stays.
+    """Returns the part of a status that says that a manifest can't be used; the rest of the status stays.
 
     `accepted_spec` is what is used in its place.
     """
@@ -124,7 +128,7 @@ def refused_status(
         "Stalled": True,
         "Degraded": True,
     }
-    judged: list[Judgement] = [(kind, is_so, INVALID_MANIFEST, message) for kind, is_so in holds.items()]
+    judged: list[Judgement] = [(kind, is_so, reason, message) for kind, is_so in holds.items()]
     kept = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
     return {"observedGeneration": generation, "conditions": conditions_of(judged, generation), **kept}
 

@@ -14,6 +14,7 @@ import kopf
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.resources import KOPF_PREFIX
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.names import FINALIZER
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
@@ -39,8 +40,12 @@ EXIT_TIMEOUT_S = 25.0
 """After so long kopf kills this process; it is less than the grace of its pod."""
 
 
-def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
-    """Returns settings with bounded requests and watches, our finalizer and annotations, and no Events of kopf."""
+def settings_of(*, cluster_wide: bool, selector: LabelSelector = EVERYTHING) -> kopf.OperatorSettings:
+    """Returns settings with bounded requests and watches, our finalizer and annotations, and no Events of kopf.
+
+    The API server selects the resources. If kopf saw the others, it would remove their finalizer, which is also that
+    of the operator that they belong to. A resource whose labels cease to match comes as deleted, with its finalizer.
+    """
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 310
@@ -55,6 +60,10 @@ def settings_of(*, cluster_wide: bool) -> kopf.OperatorSettings:
         prefix=KOPF_PREFIX, key="last-handled"
     )
     settings.process.ultimate_exiting_timeout = EXIT_TIMEOUT_S
+    if selector:
+        settings.watching.label_selectors[CONTROLLERS.api_version.split("/")[0], kopf.EVERYTHING] = str(
+            selector
+        )
     # Without the rights to list CustomResourceDefinitions and namespaces, which a namespaced install lacks.
     settings.scanning.disabled = not cluster_wide
     return settings
@@ -134,13 +143,14 @@ async def run_kopf(
     entities: Entities,
     namespaces: Collection[str] | None,
     *,
+    selector: LabelSelector,
     ready: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
     """Watches and handles until `stop` is set or kopf fails. Sets `ready` once it has begun."""
     await kopf.operator(
         registry=registry_of(clusters, entities),
-        settings=settings_of(cluster_wide=namespaces is None),
+        settings=settings_of(cluster_wide=namespaces is None, selector=selector),
         standalone=True,
         clusterwide=namespaces is None,
         namespaces=list(namespaces or ()),

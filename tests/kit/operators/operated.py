@@ -160,12 +160,21 @@ class Operated:
 
     # Resources
 
-    def create(self, annotations: Mapping[str, str] | None = None, **spec: Any) -> Object:
+    def create(
+        self,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Object:
         """A KafkaController whose controllers advertise their pods' addresses."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "KafkaController",
-            "metadata": {"name": QUORUM, "annotations": dict(annotations or {})},
+            "metadata": {
+                "name": QUORUM,
+                "annotations": dict(annotations or {}),
+                "labels": dict(labels or {}),
+            },
             "spec": {
                 "replicas": 3,
                 "nodeIds": {"first": CONTROLLERS_FIRST},
@@ -183,12 +192,14 @@ class Operated:
             )
         )
 
-    def create_brokers(self, name: str = BROKERS, **spec: Any) -> None:
+    def create_brokers(
+        self, name: str = BROKERS, labels: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
         """A KafkaBroker of this quorum, whose brokers advertise their pods' addresses."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "KafkaBroker",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": dict(labels or {})},
             "spec": {
                 "controllers": QUORUM,
                 "replicas": 1,
@@ -240,6 +251,13 @@ class Operated:
 
     def delete(self) -> None:
         """Ask for the deletion of the KafkaController."""
+    def label(self, plural: str, name: str, **labels: str | None) -> None:
+        """Set or remove labels of quorate.dev of any resource."""
+        named = {f"{GROUP}/{label}": value for label, value in labels.items()}
+        self.custom.patch_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, plural, name, {"metadata": {"labels": named}}
+        )
+
         self.custom.delete_namespaced_custom_object(
             GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM
         )
@@ -254,11 +272,11 @@ class Operated:
 
     def condition(self, kind: str) -> Object:
         """One condition of the KafkaController; empty while there is none."""
-        return _condition(self.resource(), kind)
+        return condition_of(self.resource(), kind)
 
     def brokers_condition(self, kind: str, name: str = BROKERS) -> Object:
         """One condition of a KafkaBroker; empty while there is none."""
-        return _condition(self.brokers(name), kind)
+        return condition_of(self.brokers(name), kind)
 
     # Looking
 
@@ -302,7 +320,7 @@ class Operated:
         return (
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")
-            and _condition(resource, "Ready").get("status") == "True"
+            and condition_of(resource, "Ready").get("status") == "True"
             and [one["nodeId"] for one in status["brokers"]] == list(node_ids)
         )
 
@@ -349,7 +367,8 @@ class Operated:
         )
 
 
-def _condition(resource: Object | None, kind: str) -> Object:
+def condition_of(resource: Object | None, kind: str) -> Object:
+    """A condition of a resource; empty while there is none."""
     conditions = ((resource or {}).get("status") or {}).get("conditions", ())
     return next((one for one in conditions if one["type"] == kind), {})
 

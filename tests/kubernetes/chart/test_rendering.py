@@ -40,6 +40,7 @@ EVERYTHING: dict[str, Any] = {
 LITTLE: dict[str, Any] = {
     "replicas": 1,
     "watchNamespaces": ["kafka"],
+    "watchSelector": "quorate.dev/operator in (blue, green),!team",
     "web": {"enabled": False},
     "crds": {"install": False},
     "networkPolicy": {"create": False},
@@ -72,6 +73,7 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
         ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
         ({"watchNamespaces": ["Kafka"]}, "watchNamespaces/0"),
         ({"watchNamespaces": ["kafka", "kafka"]}, "watchNamespaces"),
+        ({"watchSelector": "a>1"}, "watchSelector"),
         ({"rbac": {"secretNamespaces": ["Kafka"]}}, "rbac/secretNamespaces/0"),
         (
             {"watchNamespaces": ["kafka"], "rbac": {"secretNamespaces": ["other"]}},
@@ -177,9 +179,42 @@ def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
             if one["kind"] != "CustomResourceDefinition"
         }
 
-    first, second = render(release="one"), render(release="two", namespace="other")
-    assert names(first) & names(second) == set()
-    assert names(first) & names(render(release="one", namespace="other")) == set()
+    rbac = {"secretNamespaces": ["kafka"], "readNodes": True}
+    for values in ({**EVERYTHING, "rbac": rbac}, {"watchNamespaces": ["kafka"], "rbac": rbac}):
+        first, second = render(values, release="one"), render(values, release="two", namespace="other")
+        assert names(first) & names(second) == set()
+        assert names(first) & names(render(values, release="one", namespace="other")) == set()
+        assert names(first) & names(render(values, release="two")) == set()
+
+
+def test_two_releases_share_definitions_and_monitors(render: Callable[..., Any]) -> None:
+    """Goal: what can be there once only comes with one of two releases, each of which selects its resources.
+
+    Method: the options of both, their Leases, and the kinds that the second leaves to the first.
+    """
+
+    def arguments(objects: list[dict[str, Any]]) -> list[str]:
+        (deployment,) = of_kind(objects, "Deployment")
+        return list(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
+
+    first = render({"watchSelector": "!quorate.dev/operator", "metrics": {"podMonitor": {"create": True}}})
+    second = render(
+        {
+            "watchSelector": "quorate.dev/operator in (blue, green)",
+            "crds": {"install": False},
+            "metrics": {"podMonitor": {"create": True, "clusters": False}},
+        },
+        release="blue",
+    )
+    assert {"--selector=!quorate.dev/operator", "--lease-name=quorate-operator"} <= {*arguments(first)}
+    assert {
+        "--selector=quorate.dev/operator in (blue, green)",
+        "--lease-name=blue-quorate-operator",
+    } <= {*arguments(second)}
+    assert not [one for one in arguments(render()) if one.startswith("--selector")]
+    assert len(of_kind(first, "PodMonitor")) == 3
+    assert len(of_kind(second, "PodMonitor")) == 1
+    assert of_kind(second, "CustomResourceDefinition") == []
 
 
 def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:

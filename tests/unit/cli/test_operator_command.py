@@ -49,3 +49,35 @@ def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ran.exit_code == 0, ran.output
     (images,) = told
     assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())
+
+
+def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: option and variable mean the same. Method: each; neither; the Lease's name as well."""
+    told: list[process.OperatorOptions] = []
+
+    async def run_operator(options: process.OperatorOptions) -> None:
+        told.append(options)
+
+    monkeypatch.setattr(process, "run_operator", run_operator)
+    monkeypatch.setattr(logs, "configure_logs", lambda **_: None)  # of this process, and of every test in it
+    blue = "quorate.dev/operator=blue"
+    for arguments, variables in (
+        ([f"--selector={blue}", "--lease-name=blue"], {}),
+        ([], {"QUORATE_SELECTOR": blue, "QUORATE_LEASE_NAME": "blue"}),
+        ([], {"QUORATE_SELECTOR": ""}),
+    ):
+        ran = CliRunner().invoke(app, ["operator", "run", *arguments], env=variables, prog_name="quorate")
+        assert ran.exit_code == 0, ran.output
+    assert [(str(one.selector), one.lease_name) for one in told] == [
+        (blue, "blue"),
+        (blue, "blue"),
+        ("", "quorate-operator"),
+    ]
+
+
+def test_what_is_no_selector_is_refused() -> None:
+    """Goal: the operator does not begin with a selector that the API server would refuse. Method: a parenthesis."""
+    ran = CliRunner().invoke(app, ["operator", "run", "--selector=a in (b"], prog_name="quorate")
+    told = " ".join(ran.stderr.replace("\u2502", " ").split())
+    assert ran.exit_code == 2
+    assert "--selector: 'a in (b': a parenthesis has no partner" in told

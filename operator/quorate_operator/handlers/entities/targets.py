@@ -12,7 +12,9 @@ from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway.contacts import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
+from quorate_operator.handlers.sharing import SPLIT_CLUSTER, is_selected, split_message
 from quorate_operator.models.entities import EntitySpec
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress
 from quorate_operator.planning.cluster import DesiredCluster, Role
 from quorate_operator.resources.secrets import described_secret
@@ -69,10 +71,17 @@ class Target:
 class Targets:
     """Finds targets for the operator of all namespaces."""
 
-    def __init__(self, api: KubernetesApi, store: ResourceStore, snapshots: SnapshotRegistry) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        store: ResourceStore,
+        snapshots: SnapshotRegistry,
+        selector: LabelSelector = EVERYTHING,
+    ) -> None:
         self._api = api
         self._store = store
         self._snapshots = snapshots
+        self._selector = selector
         self._infrastructures: dict[ClusterKey, KubernetesInfrastructure] = {}
 
     def put(self, key: ClusterKey, infrastructure: KubernetesInfrastructure) -> None:
@@ -107,6 +116,10 @@ class Targets:
         if quorum is None:
             # Resources are seen in any order: one that was not seen yet is requested.
             quorum = await self._api.get(CONTROLLERS, key.namespace, key.name)
+        if quorum is not None and not is_selected(self._selector, quorum):
+            message = split_message(self._selector, key, [quorum])
+            # It passes when the labels have been changed: a resource comes to another operator with its cluster.
+            return Target(failure=Failure(code=SPLIT_CLUSTER, message=message, is_retried=True))
         if quorum is None or is_deleted(quorum):
             self._infrastructures.pop(key, None)
             message = f"spec.cluster: {key.name!r}: no such KafkaController in {key.namespace}"

@@ -12,6 +12,7 @@ from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.targets import TargetKey, Targets, config_of_nodes
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress
 from quorate_operator.runtime.kubernetes.api import Kind
 from quorate_operator.security import client_security
@@ -47,9 +48,14 @@ def topic(**spec: Any) -> Object:
     return {**body, "spec": spec}
 
 
-async def find(server: Server, body: Object, store: ResourceStore | None = None) -> Any:
+async def find(
+    server: Server,
+    body: Object,
+    store: ResourceStore | None = None,
+    selector: LabelSelector = EVERYTHING,
+) -> Any:
     """The target of a resource."""
-    targets = Targets(cast("Any", server), store or ResourceStore(), SnapshotRegistry())
+    targets = Targets(cast("Any", server), store or ResourceStore(), SnapshotRegistry(), selector)
     return await targets.find(TargetKey.of(body), load_entity(body, "here").spec)
 
 
@@ -72,6 +78,22 @@ async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
     going = quorum()
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert (await find(Server(quorum=going), body)).is_gone
+
+
+async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
+    """Goal: a topic that was handed over before its cluster is not taken for one without a cluster. Method: a
+    KafkaController whose labels do not match, also one that is being deleted; and one whose labels do.
+    """
+    body, selector = topic(cluster="quorum"), LabelSelector.parse("operator=blue")
+    kept = quorum()
+    kept["metadata"]["labels"] = {"operator": "green"}
+    going = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    for one in (kept, going):
+        found = await find(Server(quorum=one), body, selector=selector)
+        assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("SplitCluster", True, False)
+        assert "those of KafkaController quorum do not match 'operator=blue'" in found.failure.message
+    kept["metadata"]["labels"] = {"operator": "blue"}
+    assert (await find(Server(quorum=kept), body, selector=selector)).failure.code == "NoBroker"
 
 
 async def test_a_hibernated_cluster_is_no_alarm() -> None:

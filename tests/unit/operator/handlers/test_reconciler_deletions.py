@@ -8,6 +8,7 @@ import pytest
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
 from quorate_operator.runtime.kubernetes.api import Kind
 from quorate_operator.web.port import ClusterKey
@@ -53,6 +54,7 @@ class Bench:
             snapshots=SnapshotRegistry(),
             api=SimpleNamespace(get=self._get, merge=self._merge),
             events=SimpleNamespace(record=self._record),
+            selector=LabelSelector(),
         )
         self.reconciler = ClusterReconciler(
             KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)

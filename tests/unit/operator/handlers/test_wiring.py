@@ -10,7 +10,8 @@ import kopf
 import pytest
 from quorate_operator.handlers import wiring
 from quorate_operator.handlers.wiring import registry_of, settings_of
-from quorate_operator.runtime.kubernetes.api import REBALANCES, TOPICS
+from quorate_operator.models.selectors import LabelSelector
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REBALANCES, TOPICS, USERS
 
 ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 """The part after the prefix, as Kubernetes checks it."""
@@ -51,3 +52,20 @@ async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch
     cleared.set()
     monkeypatch.undo()
     await deleted(body={}, runtime=timedelta(hours=1))
+
+
+def test_kopf_sees_only_what_the_selector_matches() -> None:
+    """Goal: kopf does not remove the finalizer of another operator's resources.
+
+    Method: the selectors of its lists and watches, for each kind of Quorate's and for definitions; none without one.
+    """
+    selectors = cast(
+        "Any", settings_of(cluster_wide=True, selector=LabelSelector.parse("!a, b in (c, d)")).watching
+    ).label_selectors
+    for kind in (CONTROLLERS, BROKERS, TOPICS, USERS, REBALANCES):
+        group, version = kind.api_version.split("/")
+        resource = kopf.Resource(group, version, kind.plural, kind=kind.name, preferred=True)
+        assert selectors.collect(resource) == ["!a,b in (c,d)"]
+        assert not settings_of(cluster_wide=True).watching.label_selectors.collect(resource)
+    definitions = kopf.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", preferred=True)
+    assert selectors.collect(definitions) == []

@@ -1,0 +1,183 @@
+"""A cluster whose resources do not all match an operator's selector: nothing is done, and the conditions say why."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.reconciler import ClusterReconciler
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.handlers.sharing import is_guarded
+from quorate_operator.models.selectors import LabelSelector
+from quorate_operator.planning import steps
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
+from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import SnapshotRegistry
+
+KEY = ClusterKey("kafka", "quorum")
+SELECTOR = LabelSelector.parse("operator in (blue, teal),team")
+BLUE, GREEN, TEAMLESS = (
+    {"operator": "blue", "team": "a"},
+    {"operator": "green", "team": "a"},
+    {"operator": "blue"},
+)
+Object = dict[str, Any]
+
+
+def _resource(kind: Kind, name: str, labels: Mapping[str, str], **spec: Any) -> Object:
+    metadata = {"name": name, "namespace": "kafka", "uid": name, "generation": 1, "resourceVersion": "1"}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {**metadata, "labels": dict(labels)},
+        "spec": spec,
+    }
+
+
+def _quorum(labels: Mapping[str, str]) -> Object:
+    return _resource(CONTROLLERS, "quorum", labels, replicas=1)
+
+
+def _pool(labels: Mapping[str, str], name: str = "brokers", *, is_deleted: bool = False) -> Object:
+    pool = _resource(
+        BROKERS,
+        name,
+        labels,
+        controllers="quorum",
+        replicas=1,
+        nodeIds={"first": 0},
+        storage={"onDeletion": "Delete"},
+    )
+    if is_deleted:
+        pool["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return pool
+
+
+class Bench:
+    """An operator that selects resources of an API server by SELECTOR, and what it reports and clears.
+
+    What it has seen is what matches.
+    """
+
+    def __init__(self, *bodies: Object) -> None:
+        self.reported: dict[str, str] = {}
+        self.cleared = False
+        self._bodies = bodies
+        store = ResourceStore()
+        for body in bodies:
+            if SELECTOR.matches(body["metadata"]["labels"]):
+                store.put(body)
+        self.snapshots = SnapshotRegistry()
+        shared = SimpleNamespace(
+            store=store,
+            metrics=OperatorMetrics(),
+            snapshots=self.snapshots,
+            api=SimpleNamespace(get=self._get, merge=self._merge, list=self._list),
+            events=SimpleNamespace(record=self._record),
+            selector=SELECTOR,
+        )
+        self.reconciler = ClusterReconciler(
+            KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)
+        )
+
+    async def look(self) -> bool:
+        """Whether there is a cluster to plan for."""
+        asked = await self.reconciler.asked()
+        if asked is None:
+            await self.reconciler.settled(None)
+        return asked is not None
+
+    async def _get(self, kind: Kind, _namespace: str, name: str) -> Object | None:
+        return next(
+            (one for one in self._bodies if (one["kind"], one["metadata"]["name"]) == (kind.name, name)), None
+        )
+
+    async def _list(self, kind: Kind, namespace: str, selector: str) -> tuple[list[Object], str]:
+        assert namespace == "kafka"
+        wanted = LabelSelector.parse(selector)
+        found = [
+            one
+            for one in self._bodies
+            if one["kind"] == kind.name and wanted.matches(one["metadata"]["labels"])
+        ]
+        return found, "1"
+
+    async def _merge(self, _kind: Kind, _namespace: str, name: str, patch: Object, **_: Any) -> Object:
+        (ready,) = [one for one in patch["status"]["conditions"] if one["type"] == "Ready"]
+        self.reported[name] = f"{ready['status']} {ready['reason']}: {ready['message']}"
+        return next(one for one in self._bodies if one["metadata"]["name"] == name)
+
+    async def _record(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def stop_pods(self, *_: Any, **__: Any) -> None:
+        """Part of `Removal`."""
+        self.cleared = True
+
+    async def delete_volumes(self, *_: Any) -> None:
+        """Part of `Removal`."""
+        self.cleared = True
+
+    async def departing(self, _pools: Any) -> dict[int, Any]:
+        """Part of `Removal`."""
+        return {}
+
+
+@pytest.mark.parametrize("labels", [GREEN, TEAMLESS, {}])
+async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Mapping[str, str]) -> None:
+    """Goal: a cluster is not taken over without its brokers. Method: a pool that fails each requirement, or all."""
+    bench = Bench(_quorum(BLUE), _pool(labels), _pool(BLUE, "others"))
+    assert not await bench.look()
+    told = (
+        "False SplitCluster: metadata.labels: those of KafkaBroker brokers do not match "
+        "'operator in (blue,teal),team'"
+    )
+    assert bench.reported.keys() == {"quorum", "others"}
+    assert all(message.startswith(told) for message in bench.reported.values())
+    snapshot = bench.snapshots.find(KEY)
+    assert snapshot is not None
+    assert "KafkaBroker brokers" in (snapshot.problem or "")
+
+
+async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:
+    """Goal: a pool whose KafkaController was handed over first is not emptied as if it had none.
+
+    Method: a pool that is deleted with its volumes; a KafkaController that does not match, and none.
+    """
+    handed_over = Bench(_quorum(GREEN), _pool(BLUE, is_deleted=True))
+    assert not await handed_over.look()
+    assert not handed_over.cleared
+    assert "those of KafkaController quorum do not match" in handed_over.reported["brokers"]
+
+    alone = Bench(_pool(BLUE, is_deleted=True))
+    assert not await alone.look()
+    assert alone.cleared
+
+
+async def test_a_cluster_that_matches_together_is_planned_for() -> None:
+    """Goal: other clusters of the namespace do not matter. Method: a matching one beside a pool of another one."""
+    stranger = _pool(GREEN, "strangers")
+    stranger["spec"]["controllers"] = "another"
+    bench = Bench(_quorum(BLUE), _pool(BLUE), stranger)
+    assert await bench.look()
+    assert bench.reported == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "alone", "shared"),
+    [
+        (steps.RemoveVoter(node_id=1, reason="", directory_id="d"), True, True),
+        (steps.StopNode(node_id=1, reason="", grace_ms=1), False, True),
+        (steps.StartNode(node_id=1, reason=""), False, False),
+    ],
+)
+def test_operators_that_share_stop_nodes_one_after_the_other(
+    action: steps.Action, alone: bool, shared: bool
+) -> None:
+    """Goal: the operator that gives a cluster away and the one that takes it do not stop two controllers at a time.
+
+    Method: which steps need the cluster's Lease, without and with a selector.
+    """
+    assert is_guarded(action, LabelSelector()) == alone
+    assert is_guarded(action, SELECTOR) == shared
