@@ -251,6 +251,7 @@ def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
 
     It is complete, because the API server checks the rules on it before it fills in the fields' own defaults.
     """
+        result["items"].pop("default", None)  # an item is never missing
     default = _without_nulls(schema.pop("default", None))
     if default is None and schema.get("type") == "object" and _may_be_empty(schema):
         fields = schema.get("properties", {})

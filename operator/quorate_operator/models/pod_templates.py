@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
+from quorate_operator.models.affinity import Affinity
 from quorate_operator.models.base import (
     Amount,
     Annotations,
@@ -125,7 +126,7 @@ class PodTemplate(Model):
     tolerations: Annotated[tuple[AnyObject, ...], Field(strict=False, max_length=KUBERNETES_OBJECTS_MAX)] = (
         Field(default=(), description="Tolerations, as in a pod.")
     )
-    affinity: AnyObject | None = Field(default=None, description="As in a pod.")
+    affinity: Affinity | None = Field(default=None, description="As in a pod.")
     topology_spread_constraints: _Objects | None = Field(
         default=None,
         description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "

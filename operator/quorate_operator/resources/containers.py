@@ -37,7 +37,7 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
     if template.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in template.tolerations]
     if template.affinity is not None:
-        spec["affinity"] = dict(template.affinity)
+        spec["affinity"] = template.affinity.rendered()
     if template.priority_class_name is not None:
         spec["priorityClassName"] = template.priority_class_name
     if template.service_account_name is not None:

@@ -1,8 +1,10 @@
 """What the builders build is accepted by a real API server, in a namespace that enforces restricted pods."""
 
+import json
 from typing import Any
 
 import pytest
+from kit.affinity import EVERY_FIELD
 from kit.api_requests import APPLY, Api, Object, resource
 from quorate_operator.models.manifests import load_manifests, load_object
 from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
@@ -40,7 +42,8 @@ FORMATION = Formation(
 FULL_TEMPLATE = (
     "template: {resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {memory: 2Gi}}, labels: {team: a}, "
     "annotations: {x: y}, nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], "
-    "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}], "
+    f"affinity: {json.dumps(EVERY_FIELD)}, "
+    "imagePullPolicy: Never, imagePullSecrets: [{name: registry}], "
     "env: [{name: KAFKA_HEAP_OPTS, value: -Xmx1g}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}], "
     "volumes: [{name: agent, configMap: {name: jmx}}], volumeMounts: [{name: agent, mountPath: /agent}], "
     "sidecars: [{name: agent, image: 'a:1', volumeMounts: [{name: agent, mountPath: /agent}], securityContext: "

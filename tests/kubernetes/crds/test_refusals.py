@@ -8,6 +8,7 @@ from quorate_operator.models.manifests import ENTITIES, ManifestError, load_enti
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line
 
 NEWEST_LINE = release_line(NEWEST_RELEASE)
+DURING = "DuringSchedulingIgnoredDuringExecution"
 SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
 
 
@@ -163,6 +164,21 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         {"template": {"resources": {"limits": {"memory": "lots"}}}},
         'spec.template.resources.limits.memory: Invalid value: "lots"',
         "should match",
+    ),
+    (
+        {"template": {"affinity": {"podAntiAfinity": {}}}},
+        'unknown field "spec.template.affinity.podAntiAfinity"',
+        "",
+    ),
+    (
+        {"template": {"affinity": {"podAffinity": {f"required{DURING}": [{"topologykey": "zone"}]}}}},
+        f'unknown field "spec.template.affinity.podAffinity.required{DURING}[0].topologykey"',
+        "",
+    ),
+    (
+        {"template": {"affinity": {"podAffinity": {f"preferred{DURING}": [{"weight": 101}]}}}},
+        f"spec.template.affinity.podAffinity.preferred{DURING}[0].weight: Invalid value: 101",
+        "less than or equal to 100",
     ),
     (
         {"template": {"imagePullPolicy": "Maybe"}},

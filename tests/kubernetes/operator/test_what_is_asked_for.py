@@ -1,5 +1,7 @@
 """What resources ask for that no schema can judge; pauses, and the scale subresource."""
 
+from typing import Any
+
 import kubernetes.client
 from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
 
@@ -215,10 +217,22 @@ def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated
     ]
 
 
+_NO_VALUES: dict[str, Any] = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In"}]}]
+            }
+        }
+    }
+}
+
+
 def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> None:
     """Goal: a template that only the API server can judge costs no running node, and is told where it was written.
 
-    Method: a misspelt affinity, requests above limits, and a priority class that does not exist, one after the other;
+    Method: an affinity without values, requests above limits, and a priority class that does not exist, one after the
+    other;
     then what is right, which rolls.
     """
     operated.create(replicas=1)
@@ -227,7 +241,7 @@ def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> 
     name = f"{QUORUM}-{NODES[0]}"
     uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
     for template, told in (
-        ({"affinity": {"podAntiAfinity": {}}}, "podAntiAfinity"),
+        (_NO_VALUES, "must be specified when `operator` is 'In'"),
         ({"affinity": None, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "cpu limit"),
         ({"resources": None, "priorityClassName": "no-such-class"}, "no-such-class"),
     ):

@@ -28,7 +28,7 @@ NAMES = tuple(
     f"{plural}.quorate.dev"
     for plural in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers", "kafkarebalances")
 )
-SIZE_BYTES_WANTED = 100_000
+SIZE_BYTES_WANTED = 150_000
 
 
 @pytest.fixture(scope="module")
