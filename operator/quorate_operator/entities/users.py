@@ -11,21 +11,36 @@ from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Re
 from quorate_operator.models.entities import PASSWORD
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
 
-RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN = (
+RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN, NO_CERTIFICATES = (
     "ReservedUser",
     "NoAuthorizer",
     "SecretMissing",
     "SecretTaken",
+    "CertManagerMissing",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSecret:
-    """A Secret. `version` changes with it; `is_own` if it was made for this resource."""
+    """A Secret. `version` changes with it; `is_own` if it was made for this resource.
+
+    `certificate` is the name of the Certificate for which cert-manager wrote it.
+    """
 
     version: str
     password: str | None = field(repr=False)
     is_own: bool
+    certificate: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCertificate:
+    """The Certificate of a user. `problem`: why it is not issued. `unusable`: why there can be no Certificates."""
+
+    is_own: bool = False
+    is_as_wanted: bool = False
+    problem: str | None = None
+    unusable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,7 @@ class ObservedUser:
     acls: frozenset[AclBinding] | None = frozenset()
     quotas: Mapping[str, float] = field(default_factory=dict)
     secret: ObservedSecret | None = None
+    certificate: ObservedCertificate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +88,13 @@ class MakeSecret:
     name: str
     user: str
     mechanism: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepCertificate:
+    """The Certificate by which cert-manager issues the user's certificate is created, or changed."""
+
     text: str
 
 
@@ -152,6 +175,7 @@ def plan_user(
     changes: list[Change] = []
     refusals: list[Refusal] = []
     _plan_credentials(resource, observed, had, changes, refusals)
+    waits = _plan_certificate(resource, observed, changes, refusals)
     _plan_acls(resource, observed, changes, refusals)
     if resource.spec.quotas is not None:
         changes += _quota_changes(
@@ -159,6 +183,7 @@ def plan_user(
         )
     return EntityPlan(
         changes=tuple(changes),
+        waits=waits,
         refusals=tuple(refusals),
         status={
             "principal": resource.principal,
@@ -234,6 +259,42 @@ def _plan_credentials(
         # Credentials of another mechanism are deleted only when those of the desired one exist.
         others = observed.mechanisms - {mechanism}
         changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
+
+
+def _plan_certificate(
+    resource: KafkaUser, observed: ObservedUser, changes: list[Change], refusals: list[Refusal]
+) -> tuple[str, ...]:
+    """Plans the certificate of a user that names an issuer; returns what cert-manager has yet to do."""
+    authentication, name = resource.spec.authentication, resource.secret_name
+    if authentication is None or authentication.issuer_ref is None or name is None:
+        return ()
+    certificate, secret, issuer = observed.certificate, observed.secret, authentication.issuer_ref
+    subject = f"CN={resource.user_name}"
+    where = f"spec.authentication.issuerRef: {issuer.name!r}"
+    if certificate is not None and certificate.unusable is not None:
+        message = (
+            f"{where}: {certificate.unusable}: install cert-manager, or leave issuerRef out and have the certificate "
+            f"of {subject} issued in another way"
+        )
+        refusals.append(Refusal(code=NO_CERTIFICATES, message=message))
+    elif certificate is not None and not certificate.is_own:
+        message = (
+            f"{where}: the Certificate {name} was not made for this resource; choose another metadata.name"
+        )
+        refusals.append(Refusal(code=SECRET_TAKEN, message=message))
+    elif secret is not None and secret.certificate != name:
+        message = (
+            f"{where}: the Secret {name} is not that of the certificate, and would be overwritten; choose another "
+            "metadata.name, or delete the Secret"
+        )
+        refusals.append(Refusal(code=SECRET_TAKEN, message=message))
+    elif certificate is None or not certificate.is_as_wanted:
+        text = f"ask the {issuer.kind} {issuer.name} for a certificate of {subject}"
+        changes.append(KeepCertificate(text=text))
+    elif certificate.problem is not None or secret is None:
+        why = certificate.problem or f"there is no Secret {name} yet"
+        return (f"the certificate of {subject}: {why}",)
+    return ()
 
 
 def _plan_acls(

@@ -12,7 +12,13 @@ from pydantic import BaseModel
 from quorate_operator.models.rebalances import KafkaRebalance, KafkaRebalanceStatus
 from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.topics import TOPIC_NAME_LENGTH_MAX, KafkaTopic, KafkaTopicStatus
-from quorate_operator.models.users import USER_NAME_LENGTH_MAX, KafkaUser, KafkaUserStatus
+from quorate_operator.models.users import (
+    COMMON_NAME,
+    COMMON_NAME_LENGTH_MAX,
+    USER_NAME_LENGTH_MAX,
+    KafkaUser,
+    KafkaUserStatus,
+)
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -42,6 +48,11 @@ _CLUSTER_ID_RULE = {
 _OF_USER = {
     "rule": f"has(self.spec.userName) || size(self.metadata.name) <= {USER_NAME_LENGTH_MAX}",
     "message": f"spec.userName: is needed with a metadata.name of more than {USER_NAME_LENGTH_MAX} characters",
+}
+_OF_ISSUED_USER = {
+    "rule": "!has(self.spec.authentication) || !has(self.spec.authentication.issuerRef) || "
+    f"size(has(self.spec.userName) ? self.spec.userName : self.metadata.name) <= {COMMON_NAME_LENGTH_MAX}",
+    "message": COMMON_NAME,
 }
 
 
@@ -114,7 +125,7 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
             KafkaUserStatus,
             plural="kafkausers",
             short_names=("ku", "kusers"),
-            validations=(_OF_USER,),
+            validations=(_OF_USER, _OF_ISSUED_USER),
             columns=(
                 _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
                 _column("Principal", ".status.principal", "string", "Whose ACLs and quotas these are."),
@@ -240,6 +251,7 @@ def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         }
     if "items" in result:
         result["items"] = _rewritten(result["items"], definitions)
+        result["items"].pop("default", None)  # an item is never missing
     values = schema.get("additionalProperties")
     if isinstance(values, Mapping):
         result["additionalProperties"] = _rewritten(values, definitions)
@@ -251,7 +263,6 @@ def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
 
     It is complete, because the API server checks the rules on it before it fills in the fields' own defaults.
     """
-        result["items"].pop("default", None)  # an item is never missing
     default = _without_nulls(schema.pop("default", None))
     if default is None and schema.get("type") == "object" and _may_be_empty(schema):
         fields = schema.get("properties", {})

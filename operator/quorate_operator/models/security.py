@@ -71,16 +71,36 @@ class IssuerRef(Model):
     group: IssuerName = Field(default="cert-manager.io", description="The API group of that kind.")
 
 
+ISSUED_RULES = tuple(
+    {"rule": f"!has(self.{field}) || has(self.issuerRef)", "message": f"{field} {_ISSUED_ONLY}"}
+    for field in ("duration", "renewBefore")
+)
+
+
+def check_validity(issuer_ref: IssuerRef | None, duration: str | None, renew_before: str | None) -> None:
+    """Raises ValueError for times of an issued certificate that cert-manager would refuse, or without an issuer."""
+    for field, text, least in (
+        ("duration", duration, _DURATION_MIN),
+        ("renewBefore", renew_before, _RENEWAL_MIN),
+    ):
+        if text is not None and issuer_ref is None:
+            raise ValueError(f"{field}: {_ISSUED_ONLY}")
+        if text is not None and duration_ms(text) < duration_ms(least):
+            raise ValueError(f"{field}: {text!r}: must be {least} or more")
+    valid_ms = duration_ms(duration or _DURATION_DEFAULT)
+    if renew_before is not None and duration_ms(renew_before) >= valid_ms:
+        raise ValueError(
+            f"renewBefore: {renew_before!r}: must be less than duration, which is {duration or _DURATION_DEFAULT}"
+        )
+
+
 class Tls(Model):
     """The certificate of a listener, and whether clients show one."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             {"rule": "has(self.secretName) != has(self.issuerRef)", "message": _ONE_SOURCE},
-            *(
-                {"rule": f"!has(self.{field}) || has(self.issuerRef)", "message": f"{field} {_ISSUED_ONLY}"}
-                for field in ("duration", "renewBefore")
-            ),
+            *ISSUED_RULES,
         )
     )
 
@@ -126,20 +146,7 @@ class Tls(Model):
     def _certificate_comes_from_one_place(self) -> Self:
         if (self.secret_name is None) == (self.issuer_ref is None):
             raise ValueError(_ONE_SOURCE)
-        for field, text, least in (
-            ("duration", self.duration, _DURATION_MIN),
-            ("renewBefore", self.renew_before, _RENEWAL_MIN),
-        ):
-            if text is not None and self.issuer_ref is None:
-                raise ValueError(f"{field}: {_ISSUED_ONLY}")
-            if text is not None and duration_ms(text) < duration_ms(least):
-                raise ValueError(f"{field}: {text!r}: must be {least} or more")
-        valid_ms = duration_ms(self.duration or _DURATION_DEFAULT)
-        if self.renew_before is not None and duration_ms(self.renew_before) >= valid_ms:
-            raise ValueError(
-                f"renewBefore: {self.renew_before!r}: must be less than duration, which is "
-                f"{self.duration or _DURATION_DEFAULT}"
-            )
+        check_validity(self.issuer_ref, self.duration, self.renew_before)
         return self
 
 

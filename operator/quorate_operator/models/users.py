@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from quorate_protocol.kafka.enums import SUPPORTED_OPERATIONS, ResourceType
 
-from quorate_operator.models.base import Model, ResourceName, rules
+from quorate_operator.models.base import Duration, Model, ResourceName, rules
 from quorate_operator.models.entities import (
     ENTITY_RULES,
     DeletionPolicy,
@@ -13,11 +13,13 @@ from quorate_operator.models.entities import (
     EntitySpec,
     EntityStatus,
 )
-from quorate_operator.models.security import Principal
+from quorate_operator.models.security import ISSUED_RULES, IssuerRef, Principal, check_validity
 
 ACLS_MAX = 200
 OPERATIONS_MAX = 16
 USER_NAME_LENGTH_MAX = 249
+COMMON_NAME_LENGTH_MAX = 64
+"""Of the common name of a certificate (RFC 5280, ub-common-name)."""
 CLUSTER_NAME = "kafka-cluster"
 
 AuthenticationType = Literal["scram-sha-512", "scram-sha-256", "tls"]
@@ -45,6 +47,11 @@ KafkaUserName = Annotated[
 
 _ONLY_SCRAM = "secretName: is for scram-sha-512 and scram-sha-256"
 _ONLY_TLS = "principal: is for tls; else it is User: and the name"
+_ISSUED_FOR_TLS = "issuerRef: is for tls"
+COMMON_NAME = (
+    f"spec.userName: is the common name of the certificate, which has at most {COMMON_NAME_LENGTH_MAX} characters; "
+    "by default metadata.name"
+)
 _OF_CLUSTER = f"name: the resource of type Cluster is {CLUSTER_NAME}, with pattern Literal"
 
 
@@ -62,12 +69,14 @@ class Authentication(Model):
         json_schema_extra=rules(
             {"rule": "!has(self.secretName) || self.type != 'tls'", "message": _ONLY_SCRAM},
             {"rule": "!has(self.principal) || self.type == 'tls'", "message": _ONLY_TLS},
+            {"rule": "!has(self.issuerRef) || self.type == 'tls'", "message": _ISSUED_FOR_TLS},
+            *ISSUED_RULES,
         )
     )
 
     type: AuthenticationType = Field(
-        description="scram-sha-512 and scram-sha-256: a password in a Secret. tls: a certificate that somebody else "
-        "issues; the operator keeps ACLs and quotas of its principal alone."
+        description="scram-sha-512 and scram-sha-256: a password in a Secret. tls: a certificate of "
+        "issuerRef, or one that somebody else issues; then the operator keeps ACLs and quotas of its principal alone."
     )
     secret_name: ResourceName | None = Field(
         default=None,
@@ -78,6 +87,21 @@ class Authentication(Model):
         default=None,
         description="The principal of the certificate, as brokers see it. Default: User:CN= and the name.",
     )
+    issuer_ref: IssuerRef | None = Field(
+        default=None,
+        description="With tls: the issuer from which cert-manager gets a certificate whose common name is the user's "
+        "name. The operator keeps a Certificate; it and the Secret with tls.crt, tls.key and ca.crt have the "
+        "resource's name.",
+    )
+    duration: Duration | None = Field(
+        default=None,
+        description="With issuerRef: how long a certificate is valid, 1h or more. Default: cert-manager's, 90 days.",
+    )
+    renew_before: Duration | None = Field(
+        default=None,
+        description="With issuerRef: how long before its end a certificate is renewed, 5m or more. Default: "
+        "cert-manager's, a third of the duration.",
+    )
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
@@ -85,6 +109,9 @@ class Authentication(Model):
             raise ValueError(_ONLY_SCRAM)
         if self.type != "tls" and self.principal is not None:
             raise ValueError(_ONLY_TLS)
+        if self.type != "tls" and self.issuer_ref is not None:
+            raise ValueError(_ISSUED_FOR_TLS)
+        check_validity(self.issuer_ref, self.duration, self.renew_before)
         return self
 
 
@@ -231,6 +258,12 @@ class KafkaUser(Model):
     metadata: EntityMetadata
     spec: KafkaUserSpec
 
+    @model_validator(mode="after")
+    def _name_fits_a_certificate(self) -> Self:
+        if self.is_issued and len(self.user_name) > COMMON_NAME_LENGTH_MAX:
+            raise ValueError(COMMON_NAME)
+        return self
+
     @property
     def user_name(self) -> str:
         """The name in Kafka."""
@@ -252,11 +285,16 @@ class KafkaUser(Model):
 
     @property
     def secret_name(self) -> str | None:
-        """The Secret with the password."""
+        """The Secret with the password, or with the certificate that is issued."""
         authentication = self.spec.authentication
-        if authentication is None or self.mechanism is None:
+        if authentication is None or (self.mechanism is None and not self.is_issued):
             return None
         return authentication.secret_name or self.metadata.name
+
+    @property
+    def is_issued(self) -> bool:
+        """Whether the operator asks cert-manager for a certificate."""
+        return self.spec.authentication is not None and self.spec.authentication.issuer_ref is not None
 
     @property
     def has_own_secret(self) -> bool:
@@ -269,7 +307,9 @@ class KafkaUserStatus(EntityStatus):
 
     principal: str | None = Field(default=None, description="Whose ACLs and quotas these are.")
     mechanism: str | None = Field(default=None, description="The SCRAM mechanism of the credentials.")
-    secret_name: str | None = Field(default=None, description="The Secret with the password.")
+    secret_name: str | None = Field(
+        default=None, description="The Secret with the password or the certificate."
+    )
     secret_version: str | None = Field(
         default=None, description="The uid and resourceVersion of the Secret whose password Kafka has."
     )

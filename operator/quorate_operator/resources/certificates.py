@@ -1,4 +1,4 @@
-"""Certificates of cert-manager for listeners that name an issuer. Pure."""
+"""Certificates of cert-manager for listeners and users that name an issuer. Pure."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
@@ -7,6 +7,7 @@ from typing import Any
 from quorate_operator.models.base import duration_ms
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.security import Tls
+from quorate_operator.models.users import Authentication, KafkaUser
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
@@ -22,6 +23,7 @@ API_VERSION = "cert-manager.io/v1"
 KIND = "Certificate"
 NOT_THERE = "cert-manager does not know it yet"
 _NOT_LOOKED_AT = "cert-manager has not looked at it yet: is it running?"
+_USAGES = ("digital signature", "key encipherment")
 _ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
 
 
@@ -54,25 +56,16 @@ def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
 def _certificate(
     context: Context, pool: KafkaController | KafkaBroker, tls: Tls, hosts: tuple[list[str], list[str]]
 ) -> Object:
-    assert tls.issuer_ref is not None
     names, addresses = hosts
     spec: Object = {
-        "secretName": tls.secret,
-        "issuerRef": tls.issuer_ref.model_dump(by_alias=True),
         # The principal of nodes that show it. A pool's name has at most 63 characters, a common name 64.
-        "commonName": pool.metadata.name,
+        **_issued(tls.secret, pool.metadata.name, tls),
         "dnsNames": names,
         # Nodes show it to each other.
-        "usages": ["digital signature", "key encipherment", "server auth", "client auth"],
-        # Kafka reads unencrypted keys in PKCS#8 only (DefaultSslEngineFactory.PemStore).
-        "privateKey": {"encoding": "PKCS8", "rotationPolicy": "Always"},
+        "usages": [*_USAGES, "server auth", "client auth"],
     }
     if addresses:
         spec["ipAddresses"] = addresses
-    if tls.duration is not None:
-        spec["duration"] = _go_duration(tls.duration)
-    if tls.renew_before is not None:
-        spec["renewBefore"] = _go_duration(tls.renew_before)
     labels = descriptive_labels(context) | pool_labels(context, pool.metadata.name, _ROLES[pool.kind])
     return {
         "apiVersion": API_VERSION,
@@ -80,6 +73,54 @@ def _certificate(
         "metadata": metadata(context, tls.secret, labels, owner=pool),
         "spec": spec,
     }
+
+
+def certificate_of_user(user: KafkaUser) -> Object:
+    """Returns the Certificate of a user with an issuer, which is deleted together with its resource."""
+    authentication, secret = user.spec.authentication, user.secret_name
+    assert authentication is not None
+    assert secret is not None
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": secret,
+            "labels": {"app.kubernetes.io/managed-by": "quorate"},
+            "ownerReferences": [owner_of(user)],
+        },
+        "spec": {
+            **_issued(secret, user.user_name, authentication),
+            "usages": [*_USAGES, "client auth"],
+        },
+    }
+
+
+def owner_of(user: KafkaUser) -> Object:
+    """Returns the reference with which an object is deleted together with a user's resource."""
+    return {
+        "apiVersion": user.api_version,
+        "kind": user.kind,
+        "name": user.metadata.name,
+        "uid": user.metadata.uid,
+        "controller": True,
+    }
+
+
+def _issued(secret: str, common_name: str, asked: Tls | Authentication) -> Object:
+    """Returns what the specs of all Certificates have in common."""
+    assert asked.issuer_ref is not None
+    spec: Object = {
+        "secretName": secret,
+        "issuerRef": asked.issuer_ref.model_dump(by_alias=True),
+        "commonName": common_name,
+        # Kafka reads unencrypted keys in PKCS#8 only (DefaultSslEngineFactory.PemStore).
+        "privateKey": {"encoding": "PKCS8", "rotationPolicy": "Always"},
+    }
+    if asked.duration is not None:
+        spec["duration"] = _go_duration(asked.duration)
+    if asked.renew_before is not None:
+        spec["renewBefore"] = _go_duration(asked.renew_before)
+    return spec
 
 
 def _hosts(

@@ -215,10 +215,12 @@ class Operated:
         """The listener by which brokers with ids from 0 to 9 know each other."""
         return {"name": "PLAINTEXT", "port": BROKER_PORT, "advertisedHost": f"{self.network}.11{{nodeId}}"}
 
-    def put_secret(self, name: str, texts: Mapping[str, str]) -> None:
+    def put_secret(
+        self, name: str, texts: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ) -> None:
         """Create or replace a Secret."""
         data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        body = {"metadata": {"name": name}, "data": data}
+        body = {"metadata": {"name": name, "annotations": dict(annotations or {})}, "data": data}
         try:
             self.core.create_namespaced_secret(self.namespace, body)
         except ApiException as error:
@@ -249,8 +251,6 @@ class Operated:
         named = {f"{GROUP}/{name.replace('_', '-')}": value for name, value in annotations.items()}
         self._patch({"metadata": {"annotations": named}})
 
-    def delete(self) -> None:
-        """Ask for the deletion of the KafkaController."""
     def label(self, plural: str, name: str, **labels: str | None) -> None:
         """Set or remove labels of quorate.dev of any resource."""
         named = {f"{GROUP}/{label}": value for label, value in labels.items()}
@@ -258,6 +258,8 @@ class Operated:
             GROUP, VERSION, self.namespace, plural, name, {"metadata": {"labels": named}}
         )
 
+    def delete(self) -> None:
+        """Ask for the deletion of the KafkaController."""
         self.custom.delete_namespaced_custom_object(
             GROUP, VERSION, self.namespace, "kafkacontrollers", QUORUM
         )

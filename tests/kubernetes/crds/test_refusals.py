@@ -407,6 +407,21 @@ USERS: list[tuple[dict[str, Any], str, str]] = [
         "secretName: is for scram-sha-512 and scram-sha-256",
     ),
     (
+        {"authentication": {"type": "scram-sha-512", "issuerRef": {"name": "ca"}}},
+        "spec.authentication",
+        "issuerRef: is for tls",
+    ),
+    (
+        {"authentication": {"type": "tls", "renewBefore": "1d"}},
+        "spec.authentication",
+        "renewBefore is allowed with issuerRef only",
+    ),
+    (
+        {"authentication": {"type": "tls", "issuerRef": {"name": "ca"}}, "userName": "a" * 65},
+        "spec.userName: is the common name of the certificate, which has at most 64 characters",
+        "",
+    ),
+    (
         {"authentication": {"type": "scram-sha-512", "principal": "User:a"}},
         "spec.authentication",
         "principal: is for tls",

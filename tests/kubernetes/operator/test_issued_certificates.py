@@ -6,62 +6,14 @@ from typing import Any
 import kubernetes.client
 import pytest
 from kit.api_requests import CERT_MANAGER
-from kit.java.tls import Certificates, signed
 from kit.kubernetes_parts import install_definitions
+from kit.operators.cert_manager import Issuer, remove_definition
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
-from kubernetes.client import ApiException
 
-ISSUERS = ("cert-manager.io", "v1")
 NAME = f"{QUORUM}-controller-tls"
 # The operator looks for cert-manager every half a minute.
 FOUND_TIMEOUT_S = 120
 FAULT = "the CertificateRequest was denied: no such issuer"
-
-
-class Issuer:
-    """What cert-manager does with the one Certificate of a namespace."""
-
-    def __init__(self, operated: Operated, directory: Path) -> None:
-        self._operated = operated
-        self._api = kubernetes.client.CustomObjectsApi(operated.core.api_client)
-        self._directory = directory
-        self._authority = Certificates.create(directory).authority
-
-    def certificate(self) -> dict[str, Any] | None:
-        """The Certificate, or None."""
-        try:
-            return dict(
-                self._api.get_namespaced_custom_object(
-                    *ISSUERS, self._operated.namespace, "certificates", NAME
-                )
-            )
-        except ApiException as error:
-            if error.status != 404:
-                raise
-            return None
-
-    def tell(self, *conditions: tuple[str, str, str, str]) -> None:
-        """Write conditions: type, status, reason and message of each."""
-        told = [
-            {"type": kind, "status": status, "reason": reason, "message": message}
-            for kind, status, reason, message in conditions
-        ]
-        self._api.patch_namespaced_custom_object_status(
-            *ISSUERS, self._operated.namespace, "certificates", NAME, {"status": {"conditions": told}}
-        )
-
-    def issue(self, spec: dict[str, Any]) -> None:
-        """Sign a certificate with the names that are asked for and no others, and write its Secret."""
-        names = [f"DNS:{name}" for name in spec["dnsNames"]]
-        names += [f"IP:{address}" for address in spec.get("ipAddresses", ())]
-        signed(self._directory, "issued", ",".join(names), common_name=spec["commonName"])
-        texts = {
-            "tls.crt": (self._directory / "issued.crt").read_text(),
-            "tls.key": (self._directory / "issued.key").read_text(),
-            "ca.crt": self._authority.read_text(),
-        }
-        self._operated.put_secret(spec["secretName"], texts)
-        self.tell(("Ready", "True", "Ready", "Certificate is up to date and has not expired"))
 
 
 def not_issued(operated: Operated) -> str:
@@ -73,12 +25,7 @@ def not_issued(operated: Operated) -> str:
 @pytest.fixture
 def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
     """An API server that knows no Certificates."""
-    api = kubernetes.client.ApiextensionsV1Api(api_client)
-    try:
-        api.delete_custom_resource_definition("certificates.cert-manager.io")
-    except ApiException as error:
-        if error.status != 404:
-            raise
+    remove_definition(api_client)
 
 
 @pytest.mark.usefixtures("without_cert_manager")
@@ -99,7 +46,7 @@ def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_p
     assert not operated.pods()
 
     install_definitions(operated.core.api_client, [CERT_MANAGER])
-    issuer = Issuer(operated, tmp_path / "issuer")
+    issuer = Issuer(operated, NAME, tmp_path / "issuer")
     operated.wait(issuer.certificate, "the Certificate", FOUND_TIMEOUT_S)
     operated.wait(lambda: "has not looked at it yet" in not_issued(operated), "it to be waited for")
     assert operated.condition("Ready")["status"] == "False"

@@ -16,7 +16,9 @@ from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
 from quorate_operator.entities.users import (
     HadUser,
+    KeepCertificate,
     MakeSecret,
+    ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     SetCredentials,
@@ -31,12 +33,15 @@ from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
+from quorate_operator.resources.certificates import certificate_of_user, owner_of, why_not_issued
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import (
+    CERTIFICATE,
     REBALANCES,
     SECRET,
     TOPICS,
     USERS,
+    ApiError,
     Kind,
     KubernetesApi,
     Object,
@@ -44,6 +49,10 @@ from quorate_operator.runtime.kubernetes.api import (
 
 SECRETS_AT_A_TIME_MAX = 16
 THE_BALANCE = "the balance"
+_NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
+"""The annotation of a Secret with the name of the Certificate that it belongs to."""
+_UNKNOWN_KIND = (403, 404)
+"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 PASSWORD_SIZE_BYTES = 32
 """The number of random bytes in a password, which has 43 characters."""
 
@@ -127,7 +136,7 @@ class TopicKeeper:
 
 
 class UserKeeper:
-    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look, and created once."""
+    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look; passwords are made once."""
 
     kind = USERS
     plans_long = False
@@ -151,14 +160,16 @@ class UserKeeper:
         names, principals = {one.user_name for one in users}, {one.principal for one in users}
         facts = await observe_users(client, sorted(names), sorted(principals))
         secrets = await asyncio.gather(*map(self._secret, users))
+        certificates = await asyncio.gather(*map(self._certificate, users))
         return {
             uid_of(one): ObservedUser(
                 mechanisms=facts.mechanisms.get(one.user_name, frozenset()),
                 acls=None if facts.acls is None else facts.acls.get(one.principal, frozenset()),
                 quotas=facts.quotas.get(one.principal.partition(":")[2], {}),
                 secret=secret,
+                certificate=certificate,
             )
-            for one, secret in zip(users, secrets, strict=True)
+            for one, secret, certificate in zip(users, secrets, certificates, strict=True)
         }
 
     async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
@@ -172,7 +183,34 @@ class UserKeeper:
         return ObservedSecret(
             version=f"{metadata['uid']}/{metadata['resourceVersion']}",
             password=described_secret(found).values.get(PASSWORD),
-            is_own=any(one["uid"] == user.metadata.uid for one in metadata.get("ownerReferences", ())),
+            is_own=_is_owned(found, user),
+            certificate=(metadata.get("annotations") or {}).get(_NAME_OF_CERTIFICATE),
+        )
+
+    async def _certificate(self, user: KafkaUser) -> ObservedCertificate | None:
+        """Returns the Certificate of a user; None if it names no issuer, or has none yet."""
+        if not user.is_issued or user.secret_name is None:
+            return None
+        async with self._reading:
+            try:
+                found = await self._api.get(CERTIFICATE, _namespace(user), user.secret_name)
+                if found is None:
+                    # Only a list fails if the kind does not exist.
+                    await self._api.list(CERTIFICATE, _namespace(user))
+                    return None
+            except ApiError as error:
+                if error.status not in _UNKNOWN_KIND:
+                    raise
+                is_unknown = f"this Kubernetes has no {CERTIFICATE.api_version} {CERTIFICATE.name}"
+                return ObservedCertificate(unusable=is_unknown if error.is_missing else str(error))
+        wanted = certificate_of_user(user)["spec"]
+        times = ("duration", "renewBefore")
+        # Others may have added fields.
+        is_as_wanted = all(found["spec"].get(key) == value for key, value in wanted.items()) and not any(
+            key in found["spec"] and key not in wanted for key in times
+        )
+        return ObservedCertificate(
+            is_own=_is_owned(found, user), is_as_wanted=is_as_wanted, problem=why_not_issued(found)
         )
 
     def plan(
@@ -198,6 +236,9 @@ class UserKeeper:
         if isinstance(change, MakeSecret):
             body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
             await self._api.create(SECRET, _namespace(resource), body)
+            return
+        if isinstance(change, KeepCertificate):
+            await self._api.apply(CERTIFICATE, _namespace(resource), certificate_of_user(_user(resource)))
             return
         assert isinstance(change, UserChange)
         await change_user(client, change)
@@ -244,13 +285,6 @@ class RebalanceKeeper:
 
 def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object:
     """Returns the Secret of a user, which is deleted together with its resource."""
-    owner = {
-        "apiVersion": user.api_version,
-        "kind": user.kind,
-        "name": user.metadata.name,
-        "uid": user.metadata.uid,
-        "controller": True,
-    }
     login = {USERNAME: change.user, PASSWORD: password}
     return {
         "apiVersion": SECRET.api_version,
@@ -258,10 +292,14 @@ def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object
         "metadata": {
             "name": change.name,
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
-            "ownerReferences": [owner],
+            "ownerReferences": [owner_of(user)],
         },
         "stringData": {**login, "sasl.jaas.config": format_jaas(change.mechanism, login)},
     }
+
+
+def _is_owned(item: Object, user: KafkaUser) -> bool:
+    return any(one["uid"] == user.metadata.uid for one in item["metadata"].get("ownerReferences", ()))
 
 
 def uid_of(resource: Entity) -> str:

@@ -6,6 +6,7 @@ import pytest
 from kit.kafka_model import kafka_of
 from quorate_operator.entities.users import (
     NO_AUTHORIZER,
+    NO_CERTIFICATES,
     NOT_HAD,
     RESERVED,
     SECRET_MISSING,
@@ -14,7 +15,9 @@ from quorate_operator.entities.users import (
     AlterQuotas,
     DeleteCredentials,
     HadUser,
+    KeepCertificate,
     MakeSecret,
+    ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
@@ -27,6 +30,7 @@ from quorate_operator.entities.users import (
 from quorate_operator.handlers.entities.keepers import secret_of_user
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.users import KafkaUser
+from quorate_operator.resources.certificates import certificate_of_user
 
 KAFKA = kafka_of([None])
 SCRAM, OTHER = "SCRAM-SHA-512", "SCRAM-SHA-256"
@@ -218,9 +222,92 @@ def test_the_secret_goes_with_its_user() -> None:
     assert (owner["kind"], owner["uid"]) == ("KafkaUser", "u")
 
 
+ISSUED_SECRET = ObservedSecret(version="s/1", password=None, is_own=False, certificate="alice")
+ISSUED = ObservedCertificate(is_own=True, is_as_wanted=True)
+
+
+def issued(**more: Any) -> KafkaUser:
+    """One who logs in with a certificate of an issuer."""
+    return user(authentication={"type": "tls", "issuerRef": {"name": "ca"}, **more})
+
+
+def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
+    """Goal: nobody starts a client without its certificate. Method: look by look, until nothing is left."""
+    (asked,) = plan_user(issued(), ObservedUser(), KAFKA).changes
+    assert asked == KeepCertificate(text="ask the Issuer ca for a certificate of CN=alice")
+    for observed, wait in (
+        (ObservedUser(certificate=ObservedCertificate(is_own=True, is_as_wanted=True, problem="no")), "no"),
+        (ObservedUser(certificate=ISSUED), "there is no Secret alice yet"),
+    ):
+        plan = plan_user(issued(), observed, KAFKA)
+        assert (plan.changes, plan.refusals) == ((), ())
+        assert plan.waits == (f"the certificate of CN=alice: {wait}",)
+    done = plan_user(issued(), ObservedUser(certificate=ISSUED, secret=ISSUED_SECRET), KAFKA)
+    assert (done.changes, done.waits, done.refusals) == ((), (), ())
+    assert (done.status["principal"], done.status["secretName"]) == ("User:CN=alice", "alice")
+    other = ObservedUser(certificate=ObservedCertificate(is_own=True), secret=ISSUED_SECRET)
+    assert [type(one) for one in plan_user(issued(), other, KAFKA).changes] == [KeepCertificate]
+
+
+@pytest.mark.parametrize(
+    ("observed", "code", "told"),
+    [
+        (
+            ObservedUser(certificate=ObservedCertificate(unusable="this Kubernetes has no Certificate")),
+            NO_CERTIFICATES,
+            "issuerRef: 'ca': this Kubernetes has no Certificate: install cert-manager, or leave issuerRef out",
+        ),
+        (
+            ObservedUser(certificate=ObservedCertificate(is_own=False)),
+            SECRET_TAKEN,
+            "the Certificate alice was not made for this resource",
+        ),
+        (ObservedUser(secret=secret()), SECRET_TAKEN, "the Secret alice is not that of the certificate"),
+    ],
+)
+def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, told: str) -> None:
+    """Goal: nothing of others is overwritten, and ACLs are kept all the same. Method: each obstacle."""
+    plan = plan_user(
+        user(authentication={"type": "tls", "issuerRef": {"name": "ca"}}, acls=[READ]), observed, KAFKA
+    )
+    (refusal,) = plan.refusals
+    assert refusal.code == code
+    assert told in refusal.message
+    assert [type(one) for one in plan.changes] == [AddAcls]
+
+
+def test_the_certificate_of_a_user() -> None:
+    """Goal: Kafka can read it, and it goes with its resource. Method: what cert-manager is asked for."""
+    made = certificate_of_user(issued(duration="90d", renewBefore="30m"))
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (made["metadata"]["name"], owner["uid"]) == ("alice", "u")
+    assert made["spec"] == {
+        "secretName": "alice",
+        "issuerRef": {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"},
+        "commonName": "alice",
+        "privateKey": {"encoding": "PKCS8", "rotationPolicy": "Always"},
+        "duration": "2160h0m0s",
+        "renewBefore": "0h30m0s",
+        "usages": ["digital signature", "key encipherment", "client auth"],
+    }
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        (
+            {"authentication": {"type": "scram-sha-512", "issuerRef": {"name": "ca"}}},
+            "issuerRef: is for tls",
+        ),
+        ({"authentication": {"type": "tls", "duration": "90d"}}, "duration: is allowed with issuerRef only"),
+        (
+            {"authentication": {"type": "tls", "issuerRef": {"name": "ca"}, "renewBefore": "90d"}},
+            "renewBefore: '90d': must be less than duration, which is 90d",
+        ),
+        (
+            {"authentication": {"type": "tls", "issuerRef": {"name": "ca"}}, "userName": "a" * 65},
+            "spec.userName: is the common name of the certificate, which has at most 64 characters",
+        ),
         ({"authentication": {"type": "plain"}}, "spec.authentication.type: 'plain': must be"),
         ({"authentication": {"type": "tls", "secretName": "s"}}, "secretName: is for scram-sha-512"),
         ({"authentication": {"type": "scram-sha-512", "principal": "User:a"}}, "principal: is for tls"),
