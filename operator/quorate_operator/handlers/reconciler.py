@@ -196,11 +196,12 @@ class ClusterReconciler:
         selector = self._shared.selector
         has_quorum = resources.quorum is not None
         others = await unselected(self._shared.api, selector, self.key, has_quorum=has_quorum)
-        self._is_split = bool(others)
+        was_split, self._is_split = self._is_split, bool(others)
         if not others:
             return False
         message = split_message(selector, self.key, others)
-        log.warning("%s/%s: %s", *self.key, message)
+        if not was_split:
+            log.warning("%s/%s: %s", *self.key, message)
         bodies = [(BROKERS, body) for body in resources.pools.values()]
         if resources.quorum is not None:
             bodies.append((CONTROLLERS, resources.quorum))

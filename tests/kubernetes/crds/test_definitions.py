@@ -3,6 +3,7 @@
 import json
 
 import yaml
+from kit.affinity import EVERY_FIELD
 from kit.api_requests import APPLY, Api, Kubectl, path_of, resource
 
 
@@ -26,6 +27,15 @@ def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> No
     }
     (listener,) = pool.body["spec"]["listeners"]
     assert listener["exposure"] == {"type": "Internal", "annotations": {}}
+
+
+def test_an_affinity_is_stored_as_it_was_written(api: Api, namespace: str) -> None:
+    """Goal: no field of Kubernetes is refused, left out or filled in. Method: all of them, as they are answered."""
+    for affinity in (EVERY_FIELD, {}, {"podAntiAffinity": {}}):
+        spec = {"template": {"affinity": affinity}}
+        stored = api.create(namespace, resource("KafkaBroker", f"pool-{len(affinity)}", spec))
+        assert stored.status == 201, stored.message
+        assert stored.body["spec"]["template"]["affinity"] == affinity
 
 
 def test_both_scale(api: Api, namespace: str, kubectl: Kubectl) -> None:
