@@ -166,9 +166,10 @@ def plan_user(
     resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, had: HadUser = NOT_HAD
 ) -> EntityPlan:
     """Plans a user whose resource stays."""
-    if resource.principal in kafka.reserved:
+    reserved = sorted(_principals(resource) & kafka.reserved)
+    if reserved:
         message = (
-            f"{resource.principal} is a super user or logs in for nodes or the operator: it is not kept by a "
+            f"{reserved[0]} is a super user or logs in for nodes or the operator: it is not kept by a "
             "resource; choose another userName"
         )
         return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
@@ -195,6 +196,13 @@ def plan_user(
             "acls": None if observed.acls is None else len(observed.acls),
         },
     )
+
+
+def _principals(resource: KafkaUser) -> frozenset[str]:
+    """Returns as whom the user may act: its principal, and those of a certificate of its name."""
+    name = resource.user_name
+    issued = (f"User:CN={name}", f"User:{name}") if resource.is_issued else ()
+    return frozenset((resource.principal, *issued))
 
 
 def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, had: HadUser) -> EntityPlan:

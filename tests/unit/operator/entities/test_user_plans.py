@@ -189,6 +189,19 @@ def test_nodes_and_super_users_are_nobodys_resource() -> None:
     assert "principal" not in plan.status, "its deletion would revoke what nodes have"
 
 
+@pytest.mark.parametrize("reserved", ["User:CN=alice", "User:alice"])
+def test_no_certificate_of_a_node_is_issued(reserved: str) -> None:
+    """Goal: nobody becomes a node by a certificate with its name.
+
+    Method: the node's principal, with and without a rule that maps names; a resource that names another principal.
+    """
+    asked = issued(principal="User:somebody")
+    plan = plan_user(asked, ObservedUser(), kafka_of([None], reserved=frozenset({reserved})))
+    assert [one.code for one in plan.refusals] == [RESERVED]
+    assert reserved in plan.refusals[0].message
+    assert not plan.changes
+
+
 def test_a_deletion_revokes_what_the_spec_names() -> None:
     """Goal: she is refused afterwards, and what others gave stays. Method: with all parts, with none, retained."""
     acls = frozenset(bindings_of(user(acls=[READ]).spec.acls[0], "User:alice"))  # type: ignore[index]
