@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import sys
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -92,6 +92,8 @@ class _Process:
             config,
             file_system=OsFileSystem(),
             rng=rng,
+            # That of the system is slow, and places need not be secret.
+            placing_rng=Random(rng.getrandbits(64)),
             clock=clock.now_ms,
             loggers=ProcessLoggers(),
             policies=policies,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ProtocolError
@@ -38,6 +37,7 @@ from quorate_controller.storage.controller_storage import ControllerStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
     from uuid import UUID
 
     from quorate_controller.config import ControllerConfig
@@ -57,18 +57,28 @@ def open_node(
     clock: Callable[[], int],
     loggers: Loggers = NO_LOGGERS,
     policies: Policies = NO_POLICIES,
+    placing_rng: Random | None = None,
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
     `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
-    those that administrators may change, `policies` what the controller's users have to say.
+    those that administrators may change, `policies` what the controller's users have to say. `rng` has to be one for
+    secrets; replicas are placed by `placing_rng` if it is given.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
-        return _build(config, storage, rng=rng, clock=clock, loggers=loggers, policies=policies)
+        return _build(
+            config,
+            storage,
+            rng=rng,
+            placing_rng=placing_rng,
+            clock=clock,
+            loggers=loggers,
+            policies=policies,
+        )
     except BaseException:
         storage.close()
         raise
@@ -79,6 +89,7 @@ def _build(
     storage: ControllerStorage,
     *,
     rng: Random,
+    placing_rng: Random | None,
     clock: Callable[[], int],
     loggers: Loggers,
     policies: Policies,
@@ -112,8 +123,7 @@ def _build(
         loggers,
         authorizer=authorizer,
         policies=policies,
-        # The system's generator, which secrets need, is slow.
-        placing_rng=Random(rng.getrandbits(64)),
+        placing_rng=placing_rng,
     )
     metadata = MetadataState(image, control, clock=clock)
     first_catch_up = FirstCatchUp(raft=raft, metadata=metadata, now_ms=clock())
