@@ -26,6 +26,10 @@ RUN python3 -m venv /opt/quorate \
     && if [ -d dist/wheels ]; then offline="--no-index --find-links=dist/wheels"; fi \
     && /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check $offline \
         --constraint=constraints.txt '.[operator,oauthbearer]' \
+    # The compiled codec, if there is a wheel of it for this platform; else the codec in Python runs.
+    && { /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check --quiet --no-deps \
+            --no-index --find-links=dist/native --find-links=dist/wheels quorate-native 2>/dev/null \
+        || echo 'without quorate-native: no wheel in dist/native or dist/wheels fits'; } \
     && /opt/quorate/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null
 
 FROM ${BASE}

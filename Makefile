@@ -19,12 +19,14 @@ MINUTES ?= 5
 REGISTRY ?= $(shell sed -n 's/^PUBLISHED = "\(.*\)"$$/\1/p' operator/quorate_operator/resources/facts.py)
 DOWNLOADS ?=
 HELM ?= $(or $(shell command -v helm),$(lastword $(wildcard $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quorate/kubernetes-*/bin/helm)),helm)
+MATURIN := $(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist/native
+NATIVE_TARGETS := $(foreach processor,x86_64 aarch64,$(processor)-unknown-linux-gnu:manylinux_2_17 $(processor)-unknown-linux-musl:musllinux_1_2)
 HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install test test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
+.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +36,22 @@ play: $(VENV)/.core ## three controllers and a Kafka broker on this machine, unt
 
 install: $(VENV)/.all ## .venv with everything that development needs
 
+native: $(VENV)/.native ## the codec, compiled, into .venv: faster, needs Rust; QUORATE_NATIVE=off runs the one in Python
+
+native-wheels: $(BIN)/python ## its wheels for x86-64 and arm64, glibc and musl, in dist/native; needs rustup
+	@$(PIP) install -c constraints.txt maturin ziglang
+	rm -rf dist/native
+	for target in $(NATIVE_TARGETS); do \
+		rustup target add $${target%:*} && $(MATURIN) --zig --target $${target%:*} --compatibility $${target#*:} || exit 1; \
+	done
+
 # tests/kit/tiers.py says which test belongs to which target. Tests that share a real part run in one process; workers
 # have ports of their own. Continuous integration tries a failed test on real parts once more and prints it as FLAKY.
 test: $(VENV)/.all .jars ## the fast tests and a smoke test for each subsystem: some minutes, needs Java
 	$(PYTEST) -m quick --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
+
+test-codec: $(VENV)/.all ## what tests the codec: golden bytes, protocol, properties; with QUORATE_NATIVE=off the one in Python
+	$(PYTEST) tests/golden tests/unit/protocol tests/property --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
 
 test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly ones; QUORATE_REQUIRE=kafka,... fails where one is missing
 	$(PYTEST) -m 'not quick and not nightly' --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
@@ -68,6 +82,12 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_repository_rules.py
 	$(BIN)/python tools/check_generated.py
+	@if command -v cargo-clippy >/dev/null && command -v cargo-fmt >/dev/null; then \
+		cargo fmt --check --manifest-path native/Cargo.toml && \
+		cargo clippy --quiet --release --locked --manifest-path native/Cargo.toml -- --deny warnings; \
+	else \
+		echo 'cargo, clippy or rustfmt is missing: native/ is not checked'; \
+	fi
 
 bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=lake, operator
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
@@ -118,7 +138,7 @@ publish-files: $(VENV)/.all
 	@$(BIN)/python tools/publish.py files --notes dist/notes.md
 
 clean: ## remove what the targets made, but no played cluster
-	rm -rf $(VENV) test-reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) native/target test-reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of packages: pip runs again when what it installs has changed.
@@ -135,3 +155,12 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'installing all packages into $(VENV)'
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.native: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(BIN)/python
+	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust 1.85 or newer, or go on with the codec in Python' >&2; exit 1; }
+	@echo 'building the codec into $(VENV)'
+	@$(PIP) install -c constraints.txt maturin
+	@rm -rf dist/native
+	@$(MATURIN) --interpreter $(BIN)/python
+	@$(PIP) install --no-index --no-deps --force-reinstall dist/native/quorate_native-*.whl
+	@touch $@

@@ -1,4 +1,4 @@
-"""Write the version of pyproject.toml into the files that can't read it: chart, images, examples, pages.
+"""Write the version of pyproject.toml into the files that can't read it: chart, images, the native codec, pages.
 
 kustomize/base follows from the chart (tools/kustomize_base.py).
 """
@@ -20,6 +20,10 @@ PLACES = {
     "docs/operations.md": (r"quorate-lake:([\w.]+)",),
     "examples/gitops/operator/kustomization.yaml": (r"newTag: (\S+)",),
     "protocol/quorate_protocol/wire/versions.py": (r'SOFTWARE_VERSION: Final = "([^"]+)"',),
+    "native/Cargo.lock": (r'name = "quorate-native"\nversion = "([^"]+)"',),
+    "native/Cargo.toml": (r'^version = "([^"]+)"',),
+    "native/pyproject.toml": (r'^version = "([^"]+)"',),
+    "pyproject.toml": (r'"quorate-native==([^"]+)"',),
     "kustomize/base/operator.yaml": (
         r"app.kubernetes.io/version: (\S+)",
         r"(?:image|value): \S+/quorate(?:-lake)?:(\S+)",

@@ -14,6 +14,7 @@ import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tokens import TokenKeeper
+from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
@@ -136,7 +137,13 @@ class _Process:
             sys.setswitchinterval(SWITCH_INTERVAL_S)
             log.info(
                 "started",
-                extra={"facts": {"node_id": config.node_id, "cluster_id": node.storage.cluster_id}},
+                extra={
+                    "facts": {
+                        "node_id": config.node_id,
+                        "cluster_id": node.storage.cluster_id,
+                        "codec": f"{CODEC}: {CODEC_REASON}",
+                    }
+                },
             )
             await self._ended.wait()
             if self._failure is None:

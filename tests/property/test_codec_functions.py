@@ -1,8 +1,9 @@
-"""Properties of the codec's functions: closures and generated ones do the same, for any class and input."""
+"""Properties of the codec's functions: closures, generated and native ones do the same, for any class and input."""
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,10 @@ from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.codec.closure_readers import closure_reader
 from quorate_protocol.wire.codec.closure_writers import closure_writer
-from quorate_protocol.wire.reading import readers
+from quorate_protocol.wire.codec.generated_readers import generated_reader
+from quorate_protocol.wire.codec.generated_writers import generated_writer
+from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON, NativeCodecs
+from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.schema import (
     EPOCH,
     FIXED_FORMATS,
@@ -24,7 +28,7 @@ from quorate_protocol.wire.schema import (
     FieldSchema,
     schema_of,
 )
-from quorate_protocol.wire.writing import SharedArray, writers
+from quorate_protocol.wire.writing import SharedArray
 
 TEXTS = ("", "a", "é" * 63, "é" * 63 + "a", "é" * 64, "name" * 60)
 COUNTS = (0, 1, 2, 3)
@@ -43,6 +47,23 @@ class OnlyClosures(dict[EntityClass, Any]):
     def __missing__(self, entity_type: EntityClass) -> Any:
         self[entity_type] = self.close(entity_type, self)
         return self[entity_type]
+
+
+class Counted(Mapping[EntityClass, Any]):
+    """Functions by class, and how often one was asked for: each time is one that a native function gave up."""
+
+    def __init__(self, functions: Mapping[EntityClass, Any]) -> None:
+        self.functions, self.uses = functions, 0
+
+    def __getitem__(self, entity_type: EntityClass) -> Any:
+        self.uses += 1
+        return self.functions[entity_type]
+
+    def __iter__(self) -> Iterator[EntityClass]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
 
 
 CLOSURE_READERS = OnlyClosures(closure_reader)
@@ -131,28 +152,58 @@ def written(write: Callable[[bytearray, Any], None], entity: Any) -> bytes:
     return bytes(buffer)
 
 
-@pytest.mark.parametrize("part", range(8))
-def test_generated_functions_do_what_closures_do(part: int) -> None:
-    """Goal: nobody can tell when a class is generated.
+def compared(part: int, read: Mapping[EntityClass, Any], write: Mapping[EntityClass, Any]) -> Iterator[tuple[bool, bool]]:
+    """Compare the functions of every eighth class with its closures: values, errors and their texts.
 
-    Method: for each class in each version, entities with values at the borders, and some that can't be written; then
-    what was written, and the same damaged. Values, errors and their texts are compared.
+    In each version: entities with values at the borders, and some that can't be written; then what was written, and
+    the same damaged. Yields after each comparison whether the input was accepted, and whether it has values of the declared types.
     """
-    refused = read = failed = 0
     for entity_type in list(classes())[part::8]:
         rng = Random(zlib.crc32(f"{entity_type.__module__}.{entity_type.__name__}".encode()))
-        generated_writer, generated_reader = writers.generated(entity_type), readers.generated(entity_type)
         corpus = []
         for wrong in (0, 0, 0, 0.02, 0.05, 0.1, 0.2):
             entity = entity_of(entity_type, rng, wrong)
             expected = outcome(written, CLOSURE_WRITERS[entity_type], entity)
-            assert outcome(written, generated_writer, entity) == expected, (entity_type, entity)
+            assert outcome(written, write[entity_type], entity) == expected, (entity_type, entity)
             if wrong == 0:
-                corpus.append(written(generated_writer, entity)[len(b"before") :])
-            refused += expected.startswith("<class")
+                corpus.append(written(CLOSURE_WRITERS[entity_type], entity)[len(b"before") :])
+            yield not expected.startswith("<class"), wrong == 0
         for data in (*corpus, *mutated(corpus, rng.getrandbits(32), 40)):
             expected = outcome(CLOSURE_READERS[entity_type], data, 0)
-            assert outcome(generated_reader, data, 0) == expected, (entity_type, data)
-            failed += expected.startswith("<class")
-            read += not expected.startswith("<class")
-    assert min(refused, read, failed) > 100  # or nothing was compared
+            assert outcome(read[entity_type], data, 0) == expected, (entity_type, data)
+            yield not expected.startswith("<class"), True
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_generated_functions_do_what_closures_do(part: int) -> None:
+    """Goal: nobody can tell when a class is generated. Method: `compared`."""
+    readers, writers = (
+        CodecFunctions(closure_reader, generated_reader),
+        CodecFunctions(closure_writer, generated_writer),
+    )
+    for entity_type in list(classes())[part::8]:
+        readers.generated(entity_type)
+        writers.generated(entity_type)
+    accepted = [is_accepted for is_accepted, _ in compared(part, readers, writers)]
+    assert min(accepted.count(True), accepted.count(False)) > 100  # or nothing was compared
+
+
+@pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
+@pytest.mark.parametrize("part", range(8))
+def test_native_functions_do_what_closures_do(part: int) -> None:
+    """Goal: nobody can tell whether the extension is installed, but by its speed.
+
+    Method: `compared`; and native functions give up where closures refuse, and nowhere else but for values of other
+    types that can be written all the same, such as an int for a float.
+    """
+    python_readers, python_writers = Counted(CLOSURE_READERS), Counted(CLOSURE_WRITERS)
+    codecs = NativeCodecs(import_module("quorate_native"), python_readers, python_writers)
+    refused = accepted = 0
+    for is_accepted, is_typed in compared(part, codecs.readers, codecs.writers):
+        has_given_up = python_readers.uses + python_writers.uses > 0
+        assert has_given_up or is_accepted
+        assert not (has_given_up and is_accepted and is_typed)
+        refused += not is_accepted
+        accepted += is_accepted
+        python_readers.uses = python_writers.uses = 0
+    assert min(accepted, refused) > 100  # or nothing was compared

@@ -18,6 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wire.codec.native import CODEC
+from quorate_protocol.wire.versions import SOFTWARE_VERSION
 
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import Misrouting
@@ -186,6 +188,9 @@ class MetricsPage(Collector):
         """All metrics, from one status snapshot."""
         status = self._node.status()
         now_s = self._unix_time_s()
+        build = GaugeMetricFamily("quorate_build_info", "Always 1; the labels say what runs", labels=["version", "codec"])
+        build.add_metric([SOFTWARE_VERSION, CODEC], 1)
+        yield build
         for name, text, value in _GAUGES:
             yield GaugeMetricFamily(name, text, value=value(status))
         yield GaugeMetricFamily(

@@ -20,6 +20,7 @@ from typing import Final
 
 from quorate_protocol.errors import CorruptBatch, RecordsTooLarge, UnsupportedCompression
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wire.codec.native import extension
 
 from .checksum import crc32c
 
@@ -112,6 +113,10 @@ class Record:
     value: bytes | None
 
 
+_native: Final = extension and extension.Records(Record)
+"""Splits and joins records where the extension is installed; it leaves what is unusual or damaged to Python."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatch:
     """One decoded batch; the offset of a record is ``base_offset + record.offset_delta``."""
@@ -197,13 +202,21 @@ def encode_batch(batch: RecordBatch) -> bytes:
 def build_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     """Encode a batch of records that have a value, no key and one timestamp: how a leader appends records."""
     assert values, "a batch has at least one record"
+    records = _native and _native.join(values)
+    if records is None:
+        records = _join_values(values)
+    after_crc = _AFTER_CRC.pack(0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
+    return _join(base_offset, epoch, after_crc, records)
+
+
+def _join_values(values: Sequence[bytes]) -> bytearray:
+    """Encode records that have a value, no key and the batch's timestamp."""
     records = bytearray()
     for index, value in enumerate(values):
         offset_delta, size = _varint(index), _varint(len(value))
         records += _varint(4 + len(offset_delta) + len(size) + len(value))
         records += b"\x00\x00" + offset_delta + b"\x01" + size + value + b"\x00"
-    after_crc = _AFTER_CRC.pack(0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
-    return _join(base_offset, epoch, after_crc, records)
+    return records
 
 
 def size_in_batch_bytes(value: bytes) -> int:
@@ -227,7 +240,7 @@ def batches_of_values(values: Iterable[bytes], *, records_max: int) -> Iterator[
         yield batch
 
 
-def _join(base_offset: int, epoch: int, after_crc: bytes, records: bytearray) -> bytes:
+def _join(base_offset: int, epoch: int, after_crc: bytes, records: bytes | bytearray) -> bytes:
     size_bytes = HEADER_SIZE_BYTES + len(records)
     if size_bytes > BATCH_SIZE_BYTES_MAX:
         raise RecordsTooLarge(
@@ -268,13 +281,16 @@ def decode_batches(data: bytes, *, allow_partial_tail: bool = False) -> Iterator
     for header, fields in _scan(data, check_crc=True, allow_partial_tail=allow_partial_tail):
         base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = fields
         start, end = header.position + HEADER_SIZE_BYTES, header.position + header.size_bytes
+        records = _native and _native.split(data, start, end, count, base_timestamp_ms)
+        if records is None:
+            records = _split_records(data, start, end, count, base_timestamp_ms)
         yield RecordBatch(
             base_offset=header.base_offset,
             partition_leader_epoch=header.partition_leader_epoch,
             is_control=header.is_control,
             base_timestamp_ms=base_timestamp_ms,
             max_timestamp_ms=max_timestamp_ms,
-            records=_decode_records(data, start, end, count, base_timestamp_ms),
+            records=records,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
@@ -344,7 +360,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise CorruptBatch("a varint in a record has more than 10 bytes")
 
 
-def _decode_records(
+def _split_records(
     data: bytes, position: int, end: int, count: int, base_timestamp_ms: int
 ) -> tuple[Record, ...]:
     """Split ``count`` records that fill the bytes from ``position`` to ``end``."""

@@ -6,24 +6,16 @@ frame of 20 bytes ends the process), and it refuses unknown tagged fields, which
 """
 
 import struct
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from quorate_protocol.errors import MalformedMessage
 
-from .codec.closure_readers import closure_reader
-from .codec.generated_readers import generated_reader
-from .codec.read_values import Reader, read_unsigned_varint
-from .codec.switching import CodecFunctions
+from .codec.native import readers
+from .codec.read_values import read_unsigned_varint
 
-__all__ = ("decode", "read_entity", "read_unsigned_varint", "readers")
+__all__ = ("decode", "read_entity", "read_unsigned_varint")
 
 Entity = TypeVar("Entity")
-
-readers: Final[CodecFunctions[Reader]] = CodecFunctions(closure_reader, generated_reader)
-"""The reader of each entity class.
-
-On malformed bytes one may raise ``struct.error`` or ``IndexError``: use :func:`read_entity` for a peer's bytes.
-"""
 
 
 def read_entity(entity_type: type[Entity], data: bytes, offset: int = 0) -> tuple[Entity, int]:

@@ -1,17 +1,11 @@
 """Encode entities: the counterpart of :mod:`.reading`."""
 
-from typing import Final
-
-from .codec.closure_writers import closure_writer, fields_writer, tags_writer
-from .codec.generated_writers import generated_writer
-from .codec.switching import CodecFunctions
-from .codec.write_values import SharedArray, Writer, write_count, write_unsigned_varint
+from .codec.closure_writers import fields_writer, tags_writer
+from .codec.native import writers
+from .codec.write_values import SharedArray, write_count, write_unsigned_varint
 from .schema import schema_of
 
-__all__ = ("SharedArray", "around_elements", "encode", "write_entity", "write_unsigned_varint", "writers")
-
-writers: Final[CodecFunctions[Writer]] = CodecFunctions(closure_writer, generated_writer)
-"""The writer of each entity class."""
+__all__ = ("SharedArray", "around_elements", "encode", "write_entity", "write_unsigned_varint")
 
 
 def write_entity(buffer: bytearray, entity: object) -> None:

@@ -32,8 +32,11 @@ from quorate_protocol.records.generated import (
     NoOpRecord,
     PartitionChangeRecord,
 )
+from quorate_protocol.wire.codec.closure_readers import closure_reader
+from quorate_protocol.wire.codec.generated_readers import generated_reader
+from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.headers import skip_tagged_fields
-from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint, readers
+from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
@@ -291,12 +294,11 @@ def test_null_where_none_may_be_is_refused() -> None:
 
 
 def test_generated_functions_are_seen_in_tracebacks() -> None:
-    """Goal: who debugs sees what ran. Method: the last line of a failed decode's traceback, with its text."""
-    readers.generated(Legacy)
-    with pytest.raises(MalformedMessage) as caught:
-        decode(Legacy, b"\x00\x01t\xff\xff\xff\xff\x00\x00")
-    assert caught.value.__cause__ is not None
-    last = traceback.extract_tb(caught.value.__cause__.__traceback__)[-2]
+    """Goal: who debugs sees what ran. Method: the last line of a failed read's traceback, with its text."""
+    read = CodecFunctions(closure_reader, generated_reader).generated(Legacy)
+    with pytest.raises(struct.error) as caught:
+        read(b"\x00\x01t\xff\xff\xff\xff\x00\x00", 0)
+    last = traceback.extract_tb(caught.value.__traceback__)[-2]
     assert last.name == "read_Legacy_v0"
     assert last.line is not None
     assert last.line.startswith("count, offset = read_count(")
