@@ -8,7 +8,8 @@ use pyo3::types::{PyByteArray, PyBytes, PyType};
 use crate::converters::Converters;
 use crate::reading::Cursor;
 use crate::refusal::{Decided, Refusal};
-use crate::slots::{EntityClass, Slot, append};
+use crate::slots::{EntityClass, Slot};
+use crate::writing::Output;
 
 /// Reads and writes the entities of one class.
 #[pyclass(frozen, module = "quorate_native")]
@@ -198,9 +199,13 @@ impl Codec {
         let Ok(buffer) = buffer.cast_exact::<PyByteArray>() else {
             return Err(Refusal::GiveUp);
         };
-        let mut written = Vec::with_capacity(256);
-        self.write_entity(&mut written, entity)?;
-        Ok(append(buffer, &written)?)
+        let start = buffer.len();
+        let mut output = Output::to(buffer);
+        let outcome = self.write_entity(&mut output, entity).and_then(|()| output.flush());
+        if outcome.is_err() {
+            buffer.resize(start)?;
+        }
+        outcome
     }
 
     fn in_python<'py>(

@@ -1,14 +1,61 @@
 //! Entities to bytes: the counterpart of `reading`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyString, PyTuple};
 
 use crate::codec::{Codec, Field, Kind, TaggedField};
 use crate::reading::{ARRAY_ELEMENTS_MAX, STRING_SIZE_BYTES_MAX};
 use crate::refusal::{Decided, Refusal};
+use crate::slots::append;
+
+/// Contents of this size are copied straight into the caller's buffer.
+const LARGE_BYTES: usize = 1 << 14;
+
+/// What is written: bytes that are collected before the buffer of Python is touched, which costs more for each field.
+pub struct Output<'a, 'py> {
+    collected: Vec<u8>,
+    buffer: Option<&'a Bound<'py, PyByteArray>>,
+}
+
+impl<'a, 'py> Output<'a, 'py> {
+    pub fn to(buffer: &'a Bound<'py, PyByteArray>) -> Self {
+        Self { collected: Vec::with_capacity(256), buffer: Some(buffer) }
+    }
+
+    /// Of a tagged field, whose size is written before it.
+    fn apart() -> Self {
+        Self { collected: Vec::new(), buffer: None }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.collected.push(byte);
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.collected.extend_from_slice(bytes);
+    }
+
+    fn content(&mut self, bytes: &[u8]) -> Decided<()> {
+        if bytes.len() < LARGE_BYTES || self.buffer.is_none() {
+            self.collected.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush()?;
+        self.buffer.map_or(Ok(()), |buffer| Ok(append(buffer, bytes)?))
+    }
+
+    /// Append what is collected to the buffer.
+    pub fn flush(&mut self) -> Decided<()> {
+        if let Some(buffer) = self.buffer {
+            append(buffer, &self.collected)?;
+            self.collected.clear();
+        }
+        Ok(())
+    }
+}
 
 /// Append an unsigned number, seven bits per byte, low bits first.
-fn write_varint(buffer: &mut Vec<u8>, mut value: usize) {
+fn write_varint(buffer: &mut Output<'_, '_>, mut value: usize) {
     while value > 0x7F {
         buffer.push(value as u8 & 0x7F | 0x80);
         value >>= 7;
@@ -17,7 +64,7 @@ fn write_varint(buffer: &mut Vec<u8>, mut value: usize) {
 }
 
 /// Append a compact length, or one of 32 bits; None is null.
-fn write_length(buffer: &mut Vec<u8>, length: Option<usize>, is_compact: bool) -> Decided<()> {
+fn write_length(buffer: &mut Output<'_, '_>, length: Option<usize>, is_compact: bool) -> Decided<()> {
     if is_compact {
         write_varint(buffer, length.map_or(0, |length| length + 1));
         return Ok(());
@@ -28,7 +75,7 @@ fn write_length(buffer: &mut Vec<u8>, length: Option<usize>, is_compact: bool) -
 }
 
 /// Append the length of a string.
-fn write_text_length(buffer: &mut Vec<u8>, length: Option<usize>, is_compact: bool) -> Decided<()> {
+fn write_text_length(buffer: &mut Output<'_, '_>, length: Option<usize>, is_compact: bool) -> Decided<()> {
     if is_compact {
         return write_length(buffer, length, true);
     }
@@ -38,7 +85,7 @@ fn write_text_length(buffer: &mut Vec<u8>, length: Option<usize>, is_compact: bo
 }
 
 impl Codec {
-    pub fn write_entity(&self, buffer: &mut Vec<u8>, entity: &Bound<'_, PyAny>) -> Decided<()> {
+    pub fn write_entity(&self, buffer: &mut Output<'_, '_>, entity: &Bound<'_, PyAny>) -> Decided<()> {
         // A stranger with the same attributes is written in Python.
         if !self.class.is_class_of(entity) {
             return Err(Refusal::GiveUp);
@@ -53,27 +100,32 @@ impl Codec {
     }
 
     /// The tagged fields that differ from their defaults (KIP-482).
-    fn write_tags(&self, buffer: &mut Vec<u8>, entity: &Bound<'_, PyAny>) -> Decided<()> {
+    fn write_tags(&self, buffer: &mut Output<'_, '_>, entity: &Bound<'_, PyAny>) -> Decided<()> {
         let mut count = 0;
-        let mut written = Vec::new();
+        let mut written = Output::apart();
         for TaggedField { tag, field, default } in &self.tagged {
             let value = field.slot.get(entity)?;
             if value.is(default) || !value.ne(default)? {
                 continue;
             }
-            let mut content = Vec::new();
+            let mut content = Output::apart();
             self.write_field(&mut content, field, &value)?;
             write_varint(&mut written, *tag as usize);
-            write_varint(&mut written, content.len());
-            written.append(&mut content);
+            write_varint(&mut written, content.collected.len());
+            written.extend_from_slice(&content.collected);
             count += 1;
         }
         write_varint(buffer, count);
-        buffer.append(&mut written);
+        buffer.content(&written.collected)?;
         Ok(())
     }
 
-    fn write_field(&self, buffer: &mut Vec<u8>, field: &Field, value: &Bound<'_, PyAny>) -> Decided<()> {
+    fn write_field(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        value: &Bound<'_, PyAny>,
+    ) -> Decided<()> {
         if !field.is_array {
             return self.write_value(buffer, field, value);
         }
@@ -97,7 +149,12 @@ impl Codec {
     }
 
     /// The value of a field that is no array, or an element of an array.
-    fn write_value(&self, buffer: &mut Vec<u8>, field: &Field, value: &Bound<'_, PyAny>) -> Decided<()> {
+    fn write_value(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        value: &Bound<'_, PyAny>,
+    ) -> Decided<()> {
         macro_rules! number {
             ($type:ty, $value:expr) => {
                 buffer.extend_from_slice(&$value.extract::<$type>()?.to_be_bytes())
@@ -146,7 +203,12 @@ impl Codec {
         Ok(())
     }
 
-    fn write_text(&self, buffer: &mut Vec<u8>, field: &Field, value: &Bound<'_, PyAny>) -> Decided<()> {
+    fn write_text(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        value: &Bound<'_, PyAny>,
+    ) -> Decided<()> {
         if value.is_none() && field.is_nullable && !field.is_array {
             return write_text_length(buffer, None, field.is_compact);
         }
@@ -162,7 +224,12 @@ impl Codec {
         Ok(())
     }
 
-    fn write_bytes(&self, buffer: &mut Vec<u8>, field: &Field, value: &Bound<'_, PyAny>) -> Decided<()> {
+    fn write_bytes(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        value: &Bound<'_, PyAny>,
+    ) -> Decided<()> {
         if value.is_none() && field.is_nullable && !field.is_array {
             return write_length(buffer, None, field.is_compact);
         }
@@ -170,7 +237,6 @@ impl Codec {
             return Err(Refusal::GiveUp);
         };
         write_length(buffer, Some(bytes.as_bytes().len()), field.is_compact)?;
-        buffer.extend_from_slice(bytes.as_bytes());
-        Ok(())
+        buffer.content(bytes.as_bytes())
     }
 }
