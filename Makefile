@@ -42,7 +42,7 @@ native-wheels: $(BIN)/python ## its wheels for x86-64 and arm64, glibc and musl,
 	@$(PIP) install -c constraints.txt maturin ziglang
 	rm -rf dist/native
 	for target in $(NATIVE_TARGETS); do \
-		rustup target add $${target%:*} && $(MATURIN) --zig --target $${target%:*} --compatibility $${target#*:} || exit 1; \
+		rustup target add $${target%:*} && PATH="$(CURDIR)/$(BIN):$$PATH" $(MATURIN) --zig --target $${target%:*} --compatibility $${target#*:} || exit 1; \
 	done
 
 # tests/kit/tiers.py says which test belongs to which target. Tests that share a real part run in one process; workers
@@ -157,7 +157,7 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.native: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(BIN)/python
-	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust 1.85 or newer, or go on with the codec in Python' >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust 1.88 or newer, or go on with the codec in Python' >&2; exit 1; }
 	@echo 'building the codec into $(VENV)'
 	@$(PIP) install -c constraints.txt maturin
 	@rm -rf dist/native

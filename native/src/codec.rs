@@ -190,7 +190,7 @@ impl Codec {
         let Ok(data) = data.cast_exact::<PyBytes>() else {
             return Err(Refusal::GiveUp);
         };
-        let mut cursor = Cursor { data: data.as_bytes(), offset: offset.extract()? };
+        let mut cursor = Cursor::new(data.as_bytes(), offset.extract()?);
         let entity = self.read_entity(data.py(), &mut cursor)?;
         Ok((entity, cursor.offset))
     }

@@ -11,13 +11,30 @@ pub const STRING_SIZE_BYTES_MAX: usize = 0x7FFF;
 pub const ARRAY_ELEMENTS_MAX: usize = 1_000_000;
 const TAGGED_FIELDS_MAX: u32 = 10_000;
 
+/// How many elements are read before other threads may run, some tenths of a millisecond. Long requests are read in a
+/// thread, so that the event loop goes on meanwhile.
+const ELEMENTS_AT_ONCE: usize = 2_000;
+
 /// Bytes, and the offset of those that are read next.
 pub struct Cursor<'a> {
-    pub data: &'a [u8],
+    data: &'a [u8],
     pub offset: usize,
+    elements: usize,
 }
 
 impl<'a> Cursor<'a> {
+    pub fn new(data: &'a [u8], offset: usize) -> Self {
+        Self { data, offset, elements: 0 }
+    }
+
+    /// Count an element, and let other threads run from time to time.
+    fn element(&mut self, py: Python<'_>) {
+        self.elements += 1;
+        if self.elements.is_multiple_of(ELEMENTS_AT_ONCE) {
+            py.detach(|| {});
+        }
+    }
+
     fn left(&self) -> usize {
         self.data.len().saturating_sub(self.offset)
     }
@@ -131,9 +148,15 @@ impl Codec {
         if count > ARRAY_ELEMENTS_MAX || count * field.width > cursor.left() {
             return Err(Refusal::GiveUp);
         }
+        if let Kind::Int32 = field.kind {
+            // Ids of brokers and partitions: nearly all arrays of numbers.
+            let (numbers, _) = cursor.take(count * 4)?.as_chunks::<4>();
+            return Ok(PyTuple::new(py, numbers.iter().map(|bytes| i32::from_be_bytes(*bytes)))?.into_any());
+        }
         let mut elements = Vec::with_capacity(count);
         for _ in 0..count {
             elements.push(self.read_value(py, cursor, field)?);
+            cursor.element(py);
         }
         Ok(PyTuple::new(py, elements)?.into_any())
     }

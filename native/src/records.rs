@@ -76,7 +76,7 @@ impl Records {
         let py = data.py();
         let data = data.cast_exact::<PyBytes>().map_err(|_| Refusal::GiveUp)?;
         let data = data.as_bytes().get(..end).ok_or(Refusal::GiveUp)?;
-        let mut cursor = Cursor { data, offset: start };
+        let mut cursor = Cursor::new(data, start);
         let mut records = Vec::new();
         for index in 0..count {
             let length = length(&mut cursor)?.ok_or(Refusal::GiveUp)?;

@@ -152,11 +152,14 @@ def written(write: Callable[[bytearray, Any], None], entity: Any) -> bytes:
     return bytes(buffer)
 
 
-def compared(part: int, read: Mapping[EntityClass, Any], write: Mapping[EntityClass, Any]) -> Iterator[tuple[bool, bool]]:
+def compared(
+    part: int, read: Mapping[EntityClass, Any], write: Mapping[EntityClass, Any]
+) -> Iterator[tuple[bool, bool]]:
     """Compare the functions of every eighth class with its closures: values, errors and their texts.
 
     In each version: entities with values at the borders, and some that can't be written; then what was written, and
-    the same damaged. Yields after each comparison whether the input was accepted, and whether it has values of the declared types.
+    the same damaged. Yields after each comparison whether the input was accepted, and whether it has values of the
+    declared types.
     """
     for entity_type in list(classes())[part::8]:
         rng = Random(zlib.crc32(f"{entity_type.__module__}.{entity_type.__name__}".encode()))

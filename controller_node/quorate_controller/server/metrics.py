@@ -188,7 +188,9 @@ class MetricsPage(Collector):
         """All metrics, from one status snapshot."""
         status = self._node.status()
         now_s = self._unix_time_s()
-        build = GaugeMetricFamily("quorate_build_info", "Always 1; the labels say what runs", labels=["version", "codec"])
+        build = GaugeMetricFamily(
+            "quorate_build_info", "Always 1; the labels say what runs", labels=["version", "codec"]
+        )
         build.add_metric([SOFTWARE_VERSION, CODEC], 1)
         yield build
         for name, text, value in _GAUGES:

@@ -20,6 +20,8 @@ from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_controller.server.server import ControllerServer, listener_limits
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.codec.native import CODEC
+from quorate_protocol.wire.versions import SOFTWARE_VERSION
 
 RAFT_NAMES = (
     "current_leader current_epoch current_vote current_state high_watermark log_end_offset "
@@ -94,6 +96,11 @@ async def test_gauges_show_the_status(scraper: Scraper) -> None:
     assert samples["kafka_server_snapshotemitter_latestsnapshotgeneratedagems"] == 600_000
     assert samples["kafka_controller_kafkacontroller_brokerregistrationstate{5}"] == 30
     assert samples["quorate_open_connections"] == 7
+
+
+async def test_the_build_is_shown(scraper: Scraper) -> None:
+    """Goal: it is seen which version and codec a controller runs. Method: one scrape."""
+    assert scraper.scrape()[f"quorate_build_info{{{SOFTWARE_VERSION},{CODEC}}}"] == 1
 
 
 async def test_no_snapshot_means_no_snapshot_lag(scraper: Scraper) -> None:

@@ -1,10 +1,11 @@
 """When the native codec runs, and what it leaves to the one in Python."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,15 @@ from quorate_protocol.wire.codec.closure_readers import closure_reader
 from quorate_protocol.wire.codec.closure_writers import closure_writer
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
-from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON, SWITCH, NativeCodecs, load, readers, writers
+from quorate_protocol.wire.codec.native import (
+    CODEC,
+    CODEC_REASON,
+    SWITCH,
+    NativeCodecs,
+    load,
+    readers,
+    writers,
+)
 from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass, zero_entity
@@ -173,6 +182,34 @@ def test_classes_that_make_their_own_instances_are_refused() -> None:
     extension = import_module("quorate_native")
     with pytest.raises(TypeError, match="has a __new__ of its own"):
         extension.Codec(Own, True, [], None, codecs().converters, {}, {})
+
+
+@needs_extension
+def test_other_threads_run_while_a_long_message_is_read() -> None:
+    """Goal: the event loop goes on while a long request is parsed in a thread. Method: how often another thread gets
+    the interpreter during one read of 200,000 structs.
+    """
+    long = encode(replace(QUOTA, entity=QUOTA.entity * 200_000))
+    read, begun, done, turns = readers[ClientQuotaRecord], Event(), Event(), 0
+
+    def use() -> None:
+        begun.set()
+        read(long, 0)
+        done.set()
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.001)
+    try:
+        thread = Thread(target=use)
+        thread.start()
+        begun.wait(10)
+        while not done.is_set():
+            time.sleep(0)  # gives the interpreter up, and waits for it again
+            turns += 1
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert turns > 10  # two or three if the reader never gives the interpreter up
 
 
 @needs_extension
