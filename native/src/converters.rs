@@ -36,6 +36,7 @@ pub struct Converters {
     duration: Py<PyAny>,
     instant: Py<PyAny>,
     timestamp: Py<PyAny>,
+    shared_array: Py<PyType>,
     by_bytes: Mutex<Vec<Option<KnownUuid>>>,
     by_address: Mutex<Vec<Option<KnownUuid>>>,
 }
@@ -47,8 +48,12 @@ fn remembered() -> Mutex<Vec<Option<KnownUuid>>> {
 #[pymethods]
 impl Converters {
     /// `known_uuid` makes a uuid of 16 bytes, `duration` and `instant` make theirs of milliseconds; `timestamp`
-    /// returns those of an instant.
+    /// returns those of an instant. `shared_array` is the class of arrays that keep their encoding.
     #[new]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is one thing that Python knows, and there is one caller"
+    )]
     fn new(
         known_uuid: Bound<'_, PyAny>,
         uuid_class: Bound<'_, PyType>,
@@ -57,6 +62,7 @@ impl Converters {
         duration: Bound<'_, PyAny>,
         instant: Bound<'_, PyAny>,
         timestamp: Bound<'_, PyAny>,
+        shared_array: Bound<'_, PyType>,
     ) -> PyResult<Self> {
         let error_codes = (ERROR_CODE_MIN..=ERROR_CODE_MAX)
             .map(|number| Ok(error_code_of.call1((number,))?.unbind()))
@@ -78,6 +84,7 @@ impl Converters {
             duration: duration.unbind(),
             instant: instant.unbind(),
             timestamp: timestamp.unbind(),
+            shared_array: shared_array.unbind(),
             by_bytes: remembered(),
             by_address: remembered(),
         })
@@ -159,6 +166,10 @@ impl Converters {
         let part = |slot: &Slot| slot.get(value)?.extract::<i64>();
         // Python keeps the sign in the days, of which there are less than 10^9.
         Ok((part(days)? * 86_400 + part(seconds)?) * 1_000 + part(microseconds)? / 1_000)
+    }
+
+    pub fn is_shared(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.is_exact_instance(self.shared_array.bind(value.py()))
     }
 
     pub fn instant<'py>(&self, py: Python<'py>, value_ms: i64) -> Decided<Bound<'py, PyAny>> {

@@ -1,5 +1,6 @@
 //! Entities to bytes: the counterpart of `reading`.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyString, PyTuple};
 
@@ -135,9 +136,18 @@ impl Codec {
                 false => Err(Refusal::GiveUp),
             };
         }
-        let Ok(values) = value.cast_exact::<PyTuple>() else {
-            return Err(Refusal::GiveUp);
-        };
+        match value.cast_exact::<PyTuple>() {
+            Ok(values) => self.write_elements(buffer, field, values),
+            Err(_) => self.write_shared(buffer, field, value),
+        }
+    }
+
+    fn write_elements(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        values: &Bound<'_, PyTuple>,
+    ) -> Decided<()> {
         if values.len() > ARRAY_ELEMENTS_MAX {
             return Err(Refusal::GiveUp);
         }
@@ -146,6 +156,26 @@ impl Codec {
             self.write_value(buffer, field, &each)?;
         }
         Ok(())
+    }
+
+    /// An array that many messages have in common, which keeps its encoding.
+    fn write_shared(
+        &self,
+        buffer: &mut Output<'_, '_>,
+        field: &Field,
+        value: &Bound<'_, PyAny>,
+    ) -> Decided<()> {
+        let py = value.py();
+        if !self.converters.get().is_shared(value) || !matches!(field.kind, Kind::Struct(_)) {
+            return Err(Refusal::GiveUp);
+        }
+        if let Ok(encoded) = value.getattr(intern!(py, "encoded"))?.cast_exact::<PyBytes>() {
+            return buffer.content(encoded.as_bytes());
+        }
+        let mut output = Output::apart();
+        self.write_elements(&mut output, field, value.cast::<PyTuple>().map_err(|_| Refusal::GiveUp)?)?;
+        value.setattr(intern!(py, "encoded"), PyBytes::new(py, &output.collected))?;
+        buffer.content(&output.collected)
     }
 
     /// The value of a field that is no array, or an element of an array.

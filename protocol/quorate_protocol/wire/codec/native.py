@@ -20,7 +20,7 @@ from .generated_readers import generated_reader
 from .generated_writers import generated_writer
 from .read_values import Reader, duration, instant, known_uuid
 from .switching import CodecFunction, CodecFunctions
-from .write_values import Writer, timestamp
+from .write_values import SharedArray, Writer, timestamp
 
 __all__ = ("CODEC", "CODEC_REASON", "SWITCH", "NativeCodecs", "extension", "load", "readers", "writers")
 
@@ -63,7 +63,7 @@ class NativeCodecs:
         """``readers`` and ``writers`` have the functions in Python which decide where a native one gives up."""
         self._codec = extension.Codec
         self.converters = extension.Converters(
-            known_uuid, uuid.UUID, error_code_of, MILLISECOND, duration, instant, timestamp
+            known_uuid, uuid.UUID, error_code_of, MILLISECOND, duration, instant, timestamp, SharedArray
         )
         self._readers = readers
         self._writers = writers

@@ -28,15 +28,16 @@ class SharedArray(tuple[Struct, ...]):
     They are encoded once. All are of one class, so that there is one encoding.
     """
 
-    _encoded: bytes | None = None
+    encoded: bytes | None = None
+    """What is appended for the array, once one message was written."""
 
     def encoded_by(self, write: Writer) -> bytes:
         """Return what ``write`` appends for the array."""
-        if self._encoded is None:
+        if self.encoded is None:
             buffer = bytearray()
             write(buffer, self)
-            self._encoded = bytes(buffer)
-        return self._encoded
+            self.encoded = bytes(buffer)
+        return self.encoded
 
 
 ERROR_TEXT: Final = "error_message"

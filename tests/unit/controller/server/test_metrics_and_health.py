@@ -100,7 +100,7 @@ async def test_gauges_show_the_status(scraper: Scraper) -> None:
 
 async def test_the_build_is_shown(scraper: Scraper) -> None:
     """Goal: it is seen which version and codec a controller runs. Method: one scrape."""
-    assert scraper.scrape()[f"quorate_build_info{{{SOFTWARE_VERSION},{CODEC}}}"] == 1
+    assert scraper.scrape()[f"quorate_build_info{{{CODEC},{SOFTWARE_VERSION}}}"] == 1
 
 
 async def test_no_snapshot_means_no_snapshot_lag(scraper: Scraper) -> None:

@@ -29,7 +29,7 @@ from quorate_protocol.wire.codec.native import (
 from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass, zero_entity
-from quorate_protocol.wire.writing import encode
+from quorate_protocol.wire.writing import SharedArray, encode
 
 needs_extension = pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 
@@ -143,6 +143,18 @@ def test_other_types_are_read_and_written_in_python() -> None:
     buffer.clear()
     native.writers[PartitionRecord](buffer, replace(PARTITION, replicas=[1, 2]))
     assert bytes(buffer) == encode(PARTITION)
+
+
+@needs_extension
+def test_a_shared_array_is_encoded_once() -> None:
+    """Goal: what answers have in common costs once. Method: what the first one keeps, and a second one with something
+    else in its place.
+    """
+    shared = SharedArray(QUOTA.entity)
+    assert encode(replace(QUOTA, entity=shared)) == encode(QUOTA)
+    assert shared.encoded == b"\x02\x05user\x02u\x00"
+    shared.encoded = b"\x01"
+    assert encode(replace(QUOTA, entity=shared)) == encode(replace(QUOTA, entity=()))
 
 
 @needs_extension
