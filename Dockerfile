@@ -3,8 +3,9 @@
 #   docker build -t ghcr.io/quorate/quorate:0.1.0 .
 #
 # --build-arg BASE=... chooses another base, for instance one with Debian's Python; it needs Python 3.11 or newer with
-# venv. Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels. Without
-# a Maven repository, put the jar of Prometheus' JMX exporter into dist/jmx-exporter; MAVEN may then be any image.
+# venv. The image has the compiled codec if there is a wheel of it in dist/native, into which `make native` puts one.
+# Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels. Without a
+# Maven repository, put the jar of Prometheus' JMX exporter into dist/jmx-exporter; MAVEN may then be any image.
 ARG BASE=python:3.13-slim-bookworm
 ARG MAVEN=maven:3-eclipse-temurin-17
 

@@ -156,11 +156,12 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.native: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(BIN)/python
+$(VENV)/.native: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(VENV)/.core
 	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust 1.88 or newer, or go on with the codec in Python' >&2; exit 1; }
 	@echo 'building the codec into $(VENV)'
 	@$(PIP) install -c constraints.txt maturin
 	@rm -rf dist/native
 	@$(MATURIN) --interpreter $(BIN)/python
 	@$(PIP) install --no-index --no-deps --force-reinstall dist/native/quorate_native-*.whl
+	@QUORATE_NATIVE=on $(BIN)/python -c 'from quorate_protocol.wire.codec.native import *; assert CODEC == "native", CODEC_REASON'
 	@touch $@
