@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.wire.codec.native import CODEC
+
 from benchmarks import tables
 from benchmarks.controllers import WITHOUT_LINGER
 from benchmarks.figures import numbers, spread
@@ -191,6 +193,7 @@ def circumstances(kafka: Kafka) -> dict[str, str]:
     return {
         "commit": _first_line("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"),
         "python": platform.python_version(),
+        "codec": CODEC,
         "java": _first_line(kafka.java, "-version"),
         "kafka": kafka.version,
         "cores": str(os.cpu_count()),
