@@ -17,6 +17,7 @@ from kit.local_kubernetes.processes import run
 from kit.local_kubernetes.versions import (
     ACTIONLINT,
     COREDNS,
+    CSI_RESIZER,
     GO_MIN,
     HELM,
     KIND,
@@ -143,10 +144,16 @@ _KUBERNETES = frozenset(
         *("kubeadm", "kubectl", "kubelet"),
     }
 )
-_MODULES = {"etcd": "go.etcd.io/etcd/server/v3", "pause": "quorate.dev/tools/pause"}
+_MODULES = {
+    "csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "growing-volumes": "quorate.dev/tools/growing-volumes",
+    "pause": "quorate.dev/tools/pause",
+}
 _INSTALLED = {
     "actionlint": ("github.com/rhysd/actionlint/cmd/actionlint", ACTIONLINT),
     "coredns": ("github.com/coredns/coredns", COREDNS),
+    "csi-resizer": ("github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", CSI_RESIZER),
     "helm": ("helm.sh/helm/v3/cmd/helm", HELM),
     "kind": ("sigs.k8s.io/kind", KIND),
     "local-path-provisioner": ("github.com/rancher/local-path-provisioner", LOCAL_PATH_PROVISIONER),

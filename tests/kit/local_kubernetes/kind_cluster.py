@@ -114,6 +114,11 @@ class KindCluster:
         command = [self._tools["kind"], "load", "docker-image", f"--name={self.name}"]
         self._run([*command, f"--nodes={','.join(nodes or self.workers)}", *images], timeout_s=LOAD_TIMEOUT_S)
 
+    def load_archive(self, path: Path) -> None:
+        """Copy the image in an archive into every worker."""
+        command = [self._tools["kind"], "load", "image-archive", f"--name={self.name}"]
+        self._run([*command, f"--nodes={','.join(self.workers)}", f"{path}"], timeout_s=LOAD_TIMEOUT_S)
+
     def stop_node(self, node: str) -> None:
         """Stop a node like a power failure: its processes are killed."""
         self._run(["docker", "kill", node])

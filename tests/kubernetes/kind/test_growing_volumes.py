@@ -1,0 +1,150 @@
+"""Volumes of controllers and brokers that grow under load, told in order, as a story is.
+
+The volumes are those of a CSI driver for tests, which the provisioner and the resizer of Kubernetes ask; kubelet grows
+their file systems.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.local_kubernetes import growing_volumes
+from kit.local_kubernetes.errors import LocalKubernetesError
+from kit.local_kubernetes.kind_cluster import KindCluster
+from kit.operators.installation import (
+    BROKERS,
+    CHART,
+    CONTROLLERS,
+    POOL,
+    QUORUM,
+    RELEASE,
+    TIMEOUT_S,
+    TOPIC,
+    Installation,
+    resource,
+)
+from kit.operators.pod_clients import PodClients
+from kit.waiting import eventually
+from quorate_operator.resources.configs import VOLUME_DIRECTORY
+
+# The first test pays for the cluster, the images and the programs, which are built when nothing is cached.
+pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
+
+_LOG = logging.getLogger(__name__)
+
+NAMESPACE = "growing"
+MIB = 1024 * 1024
+CONTROLLER_IDS, BROKER_IDS = (3000, 3001, 3002), (0, 1, 2)
+PODS = tuple(f"{QUORUM}-{each}" for each in CONTROLLER_IDS) + tuple(
+    f"{BROKERS}-{each}" for each in BROKER_IDS
+)
+SIZES_MIB = (100, 200, 300)
+FILE_SYSTEM_SHARE_MIN = 0.8
+"""What ext4 leaves of so small a volume."""
+
+
+@pytest.fixture(scope="module")
+def growing(kind_cluster: KindCluster) -> Iterator[Installation]:
+    """The chart and a namespace on volumes that can grow."""
+    growing_volumes.install(kind_cluster, os.environ, _LOG.info)
+    installation = Installation(kind_cluster, NAMESPACE)
+    is_installed = RELEASE in installation.helm("list", "--short").split()
+    chart = (RELEASE, f"{CHART}", "--create-namespace", "--wait")
+    installation.helm("upgrade", "--install", *chart, *installation.values())
+    yield installation
+    installation.remove()
+    if not is_installed:
+        installation.helm("uninstall", RELEASE, "--wait")
+
+
+def test_a_cluster_runs_on_these_volumes(growing: Installation) -> None:
+    """Goal: what follows grows real file systems. Method: sizes of the file systems that the pods see."""
+    specs = {"KafkaController": (QUORUM, CONTROLLERS), "KafkaBroker": (BROKERS, POOL)}
+    growing.apply(
+        *(resource(kind, name, {**spec, "storage": _storage(spec)}) for kind, (name, spec) in specs.items())
+    )
+    growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
+    for pod in PODS:
+        assert SIZES_MIB[0] * FILE_SYSTEM_SHARE_MIN < _size_mib(growing, pod) < SIZES_MIB[0]
+
+
+def test_volumes_grow_under_load(growing: Installation) -> None:
+    """Goal: `storage.size` grows every volume while its node serves clients.
+
+    Method: a stock producer with acks=all and a client that creates topics, all the time; edit the size of both
+    resources; the file systems in the pods, the pods themselves, the conditions, and what clients were told.
+    """
+    before = growing.uids(QUORUM) | growing.uids(BROKERS)
+    clients = PodClients(growing, copies=len(BROKER_IDS))
+    growing.apply(resource("KafkaTopic", TOPIC, {"cluster": QUORUM, "partitions": 3, "replicationFactor": 3}))
+    clients.start()
+    for kind, name in (("kafkacontroller", QUORUM), ("kafkabroker", BROKERS)):
+        growing.patch(kind, name, storage={"size": f"{SIZES_MIB[1]}Mi"})
+    _wait_grown(growing, SIZES_MIB[1], PODS)
+    growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
+    records, topics = clients.stop()
+
+    assert not records.failures + topics.failures
+    assert records.names
+    assert topics.names
+    assert growing.uids(QUORUM) | growing.uids(BROKERS) == before
+    for pod in growing.get("pods")["items"]:
+        if pod["metadata"]["name"] in PODS:
+            assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0]
+    assert growing.conditions("kafkabroker", BROKERS)["VolumesResizing"] == "False"
+    told = {event["reason"] for event in growing.get("events")["items"]}
+    assert told >= {"GrowVolume", "FileSystemResizeSuccessful"}
+
+
+def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> None:
+    """Goal: nodes run on, and the size is requested as soon as it is allowed.
+
+    Method: take the permission to grow from the StorageClass; ask for more; give it back. Then ask for less.
+    """
+    before = growing.uids(BROKERS)
+    _allow_growth(growing, is_allowed=False)
+    growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[2]}Mi"})
+    told = eventually(lambda: _refusals(growing), TIMEOUT_S, "the StorageClass to be told", growing.state)
+    assert {each["code"] for each in told} == {"VolumeCannotGrow"}
+    assert growing_volumes.CLASS in told[0]["message"]
+    assert growing.ready_pods() >= set(PODS)
+
+    _allow_growth(growing, is_allowed=True)
+    _wait_grown(growing, SIZES_MIB[2], [pod for pod in PODS if pod.startswith(BROKERS)])
+    growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
+    with pytest.raises(LocalKubernetesError, match="shrink"):
+        growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[0]}Mi"})
+    assert growing.uids(BROKERS) == before
+
+
+def _storage(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec["storage"], "size": f"{SIZES_MIB[0]}Mi", "className": growing_volumes.CLASS}
+
+
+def _size_mib(growing: Installation, pod: str) -> float:
+    """The size of the file system that a node has its data on."""
+    printed = growing.kubectl("exec", pod, "--", "df", "--block-size=1", "--output=size", VOLUME_DIRECTORY)
+    return int(printed.split()[-1]) / MIB
+
+
+def _wait_grown(growing: Installation, size_mib: int, pods: list[str] | tuple[str, ...]) -> None:
+    def sizes() -> dict[str, float]:
+        return {pod: _size_mib(growing, pod) for pod in pods}
+
+    def are_grown() -> bool:
+        return all(size > size_mib * FILE_SYSTEM_SHARE_MIN for size in sizes().values())
+
+    eventually(are_grown, TIMEOUT_S, f"file systems of {size_mib} MiB", sizes)
+
+
+def _allow_growth(growing: Installation, *, is_allowed: bool) -> None:
+    patch = json.dumps({"allowVolumeExpansion": is_allowed})
+    growing.cluster.kubectl("patch", "storageclass", growing_volumes.CLASS, f"--patch={patch}")
+
+
+def _refusals(growing: Installation) -> list[dict[str, str]]:
+    status = growing.get("kafkabroker", BROKERS).get("status", {})
+    return list(status.get("refusals") or ())
