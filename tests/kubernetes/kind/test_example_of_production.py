@@ -1,7 +1,7 @@
 """examples/production.yaml and topics-and-users.yaml on machines in three zones, told in order, as a story is.
 
-The namespace takes restricted pods and no others. The volumes of kind stay on their machine and can't grow: what is
-drained waits until its machine is back, and how volumes grow is told by the tests on an API server alone.
+The namespace takes restricted pods and no others. The volumes of kind stay on their machine: what is drained waits
+until its machine is back. They can't grow; `test_growing_volumes` has others.
 """
 
 import base64

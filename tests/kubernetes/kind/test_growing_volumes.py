@@ -1,7 +1,7 @@
 """Volumes of controllers and brokers that grow under load, told in order, as a story is.
 
-The volumes are those of a CSI driver for tests, which the provisioner and the resizer of Kubernetes ask; kubelet grows
-their file systems.
+The volumes are those of a CSI driver for tests, which the provisioner and the resizer of Kubernetes ask; kubelet
+has it grow their file systems.
 """
 
 import json
