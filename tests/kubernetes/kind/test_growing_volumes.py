@@ -36,14 +36,11 @@ pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
 _LOG = logging.getLogger(__name__)
 
 NAMESPACE = "growing"
-MIB = 1024 * 1024
 CONTROLLER_IDS, BROKER_IDS = (3000, 3001, 3002), (0, 1, 2)
 PODS = tuple(f"{QUORUM}-{each}" for each in CONTROLLER_IDS) + tuple(
     f"{BROKERS}-{each}" for each in BROKER_IDS
 )
 SIZES_MIB = (100, 200, 300)
-FILE_SYSTEM_SHARE_MIN = 0.8
-"""What ext4 leaves of so small a volume."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +65,7 @@ def test_a_cluster_runs_on_these_volumes(growing: Installation) -> None:
     )
     growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
     for pod in PODS:
-        assert SIZES_MIB[0] * FILE_SYSTEM_SHARE_MIN < _size_mib(growing, pod) < SIZES_MIB[0]
+        assert _size_mib(growing, pod) == SIZES_MIB[0]
 
 
 def test_volumes_grow_under_load(growing: Installation) -> None:
@@ -124,18 +121,18 @@ def _storage(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec["storage"], "size": f"{SIZES_MIB[0]}Mi", "className": growing_volumes.CLASS}
 
 
-def _size_mib(growing: Installation, pod: str) -> float:
+def _size_mib(growing: Installation, pod: str) -> int:
     """The size of the file system that a node has its data on."""
-    printed = growing.kubectl("exec", pod, "--", "df", "--block-size=1", "--output=size", VOLUME_DIRECTORY)
-    return int(printed.split()[-1]) / MIB
+    printed = growing.kubectl("exec", pod, "--", "df", "--block-size=1M", "--output=size", VOLUME_DIRECTORY)
+    return int(printed.split()[-1])
 
 
 def _wait_grown(growing: Installation, size_mib: int, pods: list[str] | tuple[str, ...]) -> None:
-    def sizes() -> dict[str, float]:
+    def sizes() -> dict[str, int]:
         return {pod: _size_mib(growing, pod) for pod in pods}
 
     def are_grown() -> bool:
-        return all(size > size_mib * FILE_SYSTEM_SHARE_MIN for size in sizes().values())
+        return set(sizes().values()) == {size_mib}
 
     eventually(are_grown, TIMEOUT_S, f"file systems of {size_mib} MiB", sizes)
 

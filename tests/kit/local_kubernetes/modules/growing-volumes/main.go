@@ -1,5 +1,6 @@
-// A CSI driver for tests whose volumes can grow while they are used: each is an ext4 file system in a file of the
-// machine, mounted by a loop device. It runs on every machine, beside the provisioner and the resizer of Kubernetes.
+// A CSI driver for tests whose volumes can grow while they are used. Each is a tmpfs, because ext4 grows while it is
+// mounted only with CAP_SYS_RESOURCE, which small test machines do not give. The driver runs on every machine, beside
+// the provisioner and the resizer of Kubernetes.
 package main
 
 import (
@@ -30,7 +31,7 @@ type driver struct {
 	registration.UnimplementedRegistrationServer
 	node     string
 	endpoint string
-	images   *images
+	volumes  *volumes
 }
 
 func main() {
@@ -39,9 +40,9 @@ func main() {
 	endpoint := flag.String("endpoint", "", "the path of the socket for kubelet")
 	registry := flag.String("registry", "", "the directory in which kubelet looks for drivers")
 	root := flag.String("root", "/", "the root directory of the machine")
-	directory := flag.String("directory", "/var/lib/growing-volumes", "where the machine has the files")
+	directory := flag.String("directory", "/var/lib/growing-volumes", "where the machine has them")
 	flag.Parse()
-	served := &driver{node: *node, endpoint: *endpoint, images: &images{root: *root, directory: *directory}}
+	served := &driver{node: *node, endpoint: *endpoint, volumes: &volumes{root: *root, directory: *directory}}
 	failed := make(chan error)
 	serve(*socket, failed, func(server *grpc.Server) {
 		csi.RegisterIdentityServer(server, served)
@@ -149,7 +150,7 @@ func (d *driver) CreateVolume(_ context.Context, request *csi.CreateVolumeReques
 	if request.GetName() == "" || sizeBytes <= 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "a volume %q of %d bytes", request.GetName(), sizeBytes)
 	}
-	if err := d.images.create(request.GetName(), sizeBytes); err != nil {
+	if err := d.volumes.create(request.GetName(), sizeBytes); err != nil {
 		return nil, err
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
@@ -160,7 +161,7 @@ func (d *driver) CreateVolume(_ context.Context, request *csi.CreateVolumeReques
 }
 
 func (d *driver) DeleteVolume(_ context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	return &csi.DeleteVolumeResponse{}, d.images.remove(request.GetVolumeId())
+	return &csi.DeleteVolumeResponse{}, d.volumes.remove(request.GetVolumeId())
 }
 
 func (d *driver) ValidateVolumeCapabilities(
@@ -196,20 +197,20 @@ func (d *driver) NodeGetCapabilities(
 func (d *driver) NodePublishVolume(
 	_ context.Context, request *csi.NodePublishVolumeRequest,
 ) (*csi.NodePublishVolumeResponse, error) {
-	return &csi.NodePublishVolumeResponse{}, d.images.mount(request.GetVolumeId(), request.GetTargetPath())
+	return &csi.NodePublishVolumeResponse{}, d.volumes.publish(request.GetVolumeId(), request.GetTargetPath())
 }
 
 func (d *driver) NodeUnpublishVolume(
 	_ context.Context, request *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {
-	return &csi.NodeUnpublishVolumeResponse{}, d.images.unmount(request.GetTargetPath())
+	return &csi.NodeUnpublishVolumeResponse{}, d.volumes.unmount(request.GetTargetPath())
 }
 
 func (d *driver) NodeExpandVolume(
 	_ context.Context, request *csi.NodeExpandVolumeRequest,
 ) (*csi.NodeExpandVolumeResponse, error) {
 	sizeBytes := request.GetCapacityRange().GetRequiredBytes()
-	if err := d.images.grow(request.GetVolumeId(), sizeBytes); err != nil {
+	if err := d.volumes.grow(request.GetVolumeId(), sizeBytes); err != nil {
 		return nil, err
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: sizeBytes}, nil
