@@ -1,7 +1,7 @@
 """Volumes of kind that grow while they are used, since those of local-path-provisioner can't.
 
-The provisioner and the resizer of Kubernetes ask a driver of ours (`modules/growing-volumes`), whose volumes are in the
-memory of the machine.
+The provisioner and the resizer of Kubernetes ask a driver of ours (`modules/growing-volumes`), whose volumes are in
+the memory of the machine.
 """
 
 from collections.abc import Mapping
