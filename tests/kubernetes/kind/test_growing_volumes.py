@@ -112,7 +112,7 @@ def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> N
     _allow_growth(growing, is_allowed=True)
     _wait_grown(growing, SIZES_MIB[2], [pod for pod in PODS if pod.startswith(BROKERS)])
     growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
-    with pytest.raises(LocalKubernetesError, match="shrink"):
+    with pytest.raises(LocalKubernetesError, match="can't be made smaller"):
         growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[0]}Mi"})
     assert growing.uids(BROKERS) == before
 
