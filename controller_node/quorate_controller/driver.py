@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,11 @@ TURN_INTERVAL_MS_MAX: Final = 1_000
 
 STALL_LOGGED_MS_MIN: Final = 100
 """Shorter stalls are not logged: timers are late by as much on a busy machine, and a node would log each second."""
+
+OBSERVERS_AT_ONCE: Final = 16
+"""The observers that are answered in one pass of the event loop. All of them fetch again at once, so that hundreds of
+answers would delay clients and voters by many milliseconds. Who is answered later fetches more records at a time.
+"""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
@@ -93,6 +99,7 @@ class Driver:
         self._host_names = host_names or HostNames()
         self._tokens = itertools.count()
         self._raft_futures: dict[int, Future[RaftAnswer]] = {}
+        self._for_observers: deque[RaftReply] = deque()
         self._control_futures: dict[int, Future[Payload]] = {}
         self._turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -188,14 +195,19 @@ class Driver:
             log.log(level, note.event, extra={"facts": note.facts}, exc_info=note.exception)
         for send in effects.sends:
             self._peers.send(send)
-        observers = [reply for reply in effects.raft_replies if reply.is_for_observer]
-        if len(observers) < len(effects.raft_replies):
-            self._reply([reply for reply in effects.raft_replies if not reply.is_for_observer])
+        observers = []
+        for reply in effects.raft_replies:
+            if reply.is_for_observer:
+                observers.append(reply)
+            else:
+                self._reply(reply)
         for answer in effects.control_answers:
             _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
         if observers:
-            # Behind the callbacks of the others, so that these are written before hundreds of observers are served.
-            self._loop.call_soon(self._reply, observers)
+            # Behind the callbacks of the others, so that these are written first.
+            if not self._for_observers:
+                self._loop.call_soon(self._reply_to_observers)
+            self._for_observers += observers
         for own in effects.own_requests:
             self._ask(own)
         if effects.has_loaded:
@@ -204,9 +216,15 @@ class Driver:
             self._shut_down.set()
         self._schedule()
 
-    def _reply(self, replies: list[RaftReply]) -> None:
-        for reply in replies:
-            _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
+    def _reply(self, reply: RaftReply) -> None:
+        _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
+
+    def _reply_to_observers(self) -> None:
+        """Answers some observers, and the others in the next passes of the event loop."""
+        for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
+            self._reply(self._for_observers.popleft())
+        if self._for_observers:
+            self._loop.call_soon(self._reply_to_observers)
 
     def _schedule(self) -> None:
         if self._turn_handle is not None or self._stopped:

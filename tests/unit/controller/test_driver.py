@@ -8,11 +8,12 @@ import pytest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller, heartbeat
-from kit.waiting import turn_until
+from kit.waiting import HANG_S, turn_until
 from quorate_controller import driver as driver_module
 from quorate_controller.arrivals import EVENTS_PER_TURN_MAX
 from quorate_controller.control.api import ControlError
 from quorate_controller.driver import (
+    OBSERVERS_AT_ONCE,
     STALL_LOGGED_MS_MIN,
     TURN_INTERVAL_MS_MAX,
     UNAWAITED_TIMEOUT_MS,
@@ -219,6 +220,34 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
         "observer encoded",
         "observer written",
     ]
+    assert not failures
+    driver.stop()
+
+
+async def test_hundreds_of_observers_leave_room_for_others() -> None:
+    """Goal: what arrives meanwhile is taken between observers.
+
+    Method: how many are answered in each pass of the loop.
+    """
+    node, failures = FakeNode(), list[Exception]()
+    driver = new_driver(node, SetClock(), failures)
+    count = 2 * OBSERVERS_AT_ONCE + 1
+    futures = [driver.raft("a fetch", "CONTROLLER") for _ in range(count)]  # type: ignore[arg-type]
+    reply = RaftAnswer(response=VoteResponse())
+    node.effects = Effects(
+        raft_replies=[
+            RaftReply(token=event.token, answer=reply, is_for_observer=True)  # type: ignore[union-attr]
+            for event in driver._events._first
+        ]
+    )
+    answered = [0]
+    async with asyncio.timeout(HANG_S):
+        while answered[-1] < count:
+            await asyncio.sleep(0)
+            done = sum(future.done() for future in futures)
+            if done > answered[-1]:
+                answered.append(done)
+    assert answered == [0, OBSERVERS_AT_ONCE, 2 * OBSERVERS_AT_ONCE, count]
     assert not failures
     driver.stop()
 
