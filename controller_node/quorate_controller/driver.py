@@ -47,7 +47,7 @@ TURN_INTERVAL_MS_MAX: Final = 1_000
 STALL_LOGGED_MS_MIN: Final = 100
 """Shorter stalls are not logged: timers are late by as much on a busy machine, and a node would log each second."""
 
-OBSERVERS_AT_ONCE: Final = 16
+OBSERVERS_AT_ONCE: Final = 4
 """The observers that are answered in one pass of the event loop. All of them fetch again at once, so that hundreds of
 answers would delay clients and voters by many milliseconds. Who is answered later fetches more records at a time.
 """
