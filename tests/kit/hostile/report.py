@@ -26,9 +26,9 @@ COLUMNS: Final = (
     "elections",
     "limits that applied",
 )
-RSS_BYTES_MAX: Final = 512 * MIB
-"""60 MiB of a small controller, 128 for unread answers, 100 for large requests, 180 for buffers of 500 connections
-with TLS, and some KiB for each other connection."""
+RSS_BYTES_MAX: Final = 600 * MIB
+"""60 MiB of a small controller, 128 for unread answers, 128 for those that are being written, 100 for large requests,
+180 for buffers of 500 connections with TLS."""
 
 
 def violations(figures: Figures) -> list[str]:
