@@ -9,6 +9,8 @@ from quorate_operator.models.listeners import Listener
 from quorate_operator.planning.cluster import Address
 
 ADVERTISED_LISTENERS = "advertised.listeners"
+LOG_DIRS = "log.dirs"
+METADATA_LOG_DIR = "metadata.log.dir"
 ANY_HOST = ""
 """The host in `listeners` that binds to every interface of the machine or pod."""
 
@@ -89,6 +91,13 @@ def internal_topic_properties(broker_count: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": in_sync,
     }
+
+
+def directory_properties(directories: Sequence[str]) -> dict[str, str]:
+    """Returns the properties of a node with these log directories. The first one has the metadata log."""
+    if len(directories) == 1:
+        return {LOG_DIRS: directories[0]}
+    return {LOG_DIRS: ",".join(directories), METADATA_LOG_DIR: directories[0]}
 
 
 def _endpoints(listeners: Sequence[Listener], addresses: Mapping[str, Address]) -> str:

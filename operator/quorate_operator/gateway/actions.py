@@ -1,6 +1,7 @@
 """The steps of a plan that are done by Kafka's RPCs.
 
-Requests go to the leader, those for levels of loggers to the node itself. A step that was done before succeeds.
+Requests go to the leader, those for levels of loggers and for log directories to the node itself. A step that was
+done before succeeds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +20,14 @@ from quorate_admin.errors import (
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import FeatureUpdate, RaftVoterEndpoint
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.views import partitions_of_broker
-from quorate_protocol.kafka.enums import ConfigResourceType, ElectionType, UpgradeType
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_from_text
 
-from quorate_operator.gateway.facts import unpreferred_partitions
+from quorate_operator.gateway.facts import CORDONED_LOG_DIRS, unpreferred_partitions
 from quorate_operator.planning import steps
 
 PARTITIONS_PER_REQUEST_MAX = 1_000
@@ -163,20 +164,55 @@ async def _elect_preferred_leaders(_: steps.ElectPreferredLeaders, leader: Leade
         _raise_unless(await leader.client.elect_leaders(ElectionType.PREFERRED, chunk), _ELECTION_OVER)
 
 
-async def set_log_levels(action: steps.SetLogLevels, client: AdminClient | None) -> None:
-    """Sets the levels at the node itself, by its `client`: no other node has a part in them.
+NodeAction = steps.SetLogLevels | steps.CordonDirectories | steps.MoveReplicas
+"""The steps that a node does by itself: no other node has a part in them."""
+
+
+async def perform_at_node(action: NodeAction, client: AdminClient | None) -> None:
+    """Applies a step at the node itself, by its `client`.
 
     Raises:
         StepError: the step failed. The message is for people.
     """
     if client is None:
         raise steps.StepError(f"{_intended(action)}: it does not run")
-    resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(action.node_id))
-    changes = [AlterConfigOp(name=name, value=level) for name, level in action.levels.items()]
     try:
-        (await client.incremental_alter_configs({resource: changes})).raise_any()
+        match action:
+            case steps.SetLogLevels():
+                await _set_log_levels(action, client)
+            case steps.CordonDirectories():
+                await _cordon_directories(action, client)
+            case steps.MoveReplicas():
+                await _move_replicas(action, client)
     except AdminError as error:
         raise steps.StepError(f"{_intended(action)}: {error}") from error
+
+
+async def _set_log_levels(action: steps.SetLogLevels, client: AdminClient) -> None:
+    resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(action.node_id))
+    changes = [AlterConfigOp(name=name, value=level) for name, level in action.levels.items()]
+    (await client.incremental_alter_configs({resource: changes})).raise_any()
+
+
+async def _cordon_directories(action: steps.CordonDirectories, client: AdminClient) -> None:
+    resource = ConfigResource(ConfigResourceType.BROKER, str(action.node_id))
+    change = (
+        AlterConfigOp(name=CORDONED_LOG_DIRS, value=",".join(action.directories))
+        if action.directories
+        else AlterConfigOp(name=CORDONED_LOG_DIRS, operation=ConfigOpType.DELETE)
+    )
+    (await client.incremental_alter_configs({resource: [change]})).raise_any()
+
+
+async def _move_replicas(action: steps.MoveReplicas, client: AdminClient) -> None:
+    results = await client.alter_replica_log_dirs(
+        {
+            TopicPartitionReplica(key.topic, key.number, action.node_id): path
+            for key, path in action.targets.items()
+        }
+    )
+    # The replica may have been deleted since, or moved to another broker.
+    _raise_unless(results, {ErrorCode.unknown_topic_or_partition, ErrorCode.replica_not_available})
 
 
 _PERFORMED = {
@@ -197,7 +233,9 @@ def _chunks(partitions: Iterable[TopicPartition]) -> Iterator[Sequence[TopicPart
         yield chunk
 
 
-def _raise_unless(results: Results[TopicPartition, None], fine: Iterable[ErrorCode]) -> None:
+def _raise_unless(
+    results: Results[TopicPartition, None] | Results[TopicPartitionReplica, None], fine: Iterable[ErrorCode]
+) -> None:
     allowed = frozenset(fine)
     for partition, error in results.errors.items():
         if error.error_code not in allowed:
@@ -223,6 +261,10 @@ def _intended(action: steps.KafkaAction) -> str:
             return "preferred leaders were not elected"
         case steps.SetLogLevels(node_id=node_id):
             return f"log levels of node {node_id} were not set"
+        case steps.CordonDirectories(node_id=node_id):
+            return f"log directories of broker {node_id} were not cordoned"
+        case steps.MoveReplicas(node_id=node_id, targets=targets):
+            return f"{len(targets)} replicas of broker {node_id} were not moved to other log directories"
 
 
 def _reason(error: AdminError) -> str:

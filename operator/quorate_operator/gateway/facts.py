@@ -16,6 +16,7 @@ from quorate_protocol.uuids import uuid_to_text
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
+    ObservedDirectory,
     ObservedPartition,
     ObservedQuorum,
     ObservedRegistration,
@@ -23,8 +24,10 @@ from quorate_operator.planning.cluster import (
     PartitionId,
     Role,
 )
+from quorate_operator.planning.relocation import FREE_SHARE_MIN
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path."""
@@ -196,6 +199,45 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             lagging=counts.lagging.get(broker_id, 0),
         )
         for broker_id in sorted({*image.cluster.brokers, *counts.replicas})
+    }
+
+
+def observed_directories(directories: LogDirs) -> dict[str, ObservedDirectory]:
+    """Returns the log directories of a broker by path."""
+    return {path: _observed_directory(one) for path, one in directories.items()}
+
+
+def _observed_directory(described: LogDirDescription) -> ObservedDirectory:
+    replicas: dict[PartitionId, int] = {}
+    incoming: set[PartitionId] = set()
+    for partition, replica in described.replicas.items():
+        key = PartitionId(partition.topic, partition.partition)
+        if replica.is_future:
+            incoming.add(key)
+        else:
+            replicas[key] = replica.size_bytes
+    return ObservedDirectory(
+        replicas=replicas,
+        incoming=frozenset(incoming),
+        room_bytes=room_bytes(described),
+        is_cordoned=described.is_cordoned,
+        error=None if described.error is None else str(described.error),
+    )
+
+
+def room_bytes(described: LogDirDescription) -> int | None:
+    """Returns how many bytes may be added to a log directory; None if the broker does not report that."""
+    if described.usable_bytes is None:
+        return None
+    return described.usable_bytes - int((described.total_bytes or 0) * FREE_SHARE_MIN)
+
+
+def cordoned_directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
+    """Returns the dynamic `cordoned.log.dirs` by broker."""
+    return {
+        int(name): tuple(path.strip() for path in configs[CORDONED_LOG_DIRS].split(",") if path.strip())
+        for (kind, name), configs in image.configs.items()
+        if kind == ConfigResourceType.BROKER and name.isdecimal() and CORDONED_LOG_DIRS in configs
     }
 
 

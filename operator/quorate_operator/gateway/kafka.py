@@ -16,12 +16,12 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_operator import clock
 from quorate_operator.gateway import facts
-from quorate_operator.gateway.actions import Leader, perform, set_log_levels
+from quorate_operator.gateway.actions import Leader, NodeAction, perform, perform_at_node
 from quorate_operator.gateway.contacts import Contacts, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probing import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
-from quorate_operator.planning.steps import KafkaAction, SetLogLevels, StepError
+from quorate_operator.planning.steps import KafkaAction, StepError
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class KafkaGateway:
         brokers: Mapping[int, Address],
         draining: frozenset[int],
         loggers: Mapping[int, frozenset[str]],
+        directories_of: frozenset[int] = frozenset(),
     ) -> KafkaFacts | None:
         """Implements `Gateway.observe`. Also None if the metadata log can't be read, with the reason in `problem`."""
         async with self._looking:
@@ -96,7 +97,9 @@ class KafkaGateway:
                 self._problem = None
                 return None
             log_dirs, log_levels, _ = await asyncio.gather(
-                self._describe_log_dirs(brokers if draining else {}),
+                self._describe_log_dirs(
+                    {one: at for one, at in brokers.items() if draining or one in directories_of}
+                ),
                 self._describe_log_levels(loggers),
                 self._ask_min_insync(brokers, answering),
             )
@@ -121,6 +124,11 @@ class KafkaGateway:
                 offline_partitions=len(image.index.leaderless),
                 log_levels=log_levels,
                 answering=answering,
+                directories={
+                    broker_id: facts.observed_directories(log_dirs[broker_id])
+                    for broker_id in directories_of & log_dirs.keys()
+                },
+                cordoned=facts.cordoned_directories(image),
             )
 
     async def probe(
@@ -130,8 +138,9 @@ class KafkaGateway:
 
     async def apply(self, action: KafkaAction) -> None:
         async with self._looking:
-            if isinstance(action, SetLogLevels):
-                await set_log_levels(action, self._client_of(action.node_id))
+            if isinstance(action, NodeAction):
+                await perform_at_node(action, self._client_of(action.node_id))
+                self._log_dirs_at_ms = 0
                 return
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._await_leader()

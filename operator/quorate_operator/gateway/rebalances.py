@@ -33,10 +33,10 @@ from quorate_operator.entities.balance_facts import (
 )
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.contacts import admin_address
+from quorate_operator.gateway.facts import room_bytes
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.planning.cluster import PartitionId
-from quorate_operator.planning.relocation import FREE_SHARE_MIN
 from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
 
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
@@ -193,12 +193,8 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
         if usable:
             # Kafka chooses the directory with the fewest partitions, whatever its free space: so the fullest one is
             # the limit.
-            disks.rooms[broker_id] = max(0, min(_room(one.usable_bytes, one.total_bytes) for one in usable))
+            disks.rooms[broker_id] = max(0, min(room_bytes(one) or 0 for one in usable))
     return disks
-
-
-def _room(usable_bytes: int | None, total_bytes: int | None) -> int:
-    return (usable_bytes or 0) - int((total_bytes or 0) * FREE_SHARE_MIN)
 
 
 async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None:

@@ -250,11 +250,16 @@ def _first_fault(pool: PoolView) -> Refusal | None:
 
 def _resizing(nodes: Sequence[NodeView]) -> Judgement:
     """Whether volumes are smaller than what was requested, with the reason that Kubernetes gives for the first."""
-    growing = [node.seen for node in nodes if node.seen.volume is not None and node.seen.volume.is_growing]
+    growing = [
+        (node.seen.node_id, volume)
+        for node in nodes
+        for _, volume in sorted(node.seen.volumes.items())
+        if volume.is_growing
+    ]
     if not growing:
         return ("VolumesResizing", False, "AsRequested", "")
-    told = [f"{seen.node_id}: {seen.volume.progress or 'requested'}" for seen in growing if seen.volume]
-    first = next((seen.volume.progress for seen in growing if seen.volume and seen.volume.progress), None)
+    told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
+    first = next((volume.progress for _, volume in growing if volume.progress), None)
     return ("VolumesResizing", True, (first or "Requested").partition(":")[0], "; ".join(told[:_NAMED_MAX]))
 
 

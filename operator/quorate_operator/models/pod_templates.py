@@ -1,8 +1,8 @@
-"""The settings of a pool for its pods, volumes and restarts."""
+"""The settings of a pool for its pods and restarts."""
 
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from quorate_operator.models.affinity import Affinity
 from quorate_operator.models.base import (
@@ -15,10 +15,8 @@ from quorate_operator.models.base import (
     LabelValue,
     Model,
     ResourceName,
-    Size,
     Text,
     duration_ms,
-    rules,
 )
 
 KUBERNETES_OBJECTS_MAX = 64
@@ -26,7 +24,6 @@ SIDECARS_MAX = 8
 OWN_CONTAINERS = ("await-rack", "format", "metrics-agent", "node", "ship")
 """The names of containers in pods of nodes."""
 
-VolumeFate = Literal["Retain", "Delete"]
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
 WINDOWS_MAX = 20
 Weekday = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -169,40 +166,6 @@ class PodTemplate(Model):
         tuple[SecretReference, ...],
         Field(strict=False, max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
     ] = Field(default=(), description="Secrets for the registry of the image.")
-
-
-class Storage(Model):
-    """The volume of each node."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            {
-                "rule": (
-                    "has(self.className) == has(oldSelf.className) && "
-                    "(!has(self.className) || self.className == oldSelf.className)"
-                ),
-                "message": "className can't be changed: a volume stays in its storage class; "
-                "decommission nodes and create a pool of another class",
-            },
-            {
-                "rule": "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-                "message": "size can't be made smaller: volumes only grow",
-            },
-        )
-    )
-
-    size: Size = Field(default="10Gi", description="Requested size. It can grow, but not shrink.")
-    class_name: Text | None = Field(
-        default=None, description="The storage class. Default: that of Kubernetes. It can't be changed."
-    )
-    on_decommission: VolumeFate = Field(
-        default="Retain", description="What happens to the volume of a decommissioned node."
-    )
-    on_deletion: VolumeFate = Field(
-        default="Retain",
-        description="What happens to the volumes when the KafkaController or KafkaBroker is deleted. With Delete, a "
-        "KafkaBroker whose KafkaController stays is drained first.",
-    )
 
 
 class Rack(Model):

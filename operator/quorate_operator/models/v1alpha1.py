@@ -45,9 +45,9 @@ from quorate_operator.models.pod_templates import (
     PodTemplate,
     Rack,
     Rollout,
-    Storage,
 )
 from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization, ScramUsers
+from quorate_operator.models.storage import BrokerStorage, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
 KAFKA_VERSION = DEFAULT_RELEASE
@@ -120,7 +120,7 @@ class _PoolSpec(Model):
         description="Levels of loggers by name: org.apache.kafka.controller: DEBUG. Set while nodes run, without a "
         "restart. A level that is removed here stays until the node restarts.",
     )
-    storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
+    storage: Storage | BrokerStorage
     template: PodTemplate = Field(
         default_factory=PodTemplate, description="Additions to the pods. A change restarts the nodes."
     )
@@ -303,6 +303,7 @@ class KafkaControllerSpec(_PoolSpec):
         description="The controllers' listener.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(
         default=None,
         description="Authorization by ACLs on controllers and brokers. Off without it: whoever gets in may do "
@@ -417,6 +418,9 @@ class KafkaBrokerSpec(_PoolSpec):
     network_policy: NetworkPolicy = Field(
         default_factory=NetworkPolicy,
         description="Who may connect to the brokers, where the network enforces it.",
+    )
+    storage: BrokerStorage = Field(
+        default_factory=BrokerStorage, description="The volume of each node, or its volumes."
     )
     rack: Rack | None = Field(
         default=None,

@@ -126,8 +126,8 @@ class DesiredNode:
     rendering: Rendering = field(default_factory=dict)
     """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
-    volume_bytes: int | None = None
-    """The size that its volume shall have; None where nobody asks for one."""
+    volumes: Mapping[int, int] = field(default_factory=dict)
+    """The sizes that its volumes shall have, in bytes by volume id; empty where nobody asks for any."""
     log_levels: Mapping[str, str] = field(default_factory=dict)
     """Kafka's levels by the name of the logger: those that the manifest asks for."""
 
@@ -174,9 +174,13 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedVolume:
-    """The size of a node's volume, where it has one."""
+    """A volume of a node. Its sizes are None where volumes have none."""
 
-    requested_bytes: int
+    directory: str = ""
+    """The log directory in it, as Kafka names it."""
+    is_in_use: bool = True
+    """Whether the node's next start uses it: one that was removed from the manifest is used until it is empty."""
+    requested_bytes: int | None = None
     capacity_bytes: int | None = None
     """What it has by now; None before it is provisioned."""
     progress: str | None = None
@@ -186,7 +190,11 @@ class ObservedVolume:
 
     @property
     def is_growing(self) -> bool:
-        return self.capacity_bytes is not None and self.capacity_bytes < self.requested_bytes
+        return (
+            self.capacity_bytes is not None
+            and self.requested_bytes is not None
+            and self.capacity_bytes < self.requested_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +212,8 @@ class ObservedNode:
     """The directory id on its volume; None without a formatted volume, or if that is unknown."""
     has_volume: bool = False
     """Whether it has a directory or volume, formatted or not."""
-    volume: ObservedVolume | None = None
-    """The size of its volume; None without one, and where volumes have no size of their own."""
+    volumes: Mapping[int, ObservedVolume] = field(default_factory=dict)
+    """Its volumes by volume id."""
     started_at_ms: int | None = None
     """When its process began; None without one, also while its pod waits for an image or formats its volume."""
     waiting_since_ms: int | None = None
@@ -322,6 +330,21 @@ class BrokerLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedDirectory:
+    """A log directory of a broker, as the broker describes it."""
+
+    replicas: Mapping[PartitionId, int] = field(default_factory=dict)
+    """The sizes of the replicas in it."""
+    incoming: frozenset[PartitionId] = frozenset()
+    """The replicas that are being moved into it from other directories of the broker."""
+    room_bytes: int | None = None
+    """How much may be moved into it; None if the broker does not report that."""
+    is_cordoned: bool = False
+    """Whether it gets no new replicas (KIP-1066)."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaFacts:
     """What quorum and brokers report. Nothing of it is known while no leader answers."""
 
@@ -339,6 +362,10 @@ class KafkaFacts:
     are missing."""
     answering: frozenset[int] = frozenset()
     """The brokers that answered for themselves in this look, and know themselves unfenced."""
+    directories: Mapping[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
+    """Log directories by path, of those brokers of which they were asked for and that answered."""
+    cordoned: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The dynamic `cordoned.log.dirs` of each broker that has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

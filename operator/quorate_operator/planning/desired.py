@@ -46,7 +46,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             listeners=quorum.spec.listeners,
             config=_controller_config(quorum, manifests),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
-            volume_bytes=quantity_bytes(quorum.spec.storage.size),
+            volumes=_volumes(quorum),
             log_levels=quorum.spec.log_levels,
         )
         for node_id in quorum.spec.all_node_ids()
@@ -90,11 +90,15 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
             config={**_authorization(quorum), **pool.spec.config},
             revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
             rack=pool.spec.rack_of(node_id),
-            volume_bytes=quantity_bytes(pool.spec.storage.size),
+            volumes=_volumes(pool),
             log_levels=pool.spec.log_levels,
         )
         for node_id in node_ids
     ]
+
+
+def _volumes(pool: KafkaController | KafkaBroker) -> dict[int, int]:
+    return {one.id: quantity_bytes(one.size) for one in pool.spec.storage.wanted}
 
 
 def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 Each concern is a module with a pure function that returns its due steps and waits. They are merged in this order:
 
     addresses, storage, starts      missing nodes are brought back; nothing is stopped
-    volumes                         they grow while their nodes run
+    volumes                         they are created, and grow while their nodes run; removed ones are emptied
     membership                      one voter is added or removed
     registrations, kraft.version    obstacles of a level are removed
     brokers that leave              drained, stopped, forgotten
@@ -37,11 +37,13 @@ from quorate_operator.planning.steps import (
     KafkaAction,
     Plan,
     Refusal,
+    ReleaseVolume,
     RemoveVoter,
     StartNode,
     StopNode,
     WaitFor,
 )
+from quorate_operator.planning.volume_removal import plan_volume_removal
 from quorate_operator.planning.volumes import plan_volumes
 
 PAUSED = "Paused"
@@ -82,13 +84,13 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     published = Part(due=addresses.steps, refusals=addresses.refusals)
     created = plan_formation(desired, observed)
     starts = plan_starts(desired, observed, now_ms, created, addresses)
-    volumes = plan_volumes(desired, observed)
+    volumes = merge((plan_volumes(desired, observed), plan_volume_removal(desired, observed)))
     membership = plan_membership(desired, observed)
     registrations = plan_registrations(desired, observed, target_level(desired))
     drain = plan_drain(desired, observed, now_ms)
     drained = Part(due=drain.steps, rest=drain.waits, refusals=drain.refusals)
     migration = plan_migration(desired, observed)
-    first = merge((created, starts, membership, migration))
+    first = merge((created, starts, membership, migration, volumes))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
     if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, drained))):
         hold = "the active controller has other changes to make first"
@@ -114,6 +116,8 @@ def _hold(first: Part) -> str | None:
         return "the quorum changes"
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
         return "nodes that are down are started first"
+    if any(isinstance(step, ReleaseVolume) for step in first.due):
+        return "volumes are released first"
     return None
 
 

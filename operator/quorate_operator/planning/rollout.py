@@ -41,6 +41,7 @@ from quorate_operator.planning.steps import (
     StopNode,
     wait_for,
 )
+from quorate_operator.planning.volumes import VOLUMES
 from quorate_operator.planning.windows import opens_at_ms
 
 BROKER_GRACE_MS = 120_000
@@ -58,8 +59,8 @@ _PHRASES: Mapping[str, str] = {
 }
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
-_SHOWN_AS_VALUES = frozenset({"version", "image", COPIES})
-_NAMED_FIRST = ("version", "image", "restart", COPIES, "resources", "config", "secrets")
+_SHOWN_AS_VALUES = frozenset({"version", "image", COPIES, VOLUMES})
+_NAMED_FIRST = ("version", "image", "restart", VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets"})
 """Parts of a revision that change without anybody asking for a restart: a release of the operator, a renewal."""

@@ -68,13 +68,31 @@ class StopNode(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowVolume(_NodeStep):
+class _VolumeStep(_NodeStep):
+    volume_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateVolume(_VolumeStep):
+    """Create another volume for a node that has its first one. The node uses it from its next start on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowVolume(_VolumeStep):
     """Request the desired size for a node's volume. The node may run meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseVolume(_VolumeStep):
+    """Store that the node's next start is without this volume, which is empty. The volume stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteVolume(_NodeStep):
-    """Delete the volume, or directory, of a stopped node."""
+    """Delete the volumes, or directories, of a stopped node; or one that the node does not use any more."""
+
+    volume_id: int | None = None
+    """The volume; None for all of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +135,9 @@ RuntimeAction = (
     | CreateNode
     | StartNode
     | StopNode
+    | CreateVolume
     | GrowVolume
+    | ReleaseVolume
     | DeleteVolume
     | ForgetNode
     | RebuildQuorum
@@ -190,6 +210,20 @@ class SetLogLevels(_NodeStep):
     levels: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CordonDirectories(_NodeStep):
+    """Have a running broker put no new replicas into these log directories, and into all others (KIP-1066)."""
+
+    directories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReplicas(_NodeStep):
+    """Move replicas of a running broker to other log directories of it (KIP-113), by path."""
+
+    targets: Mapping[PartitionId, str]
+
+
 KafkaAction = (
     AddVoter
     | RemoveVoter
@@ -200,6 +234,8 @@ KafkaAction = (
     | ReassignPartitions
     | ElectPreferredLeaders
     | SetLogLevels
+    | CordonDirectories
+    | MoveReplicas
 )
 
 

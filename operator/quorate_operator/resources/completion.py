@@ -6,6 +6,7 @@ from dataclasses import replace
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
 from quorate_operator.planning.logins import LOGIN
+from quorate_operator.planning.volumes import volumes_revision
 from quorate_operator.renderings import (
     rendered_pod,
     rendered_properties,
@@ -13,6 +14,7 @@ from quorate_operator.renderings import (
     rendered_secrets,
 )
 from quorate_operator.resources.configs import config_revision, copies_revision
+from quorate_operator.resources.data_volumes import volumes_in_use
 from quorate_operator.resources.facts import Context, Facts, Object, digest
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim
 from quorate_operator.resources.pods import pod_spec
@@ -55,6 +57,7 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
         "resources": digest(container["resources"]),
         "pod": digest([rest, template.labels, template.annotations]),
         **copies_revision(desired, node),
+        **volumes_revision(volumes_in_use(context, node)),
     }
     secrets = _secret_revision(context, node)
     if secrets is None:

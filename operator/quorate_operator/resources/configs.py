@@ -4,20 +4,25 @@ import json
 from collections.abc import Mapping
 
 from quorate_operator import security
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.rollout import COPIES
 from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     ANY_HOST,
     LOG4J2,
+    LOG_DIRS,
+    METADATA_LOG_DIR,
     QuorumFacts,
     Voter,
+    directory_properties,
     internal_topic_copies,
     internal_topic_properties,
     listener_properties,
     quorum_properties,
     render_properties,
 )
+from quorate_operator.resources.data_volumes import data_directory, volumes_in_use
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import RULES_FILE, agent_rules, has_agent
 from quorate_operator.resources.names import (
@@ -33,10 +38,6 @@ from quorate_operator.security import SecretFiles
 CONFIG_DIRECTORY = "/etc/quorate"
 PROPERTIES_FILE = "server.properties"
 LOG4J2_FILE = "log4j2.properties"
-VOLUME_DIRECTORY = "/var/lib/quorate"
-DATA_DIRECTORY = f"{VOLUME_DIRECTORY}/data"
-"""A directory below the root of the volume, because the root may have a lost+found, which Kafka takes for a
-partition."""
 SECRETS_DIRECTORY = "/etc/quorate-secrets"
 COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBroker instead."
 
@@ -78,7 +79,7 @@ def node_properties(
         **quorum_properties(quorum),
         **listener_properties(node.listeners, bound, {**node.advertised, **advertised}, others),
         **secured_properties(context, node),
-        "log.dirs": DATA_DIRECTORY,
+        **directory_properties([data_directory(one) for one in volumes_in_use(context, node)]),
     }
     if is_broker:
         properties["inter.broker.listener.name"] = node.listeners[0].name
@@ -92,12 +93,14 @@ def node_properties(
 def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
     """Returns the properties that need a restart.
 
-    Addresses are planned separately; bootstrap servers of a dynamic quorum may differ from node to node, and so may
-    what follows from the number of brokers, see `copies_revision`.
+    Addresses and volumes are planned separately; bootstrap servers of a dynamic quorum may differ from node to node,
+    and so may what follows from the number of brokers, see `copies_revision`.
     """
     properties = node_properties(context, desired, node, node.advertised)
-    skipped = {ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers", *_counted(node)}
-    return {name: value for name, value in properties.items() if name not in skipped}
+    skipped = {ADVERTISED_LISTENERS, "controller.quorum.bootstrap.servers", METADATA_LOG_DIR, *_counted(node)}
+    # Volumes are a part of the revision of their own, with the ids in place of all that follows from them.
+    first = {LOG_DIRS: data_directory(METADATA_VOLUME)}
+    return {name: value for name, value in (properties | first).items() if name not in skipped}
 
 
 def copies_revision(desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:

@@ -63,6 +63,8 @@ class Facts:
     certificates: Mapping[str, str | None] = field(default_factory=dict)
     """By name of each existing Certificate of the cluster, why it is not issued; None if it is."""
     formation: Formation | None = None
+    volumes: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """The ids of the volumes that each node with claims uses from its next start on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from quorate_operator.models.object_names import dns_label, short_name
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
@@ -13,6 +14,8 @@ LABEL_POOL = "quorate.dev/pool"
 LABEL_NODE_ID = "quorate.dev/node-id"
 LABEL_PURPOSE = "quorate.dev/purpose"
 """What a Service or pod is for besides running a node: `published-name`, `exposure`, `task`."""
+LABEL_VOLUME = "quorate.dev/volume"
+"""On claims of nodes with several volumes: the id of the volume. Volume 0 has no such label."""
 LABEL_COMPONENT = "app.kubernetes.io/component"
 LABEL_NAME = "app.kubernetes.io/name"
 OPERATOR_COMPONENT = "operator"
@@ -45,8 +48,10 @@ def pod_name(pool: str, node_id: int) -> str:
     return f"{pool}-{node_id}"
 
 
-def volume_claim_name(pool: str, node_id: int) -> str:
-    return f"data-{pool}-{node_id}"
+def volume_claim_name(pool: str, node_id: int, volume_id: int = METADATA_VOLUME) -> str:
+    """Returns the name of a volume's claim. That of volume 0 is the same as that of a node's only volume."""
+    # The name of a pool begins with a letter.
+    return f"data-{pool}-{node_id}" if volume_id == METADATA_VOLUME else f"data-{volume_id}-{pool}-{node_id}"
 
 
 def exposure_name(pool: str, node_id: int, listener: str) -> str:

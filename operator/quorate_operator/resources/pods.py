@@ -11,6 +11,7 @@ from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.object_names import short_name
 from quorate_operator.models.pod_templates import Probes, Resources
 from quorate_operator.models.security import ScramUsers
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.differences import record_of
 from quorate_operator.planning.features import initial_metadata_version
@@ -19,13 +20,13 @@ from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
     LOG4J2_FILE,
     PROPERTIES_FILE,
-    VOLUME_DIRECTORY,
     advertised_text,
     quorum_facts,
     secret_files,
     secured_properties,
 )
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.data_volumes import add_further_volumes, pod_volume, volume_mount
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import (
     AGENT_CONTAINER,
@@ -45,7 +46,6 @@ from quorate_operator.resources.names import (
     labels_of,
     metadata,
     pod_name,
-    volume_claim_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.racks import (
@@ -106,6 +106,8 @@ def node_pod(
     if not is_placed:
         spec["topologySpreadConstraints"] = first_spread(context, node)
     spec["initContainers"] = [format_container(context, desired, node, is_initial=is_initial)]
+    # Volumes are a part of the revision of their own, by their ids.
+    add_further_volumes(context, node, spec, spec["containers"][0], spec["initContainers"][0])
     if topology_key(context, node.pool) is not None:
         spec["initContainers"].append(_await_rack_container(context, node))
     if has_agent(context, node):
@@ -251,10 +253,7 @@ def _pod_basics(context: Context, node: DesiredNode) -> Object:
 
 def _volumes(context: Context, node: DesiredNode) -> list[Object]:
     volumes: list[Object] = [
-        {
-            "name": "data",
-            "persistentVolumeClaim": {"claimName": volume_claim_name(node.pool, node.node_id)},
-        },
+        pod_volume(node, METADATA_VOLUME),
         {"name": "config", "configMap": {"name": pod_name(node.pool, node.node_id)}},
         tmp_volume(TMP_SIZE),
         *rack_volumes(context, node),
@@ -278,7 +277,7 @@ def _secret_volume(name: str) -> str:
 
 def _mounts(context: Context, node: DesiredNode) -> list[Object]:
     mounts: list[Object] = [
-        {"name": "data", "mountPath": VOLUME_DIRECTORY},
+        volume_mount(METADATA_VOLUME),
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
         TMP_MOUNT,
         *rack_mounts(context, node),
@@ -431,20 +430,3 @@ def _heap_bytes(memory_limit: str) -> int | None:
     if re.search(r"m$", memory_limit):
         return None  # thousandths of bytes, which must be a mistake
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)
-
-
-def volume_claim(context: Context, node: DesiredNode) -> Object:
-    """Returns the claim of one node. Applied with a larger size, the volume grows if its class allows it."""
-    storage = context.pool(node.pool).spec.storage
-    spec: Object = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": storage.size}},
-    }
-    if storage.class_name is not None:
-        spec["storageClassName"] = storage.class_name
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata(context, volume_claim_name(node.pool, node.node_id), labels_of(context, node)),
-        "spec": spec,
-    }

@@ -3,8 +3,8 @@
 from quorate_operator.models.history import SHIPPED_DIRECTORY, History
 from quorate_operator.models.object_names import short_name
 from quorate_operator.planning.cluster import Lifecycle, Role
-from quorate_operator.resources.configs import DATA_DIRECTORY, VOLUME_DIRECTORY
 from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.data_volumes import DATA_DIRECTORY, VOLUME_DIRECTORY
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
     LABEL_CLUSTER,

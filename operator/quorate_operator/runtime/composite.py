@@ -21,6 +21,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Action, KafkaAction, Plan
+from quorate_operator.planning.volume_removal import leaving_volumes
 from quorate_operator.runtime.port import Gateway, Infrastructure
 from quorate_operator.runtime.verifying import NamesLook
 
@@ -119,9 +120,14 @@ class ClusterRuntime:
         present = {node.node_id for node in nodes.values() if node.role is Role.BROKER}
         known = (self._leaving | present) - staying
         loggers = {node.node_id: frozenset(node.log_levels) for node in desired.nodes if node.log_levels}
+        emptying = frozenset(
+            node.node_id
+            for node in desired.of_role(Role.BROKER)
+            if node.node_id in nodes and leaving_volumes(node, nodes[node.node_id])
+        )
         while True:
             kafka = await self._gateway.observe(
-                by_role[Role.CONTROLLER], by_role[Role.BROKER], known, loggers
+                by_role[Role.CONTROLLER], by_role[Role.BROKER], known, loggers, emptying
             )
             if kafka is None:
                 return None

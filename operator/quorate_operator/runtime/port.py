@@ -151,10 +151,12 @@ class Gateway(Protocol):
         brokers: Mapping[int, Address],
         draining: frozenset[int],
         loggers: Mapping[int, frozenset[str]],
+        directories_of: frozenset[int] = frozenset(),
     ) -> KafkaFacts | None:
         """Returns what quorum and brokers report. None without a leader.
 
-        Partitions are reported of `draining` brokers alone, and levels of the `loggers` that are named, by node.
+        Partitions are reported of `draining` brokers alone, levels of the `loggers` that are named, by node, and log
+        directories of the brokers `directories_of`.
         """
 
     @property

@@ -20,7 +20,9 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.CreateNode: ("create", "creating"),
     steps.StartNode: ("start", "starting"),
     steps.StopNode: ("stop", "stopping"),
+    steps.CreateVolume: ("create", "creating"),
     steps.GrowVolume: ("grow", "growing"),
+    steps.ReleaseVolume: ("release", "releasing"),
     steps.DeleteVolume: ("delete", "deleting"),
     steps.ForgetNode: ("forget", "forgetting"),
     steps.RebuildQuorum: ("rebuild", "rebuilding"),
@@ -36,6 +38,8 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.ReassignPartitions: ("reassign", "reassigning"),
     steps.ElectPreferredLeaders: ("elect", "electing"),
     steps.SetLogLevels: ("set", "setting"),
+    steps.CordonDirectories: ("cordon", "cordoning"),
+    steps.MoveReplicas: ("move", "moving"),
 }
 """The verb of each kind of action: to be done, and being done."""
 
@@ -51,10 +55,12 @@ def _object(action: steps.Action, label: Label) -> str:
     match action:
         case steps.FormCluster(node_ids=node_ids):
             return f"the cluster of {', '.join(label(node_id) for node_id in node_ids)}"
-        case steps.DeleteVolume():
+        case steps.DeleteVolume(volume_id=None):
             return f"the data of {label(action.node_id)}"
-        case steps.GrowVolume():
-            return f"the volume of {label(action.node_id)}"
+        case steps.CreateVolume() | steps.GrowVolume() | steps.ReleaseVolume() | steps.DeleteVolume():
+            return f"volume {action.volume_id} of {label(action.node_id)}"
+        case steps.CordonDirectories() | steps.MoveReplicas():
+            return _object_of_directories(action, label)
         case steps.RebuildQuorum():
             return f"the quorum from the data of {label(action.node_id)}"
         case steps.PublishAddress() | steps.RetireAddress() | steps.WithdrawAddress():
@@ -73,6 +79,13 @@ def _object(action: steps.Action, label: Label) -> str:
         case steps.SetLogLevels():
             return f"log levels of {label(action.node_id)}"
     return label(action.node_id)
+
+
+def _object_of_directories(action: steps.CordonDirectories | steps.MoveReplicas, label: Label) -> str:
+    directories = f"log directories of {label(action.node_id)}"
+    if isinstance(action, steps.CordonDirectories):
+        return f"{len(action.directories)} {directories}"
+    return f"{counted(len(action.targets), 'replica', 'replicas')} between {directories}"
 
 
 def action_words(action: steps.Action, label: Label) -> str:

@@ -19,7 +19,13 @@ from quorate_operator.runtime.kubernetes.api import (
     Object,
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, configured_of, revision_of
+from quorate_operator.runtime.kubernetes.observing import (
+    NodeObjects,
+    annotation,
+    configured_of,
+    revision_of,
+    volumes_in_use,
+)
 
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
@@ -83,6 +89,7 @@ class Assigned:
                 one["metadata"]["name"]: why_not_issued(one) for one in self._objects.of_kind(CERTIFICATE)
             },
             formation=formation,
+            volumes={node_id: volumes_in_use(found) for node_id, found in objects.items() if found.claims},
         )
 
     def secrets(self) -> Mapping[str, Secret]:

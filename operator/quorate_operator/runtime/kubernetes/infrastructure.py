@@ -19,6 +19,7 @@ from quorate_admin.security.config import SecurityConfig
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.models.status import HistoryStatus, ListenerStatus
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
     Address,
@@ -29,7 +30,6 @@ from quorate_operator.planning.cluster import (
     Lifecycle,
     ObservedCluster,
     ObservedNode,
-    ObservedVolume,
     Publication,
     Role,
     Verification,
@@ -47,7 +47,6 @@ from quorate_operator.resources.pods import (
     rebuild_quorum_arguments,
     rehearsal_pod,
     task_pod,
-    volume_claim,
 )
 from quorate_operator.resources.secrets import with_secrets
 from quorate_operator.runtime.kubernetes.api import (
@@ -63,7 +62,7 @@ from quorate_operator.runtime.kubernetes.api import (
 from quorate_operator.runtime.kubernetes.assigned import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.machines import Machines
-from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, DELETION_SLACK_S, ClusterObjects
+from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
@@ -75,7 +74,6 @@ from quorate_operator.runtime.kubernetes.observing import (
     annotation,
     configured_of,
     formatted_directory_id,
-    growth_refusal_in_words,
     observed_node,
     verifications_of,
     verified_text,
@@ -97,6 +95,7 @@ from quorate_operator.runtime.kubernetes.surroundings import (
     history_status,
     keep_surroundings,
 )
+from quorate_operator.runtime.kubernetes.volumes import Volumes
 
 TASK_TIMEOUT_S = 300.0
 _ENDED = ("Succeeded", "Failed")
@@ -141,6 +140,7 @@ class KubernetesInfrastructure:
         self._names = PublishedNames(self._objects)
         self._assigned = Assigned(api, self._objects, operator_namespace)
         self._rehearsals = Rehearsals(api, namespace)
+        self._volumes = Volumes(self._objects, self._rehearsals)
         self._machines = Machines(api)
         self._refused: tuple[RefusedObject, ...] = ()
         """What the API server refused when it was kept last."""
@@ -186,7 +186,7 @@ class KubernetesInfrastructure:
             if node_id in wanted:
                 observed[node_id] = replace(
                     observed[node_id],
-                    volume=await self._rehearsed_volume(wanted[node_id], found, node.volume),
+                    volumes=await self._volumes.rehearsed(context, wanted[node_id], found, node.volumes),
                 )
         for node_id, refusal in (await self._rehearsed_restarts(desired, observed)).items():
             observed[node_id] = replace(observed[node_id], restart_refusal=refusal)
@@ -295,8 +295,8 @@ class KubernetesInfrastructure:
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
         for found in self._objects.nodes().values():
-            if found.claim is not None and found.pool in pools:
-                await self._objects.delete(VOLUME_CLAIM, found.claim)
+            for claim in found.claims.values() if found.pool in pools else ():
+                await self._objects.delete(VOLUME_CLAIM, claim)
 
     async def _apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         match action:
@@ -312,13 +312,11 @@ class KubernetesInfrastructure:
                 pod = self._objects_of(action.node_id).pod
                 if pod is not None:
                     await self._objects.delete_pod(pod, action.grace_ms)
-            case steps.GrowVolume():
+            case steps.CreateVolume() | steps.GrowVolume():
                 node = self._node(desired, action.node_id)
-                await self._objects.keep(volume_claim(self._required_context(), node))
-            case steps.DeleteVolume():
-                claim = self._objects_of(action.node_id).claim
-                if claim is not None:
-                    await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
+                await self._volumes.apply(action, self._required_context(), node)
+            case steps.ReleaseVolume() | steps.DeleteVolume():
+                await self._volumes.apply(action, self._required_context(), None)
             case steps.ForgetNode():
                 await self._forget(action.node_id)
             case steps.RebuildQuorum():
@@ -346,13 +344,13 @@ class KubernetesInfrastructure:
         context, formation = self._required_context(), self._formation()
         if formation is None:
             raise steps.StepError(f"{node.label}: the identity of the cluster is not settled yet")
-        claim = self._objects_of(node.node_id).claim
-        if claim is not None and claim["metadata"].get("deletionTimestamp") is not None:
-            raise steps.StepError(f"{node.label}: its old volume is still being deleted")
-        written = await self._objects.keep(volume_claim(context, node))
+        written = await self._volumes.keep(context, node, METADATA_VOLUME)
         if annotation(written, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
             await self._objects.annotate(written, {ANNOTATION_FORMAT: how})
+        for volume_id in node.volumes:
+            if volume_id != METADATA_VOLUME:
+                await self._volumes.keep(context, node, volume_id)
         await self._objects.keep(config_map(context, desired, node, {}))
 
     async def _start(
@@ -480,17 +478,6 @@ class KubernetesInfrastructure:
             ids = {ANNOTATION_DIRECTORY_ID: directory_id, ANNOTATION_CLUSTER_ID: formation.cluster_id}
             if any(annotation(node.claim, name) != value for name, value in ids.items()):
                 await self._objects.annotate(node.claim, ids)
-
-    async def _rehearsed_volume(
-        self, node: DesiredNode, objects: NodeObjects, volume: ObservedVolume | None
-    ) -> ObservedVolume | None:
-        """Returns the volume with why it can't grow: the StorageClass forbids it, a quota, the claim is not ours."""
-        if volume is None or volume.capacity_bytes is None or node.volume_bytes is None or not objects.claim:
-            return volume
-        if volume.requested_bytes >= node.volume_bytes:
-            return volume
-        refusal = await self._rehearsals.refusal(volume_claim(self._required_context(), node))
-        return replace(volume, refusal=growth_refusal_in_words(refusal, objects.claim))
 
     async def _rehearsed_restarts(
         self, desired: DesiredCluster, observed: Mapping[int, ObservedNode]

@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from quorate_operator.models.base import quantity_bytes
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     Address,
     NodeState,
@@ -17,6 +18,7 @@ from quorate_operator.planning.cluster import (
     Verification,
 )
 from quorate_operator.planning.differences import rendering_of
+from quorate_operator.resources.data_volumes import data_directory
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     ANNOTATION_RENDERING,
@@ -26,6 +28,7 @@ from quorate_operator.resources.names import (
     LABEL_NODE_ID,
     LABEL_POOL,
     LABEL_PURPOSE,
+    LABEL_VOLUME,
     parse_address,
 )
 from quorate_operator.resources.pods import FORMAT_CONTAINER, NODE_CONTAINER
@@ -37,6 +40,8 @@ ANNOTATION_CLUSTER_ID = "quorate.dev/cluster-id"
 """On claims: the cluster of the volume, so that a new KafkaController of the same name continues with it."""
 ANNOTATION_FORMAT = "quorate.dev/format"
 """On claims that were created for a node: `initial` or `join`, how an empty volume is formatted."""
+ANNOTATION_RELEASED = "quorate.dev/released"
+"""On claims of volumes that were removed from the manifest: `true` once the next start of the node is without it."""
 FORMAT_INITIAL = "initial"
 FORMAT_JOIN = "join"
 
@@ -69,8 +74,14 @@ class NodeObjects:
     role: Role
     pool: str
     pod: Object | None = None
-    claim: Object | None = None
+    claims: Mapping[int, Object] = field(default_factory=dict)
+    """By volume id."""
     config: Object | None = None
+
+    @property
+    def claim(self) -> Object | None:
+        """The claim of the volume that every node has; None without one."""
+        return self.claims.get(METADATA_VOLUME)
 
 
 def by_node(
@@ -87,8 +98,14 @@ def by_node(
                 role = Role(labels.get(LABEL_COMPONENT, ""))
             except ValueError:
                 continue
-            node = found.setdefault(int(labels[LABEL_NODE_ID]), {})
-            node |= {part: item, "role": role, "pool": labels.get(LABEL_POOL, "")}
+            node = found.setdefault(int(labels[LABEL_NODE_ID]), {"claims": {}})
+            node |= {"role": role, "pool": labels.get(LABEL_POOL, "")}
+            if part == "claim":
+                volume_id = labels.get(LABEL_VOLUME, str(METADATA_VOLUME))
+                if volume_id.isdecimal():
+                    node["claims"][int(volume_id)] = item
+            else:
+                node[part] = item
     return {node_id: NodeObjects(node_id=node_id, **parts) for node_id, parts in found.items()}
 
 
@@ -117,8 +134,8 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         pool=objects.pool,
         state=state,
         directory_id=directory_id,
-        has_volume=claim is not None,
-        volume=volume_of(claim) if claim is not None else None,
+        has_volume=bool(objects.claims),
+        volumes={volume_id: volume_of(volume_id, one) for volume_id, one in objects.claims.items()},
         unreachable_host=unreachable_host,
         # ForgetNode removes the configuration and leaves the claim.
         is_forgotten=pod is None and objects.config is None,
@@ -126,18 +143,30 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
     )
 
 
-def volume_of(claim: Object) -> ObservedVolume | None:
-    """Returns the sizes of a claim; None if they are written in a way that Quorate does not read."""
+def volumes_in_use(objects: NodeObjects) -> frozenset[int]:
+    """Returns the ids of the volumes that the node's next start uses, of those that it has."""
+    return frozenset(volume_id for volume_id, claim in objects.claims.items() if _is_in_use(claim))
+
+
+def _is_in_use(claim: Object) -> bool:
+    is_going = claim["metadata"].get("deletionTimestamp") is not None
+    return not is_going and annotation(claim, ANNOTATION_RELEASED) is None
+
+
+def volume_of(volume_id: int, claim: Object) -> ObservedVolume:
+    """Returns a volume, without sizes that are written in a way that Quorate does not read."""
     status = claim.get("status", {})
+    volume = ObservedVolume(directory=data_directory(volume_id), is_in_use=_is_in_use(claim))
     try:
         requested = quantity_bytes(str(claim["spec"]["resources"]["requests"]["storage"]))
         given = status.get("capacity", {}).get("storage")
         capacity = None if given is None else quantity_bytes(str(given))
     except (KeyError, ValueError):
-        return None
+        return volume
     conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
     progress = next((conditions[kind] for kind in _RESIZES if kind in conditions), None)
-    return ObservedVolume(
+    return replace(
+        volume,
         requested_bytes=requested,
         capacity_bytes=capacity,
         progress=progress and ": ".join(part for part in (progress["type"], progress.get("message")) if part),

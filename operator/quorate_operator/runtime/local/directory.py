@@ -9,19 +9,31 @@ bin/              Kafka's tools, set up for this cluster
 secrets/          the manifest's Secrets, a file for each key
 clients/          client properties for each user, and controllers.properties: where listeners are secured
 controller-3000/  a node: server.properties, format.log, node.log, data/
+broker-0/         the same; with several volumes, also data-1/, data-2/
 """
 
 import fcntl
 import os
+import re
 from pathlib import Path
 
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 from quorate_protocol.properties import parse_properties
 
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
+
+
+_DATA = re.compile("data(?:-([1-9][0-9]?))?")
+
+
+def _volume_id(name: str) -> int | None:
+    """Returns the volume of a log directory by its name; None for other names."""
+    matched = _DATA.fullmatch(name)
+    return None if matched is None else int(matched[1] or METADATA_VOLUME)
 
 
 class PlayDirectory:
@@ -77,9 +89,20 @@ class PlayDirectory:
         """Where controllers' logs are shipped to, for `quorate lake ingest`."""
         return self.path / "history"
 
-    def node_data(self, label: str) -> Path:
-        """Kafka's log directory of the node."""
-        return self.node(label) / "data"
+    def node_data(self, label: str, volume_id: int = METADATA_VOLUME) -> Path:
+        """Kafka's log directory of the node in one of its volumes."""
+        return self.node(label) / ("data" if volume_id == METADATA_VOLUME else f"data-{volume_id}")
+
+    def volumes(self, label: str) -> dict[int, Path]:
+        """The log directories of a node by volume id. Volume 0 is missing while nothing is in it."""
+        node = self.node(label)
+        found = [one for one in node.iterdir() if one.is_dir()] if node.is_dir() else []
+        by_id = {_volume_id(one.name): one for one in found}
+        return {
+            volume_id: path
+            for volume_id, path in by_id.items()
+            if volume_id is not None and (volume_id != METADATA_VOLUME or any(path.iterdir()))
+        }
 
     @property
     def exists(self) -> bool:

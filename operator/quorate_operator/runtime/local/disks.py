@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import DesiredNode
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.local.child_process import ChildProcess
@@ -17,8 +18,19 @@ LINES_SHOWN = 8
 
 async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
     """Configures a node and formats its directory, also after an interrupted attempt. Raises StepError."""
-    layout.directory.make(layout.directory.node_data(node.label))
+    for data in layout.log_directories(node):
+        layout.directory.make(data)
     layout.write_config(node)
+    await _format(layout, node, is_initial=is_initial)
+
+
+async def format_further(layout: Layout, node: DesiredNode) -> None:
+    """Formats the directories that were added to a node since its last start. Raises StepError."""
+    if not all((data / META_PROPERTIES).is_file() for data in layout.log_directories(node)[1:]):
+        await _format(layout, node, is_initial=False)
+
+
+async def _format(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
     command = layout.format_command(node, is_initial=is_initial)
     await _run(layout, node.label, command, "format.log", "formatted")
 
@@ -29,14 +41,15 @@ async def rebuild_quorum(layout: Layout, node: DesiredNode) -> None:
     await _run(layout, node.label, layout.rebuild_command(node), "rebuild.log", "made the only voter")
 
 
-async def delete(layout: Layout, label: str) -> None:
-    """Deletes a node's data. Raises StepError."""
-    data = layout.directory.node_data(label)
-    # Whole or not at all: half of a disk must not be taken for a disk.
-    doomed = data.with_name("data.deleted")
-    if data.exists() and not doomed.exists():
-        data.rename(doomed)
-    await _run(layout, label, ["rm", "-rf", "--", str(doomed), str(data)], "delete.log", "deleted")
+async def delete(layout: Layout, label: str, volume_id: int | None = None) -> None:
+    """Deletes one volume of a node, or all. Raises StepError."""
+    volumes = layout.directory.volumes(label) | {METADATA_VOLUME: layout.directory.node_data(label)}
+    for data in volumes.values() if volume_id is None else (layout.directory.node_data(label, volume_id),):
+        # Whole or not at all: half of a disk must not be taken for a disk.
+        doomed = data.with_name(f"{data.name}.deleted")
+        if data.exists() and not doomed.exists():
+            data.rename(doomed)
+        await _run(layout, label, ["rm", "-rf", "--", str(doomed), str(data)], "delete.log", "deleted")
 
 
 def forget(layout: Layout, label: str) -> None:
@@ -44,7 +57,8 @@ def forget(layout: Layout, label: str) -> None:
     directory = layout.directory.node(label)
     if not directory.exists():
         return
-    left = [path for path in directory.iterdir() if path != layout.directory.node_data(label)]
+    kept = {layout.directory.node_data(label), *layout.directory.volumes(label).values()}
+    left = [path for path in directory.iterdir() if path not in kept]
     for path in left:
         if path.is_file():
             path.unlink()
@@ -54,8 +68,7 @@ def forget(layout: Layout, label: str) -> None:
 
 def has_volume(layout: Layout, label: str) -> bool:
     """Whether a node has data, formatted or not."""
-    data = layout.directory.node_data(label)
-    return data.is_dir() and any(data.iterdir())
+    return bool(layout.directory.volumes(label))
 
 
 def is_formatted(directory: PlayDirectory, label: str) -> bool:

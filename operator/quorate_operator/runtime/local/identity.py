@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -53,6 +54,8 @@ class NodeIdentity:
     """The node has left, and only its data is kept."""
     advertised_last: Mapping[str, Address] = field(default_factory=dict)
     """The addresses that it was last started with, by listener name; empty if it was never started."""
+    volumes: tuple[int, ...] = (METADATA_VOLUME,)
+    """The volumes that its next start uses, of those that it has."""
 
     def own_address(self, listener: str) -> Address:
         """Returns where the node itself listens, which never changes."""
@@ -269,6 +272,7 @@ def _node_identity(
         implementation=node.implementation,
         kafka_version=node.kafka_version,
         advertised_last=before.advertised_last if before else {},
+        volumes=before.volumes if before else (METADATA_VOLUME, *(node.volumes.keys() - {METADATA_VOLUME})),
     )
 
 

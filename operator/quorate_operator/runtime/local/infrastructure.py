@@ -10,6 +10,7 @@ from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
     Address,
@@ -19,11 +20,13 @@ from quorate_operator.planning.cluster import (
     NodeState,
     ObservedCluster,
     ObservedNode,
+    ObservedVolume,
     Publication,
     Role,
     Verification,
 )
 from quorate_operator.planning.logins import with_logins
+from quorate_operator.planning.volumes import used_volumes
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.errors import PlayError
@@ -93,12 +96,15 @@ class LocalInfrastructure:
         }
         for node_id, node in self._nodes.items():
             kept = self.layout.identity.nodes[node_id]
-            has_volume = disks.has_volume(self.layout, node.label)
-            if node_id in wanted or node.runs or (has_volume and not kept.is_forgotten):
+            volumes = {
+                volume_id: ObservedVolume(directory=str(path), is_in_use=volume_id in kept.volumes)
+                for volume_id, path in self.layout.directory.volumes(node.label).items()
+            }
+            if node_id in wanted or node.runs or (volumes and not kept.is_forgotten):
                 found[node_id] = node.observed(
                     pool=kept.pool,
                     directory_id=self.layout.directory_id_of(node.label),
-                    has_volume=has_volume,
+                    volumes=volumes,
                     revision=self._revision_of(node),
                     advertised_last=kept.advertised_last,
                 )
@@ -208,13 +214,20 @@ class LocalInfrastructure:
                 self._form(action)
             case steps.CreateNode():
                 node = self._desired(action.node_id)
+                self._use_volumes(action.node_id, frozenset((METADATA_VOLUME, *node.volumes)))
                 await disks.create(self.layout, node, is_initial=action.is_initial)
             case steps.StartNode():
-                self._start(action)
+                await self._start(action)
             case steps.StopNode():
                 await self._nodes[action.node_id].stop(action.grace_ms)
+            case steps.CreateVolume():
+                label = self._nodes[action.node_id].label
+                self.layout.directory.make(self.layout.directory.node_data(label, action.volume_id))
+                self._use_volumes(action.node_id, self._volumes(action.node_id) | {action.volume_id})
+            case steps.ReleaseVolume():
+                self._use_volumes(action.node_id, self._volumes(action.node_id) - {action.volume_id})
             case steps.DeleteVolume():
-                await self._delete_volume(action.node_id)
+                await self._delete_volume(action)
             case steps.ForgetNode():
                 await self._forget(action.node_id)
             case steps.RebuildQuorum():
@@ -244,7 +257,7 @@ class LocalInfrastructure:
             )
         )
 
-    def _start(self, action: steps.StartNode) -> None:
+    async def _start(self, action: steps.StartNode) -> None:
         node = self._nodes[action.node_id]
         if node.runs:
             return
@@ -253,6 +266,7 @@ class LocalInfrastructure:
         if desired is not None:
             asked = replace(desired, advertised={**desired.advertised, **action.advertised})
             self.layout.write_config(asked)
+            await disks.format_further(self.layout, asked)
             controllers = self.layout.desired.of_role(Role.CONTROLLER)
             started_with = StartedWith(
                 advertised=asked.advertised,
@@ -277,11 +291,20 @@ class LocalInfrastructure:
             started_with=started_with,
         )
 
-    async def _delete_volume(self, node_id: int) -> None:
-        node = self._nodes[node_id]
-        if node.runs:
+    def _volumes(self, node_id: int) -> frozenset[int]:
+        return frozenset(self.layout.identity.nodes[node_id].volumes)
+
+    def _use_volumes(self, node_id: int, volumes: frozenset[int]) -> None:
+        """Stores the volumes that a node's next start uses."""
+        self._change_node(node_id, volumes=tuple(sorted(volumes)))
+        completed = complete(self.layout.manifests, self.layout.desired, self.layout.identity)
+        self.layout = replace(self.layout, desired=completed)
+
+    async def _delete_volume(self, action: steps.DeleteVolume) -> None:
+        node = self._nodes[action.node_id]
+        if node.runs and action.volume_id in (None, *used_volumes(node.started_with.revision)):
             raise steps.StepError(f"{node.label} runs; its data is deleted only after it has stopped")
-        await disks.delete(self.layout, node.label)
+        await disks.delete(self.layout, node.label, action.volume_id)
 
     async def _forget(self, node_id: int) -> None:
         node = self._nodes[node_id]

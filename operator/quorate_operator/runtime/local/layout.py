@@ -47,6 +47,11 @@ class Layout:
         """Returns the directory id on a node's disk, None if it is not formatted. Raises PlayError."""
         return self.directory.directory_id_of(label, self.identity.cluster_id)
 
+    def log_directories(self, node: DesiredNode) -> list[Path]:
+        """Returns the log directories that the node's next start uses, first that of the metadata log."""
+        ids = sorted(self.identity.nodes[node.node_id].volumes)
+        return [self.directory.node_data(node.label, volume_id) for volume_id in ids]
+
     def own_address(self, node_id: int, listener: str) -> Address:
         """Returns where a node itself listens. Raises KeyError."""
         return self.identity.nodes[node_id].own_address(listener)
@@ -66,7 +71,7 @@ class Layout:
         build = controller_properties if node.role is Role.CONTROLLER else broker_properties
         ports = self.identity.nodes[node.node_id].ports
         facts = quorum_facts(self.desired, self.identity)
-        properties = build(node, ports, facts, self.directory.node_data(node.label), self.secret_files)
+        properties = build(node, ports, facts, self.log_directories(node), self.secret_files)
         self.directory.write(self.config_file(node), render_properties(properties, COMMENT))
         if node.implementation is Implementation.JAVA:
             self.directory.write(self._log4j_file(node), LOG4J2)
@@ -125,6 +130,9 @@ class Layout:
             if node.implementation is Implementation.JAVA:
                 kafka = self.identity.kafka[node.kafka_version]
                 return kafka.command("kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",))
+        else:
+            # A broker gets further directories, and an interrupted attempt has formatted some.
+            arguments.append("--ignore-formatted")
         return [*QUORATE, "controller", *arguments]
 
     def rebuild_command(self, node: DesiredNode) -> list[str]:

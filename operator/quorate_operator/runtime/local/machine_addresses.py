@@ -16,6 +16,7 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
 from quorate_operator.planning.differences import Rendering
+from quorate_operator.planning.volumes import volumes_revision
 from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
@@ -74,7 +75,12 @@ def _completed(
         advertised=advertised,
         interim=interim,
         controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
-        revision={**node.revision, **_revision(node, manifests, identity, secured), **secrets},
+        revision={
+            **node.revision,
+            **_revision(node, manifests, identity, secured),
+            **volumes_revision(identity.nodes[node.node_id].volumes),
+            **secrets,
+        },
         rendering=_rendering(node, secured, secrets),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quorate_operator import clock
-from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, Role
+from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, ObservedVolume, Role
 from quorate_operator.planning.differences import Rendering
 from quorate_operator.runtime.local.child_process import ChildProcess
 
@@ -71,7 +71,7 @@ class LocalNode:
         *,
         pool: str,
         directory_id: str | None,
-        has_volume: bool,
+        volumes: Mapping[int, ObservedVolume],
         revision: Mapping[str, str],
         advertised_last: Mapping[str, Address],
     ) -> ObservedNode:
@@ -93,7 +93,8 @@ class LocalNode:
             state=state,
             pool=pool,
             directory_id=directory_id,
-            has_volume=has_volume,
+            has_volume=bool(volumes),
+            volumes=volumes,
             started_at_ms=self._started_at_ms,
             exited_at_ms=self._exited_at_ms,
             exit_reason=self._exit_reason,

@@ -1,7 +1,7 @@
 """The server.properties of local nodes, which share one machine."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
@@ -10,6 +10,7 @@ from quorate_operator.planning.cluster import Address, DesiredNode, Implementati
 from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     QuorumFacts,
+    directory_properties,
     internal_topic_properties,
     listener_properties,
     quorum_properties,
@@ -24,7 +25,11 @@ COMMENT = "Written by quorate play at each start; change the manifest instead."
 
 
 def controller_properties(
-    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path, secrets: SecretFiles
+    node: DesiredNode,
+    ports: Mapping[str, int],
+    quorum: QuorumFacts,
+    data: Sequence[Path],
+    secrets: SecretFiles,
 ) -> dict[str, str]:
     """Returns the configuration of a controller with its data in `data`; `ports` are its own."""
     properties = {
@@ -33,7 +38,7 @@ def controller_properties(
         **quorum_properties(quorum),
         **_listener_properties(node, ports, {}),
         **node_properties(node, quorum.listener, secrets),
-        "log.dirs": str(data),
+        **directory_properties([str(one) for one in data]),
     }
     if node.implementation is Implementation.PYTHON and HTTP in ports:
         properties["quorate.http.listener"] = f"{LOOPBACK}:{ports[HTTP]}"
@@ -41,7 +46,11 @@ def controller_properties(
 
 
 def broker_properties(
-    node: DesiredNode, ports: Mapping[str, int], quorum: QuorumFacts, data: Path, secrets: SecretFiles
+    node: DesiredNode,
+    ports: Mapping[str, int],
+    quorum: QuorumFacts,
+    data: Sequence[Path],
+    secrets: SecretFiles,
 ) -> dict[str, str]:
     """Returns the configuration of a broker on a small machine: few threads, small internal topics."""
     rack = {} if node.rack is None else {"broker.rack": node.rack}
@@ -52,7 +61,7 @@ def broker_properties(
         **_listener_properties(node, ports, {quorum.listener.name: quorum.listener.protocol}),
         **node_properties(node, quorum.listener, secrets),
         "inter.broker.listener.name": node.listeners[0].name,
-        "log.dirs": str(data),
+        **directory_properties([str(one) for one in data]),
         **internal_topic_properties(quorum.broker_count),
         "offsets.topic.num.partitions": "8",
         "transaction.state.log.num.partitions": "8",

@@ -207,8 +207,8 @@ def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> No
     look(runtime)
     controllers, brokers = {3000: Address("contact", 3000)}, {n: Address("contact", n) for n in (0, 1)}
     assert kafka.asked == [
-        (controllers, brokers, frozenset({1}), {}),
-        (controllers, brokers, frozenset({1, 7}), {}),
+        (controllers, brokers, frozenset({1}), {}, frozenset()),
+        (controllers, brokers, frozenset({1, 7}), {}, frozenset()),
     ]
     look(runtime)
     assert [asked[2] for asked in kafka.asked[2:]] == [{1, 7}], "it is known from the last look"

@@ -345,7 +345,7 @@ def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
 def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str]) -> None:
     """Goal: `kubectl describe` shows a volume that is growing, with Kubernetes' own reason. Method: its states."""
     node = ObservedNode(
-        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volume=volume
+        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
     )
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), Plan(steps=()))

@@ -6,12 +6,22 @@ from typing import Any
 import pytest
 from quorate_operator.planning.cluster import Address, NodeState, ObservedVolume, Role, Verification
 from quorate_operator.resources.configs import advertised_text
-from quorate_operator.resources.names import ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED
+from quorate_operator.resources.data_volumes import DATA_DIRECTORY
+from quorate_operator.resources.names import (
+    ANNOTATION_ADVERTISED,
+    ANNOTATION_VERIFIED,
+    LABEL_COMPONENT,
+    LABEL_NODE_ID,
+    LABEL_POOL,
+    LABEL_VOLUME,
+)
 from quorate_operator.runtime.kubernetes.observing import (
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
+    ANNOTATION_RELEASED,
     VOLUME,
     NodeObjects,
+    by_node,
     growth_refusal_in_words,
     is_machine_gone,
     is_suspicious,
@@ -19,6 +29,7 @@ from quorate_operator.runtime.kubernetes.observing import (
     verifications_of,
     verified_text,
     volume_of,
+    volumes_in_use,
 )
 
 DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -41,8 +52,11 @@ def _claim(**annotations: str) -> dict[str, Any]:
     return {"metadata": {"name": "data-quorum-3000", "annotations": annotations}}
 
 
-def _observed(**parts: Any) -> Any:
-    return observed_node(NodeObjects(node_id=3000, role=Role.CONTROLLER, pool="quorum", **parts))
+def _observed(claim: dict[str, Any] | None = None, **parts: Any) -> Any:
+    claims = {} if claim is None else {0: claim}
+    return observed_node(
+        NodeObjects(node_id=3000, role=Role.CONTROLLER, pool="quorum", claims=claims, **parts)
+    )
 
 
 def test_a_claim_alone_is_not_yet_a_node() -> None:
@@ -165,13 +179,46 @@ def test_the_size_of_a_volume_is_that_of_its_claim() -> None:
 
     waits = {"type": "FileSystemResizePending", "status": "True", "message": "Waiting for kubelet"}
     past = {"type": "Resizing", "status": "False"}
-    requested = ObservedVolume(requested_bytes=2 * 2**30)
-    assert volume_of(claim("2Gi")) == requested
-    assert volume_of(claim("2Gi", capacity={"storage": "1Gi"}, conditions=[past, waits])) == replace(
+    requested = ObservedVolume(directory=DATA_DIRECTORY, requested_bytes=2 * 2**30)
+    assert volume_of(0, claim("2Gi")) == requested
+    assert volume_of(0, claim("2Gi", capacity={"storage": "1Gi"}, conditions=[past, waits])) == replace(
         requested, capacity_bytes=2**30, progress="FileSystemResizePending: Waiting for kubelet"
     )
-    assert volume_of(claim("2e9")) is None
-    assert _observed(claim=claim("2Gi")).volume == requested
+    assert volume_of(0, claim("2e9")) == ObservedVolume(directory=DATA_DIRECTORY)
+    assert _observed(claim=claim("2Gi")).volumes == {0: requested}
+
+
+def test_further_claims_of_a_node_are_its_volumes() -> None:
+    """Goal: which volumes a node has, and which its next start uses, is read from its claims.
+
+    Method: claims of volumes 0, 1, 2 and 3; 2 is released, 3 is being deleted; one has a label that nobody wrote.
+    """
+    labels = {LABEL_NODE_ID: "0", LABEL_COMPONENT: "broker", LABEL_POOL: "brokers"}
+
+    def claim(volume: str | None, **metadata: Any) -> dict[str, Any]:
+        own = labels if volume is None else labels | {LABEL_VOLUME: volume}
+        return {"metadata": {"name": f"claim-{volume}", "labels": own, **metadata}, "spec": {}}
+
+    claims = [
+        claim(None),
+        claim("1"),
+        claim("2", annotations={ANNOTATION_RELEASED: "true"}),
+        claim("3", deletionTimestamp=STARTED),
+        claim("one"),
+    ]
+    found = by_node([], claims, [])[0]
+    assert sorted(found.claims) == [0, 1, 2, 3]
+    assert found.claim == claims[0]
+    assert volumes_in_use(found) == {0, 1}
+    seen = observed_node(found)
+    assert seen.has_volume
+    assert {volume_id: one.is_in_use for volume_id, one in seen.volumes.items()} == {
+        0: True,
+        1: True,
+        2: False,
+        3: False,
+    }
+    assert seen.volumes[1].directory == "/var/lib/quorate-1/data"
 
 
 def test_a_class_that_cannot_expand_is_named() -> None:

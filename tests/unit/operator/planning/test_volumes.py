@@ -1,8 +1,8 @@
 """Volumes that grow: what is requested, what is waited for, and what is refused."""
 
 from kit.scenarios import Situation, briefly, healthy
-from quorate_operator.planning.cluster import ObservedVolume
-from quorate_operator.planning.steps import GrowVolume
+from quorate_operator.planning.cluster import NodeState, ObservedVolume
+from quorate_operator.planning.steps import CreateVolume, GrowVolume
 
 GIB = 2**30
 SMALL = ObservedVolume(requested_bytes=10 * GIB, capacity_bytes=10 * GIB)
@@ -10,13 +10,13 @@ SMALL = ObservedVolume(requested_bytes=10 * GIB, capacity_bytes=10 * GIB)
 
 def _sized(volume: ObservedVolume, asked_bytes: int = 20 * GIB, node_id: int = 0) -> Situation:
     """A healthy cluster of which one broker has this volume and shall have another size."""
-    situation = healthy(3, brokers=2).asking_node(node_id, volume_bytes=asked_bytes)
-    return situation.node(node_id, volume=volume)
+    situation = healthy(3, brokers=2).asking_node(node_id, volumes={0: asked_bytes})
+    return situation.node(node_id, volumes={0: volume})
 
 
 def test_a_larger_size_is_requested_while_the_node_runs() -> None:
     """Goal: `storage.size` grows the volume, and restarts nothing. Method: a broker and a controller."""
-    situation = _sized(SMALL).asking_node(3001, volume_bytes=20 * GIB).node(3001, volume=SMALL)
+    situation = _sized(SMALL).asking_node(3001, volumes={0: 20 * GIB}).node(3001, volumes={0: SMALL})
     assert briefly(situation.due()) == ["GrowVolume 3001", "GrowVolume 0"]
     (grow, _) = situation.due()
     assert isinstance(grow, GrowVolume)
@@ -56,9 +56,26 @@ def test_one_refusal_names_all_volumes_that_cannot_grow() -> None:
     stuck = ObservedVolume(
         requested_bytes=10 * GIB, capacity_bytes=10 * GIB, refusal="no allowVolumeExpansion"
     )
-    situation = _sized(stuck).asking_node(1, volume_bytes=20 * GIB).node(1, volume=stuck)
+    situation = _sized(stuck).asking_node(1, volumes={0: 20 * GIB}).node(1, volumes={0: stuck})
     assert situation.due() == ()
     (refusal,) = situation.plan().refusals
     assert refusal.message == (
         "brokers: spec.storage.size: volumes of 0 and 1: they can't grow to 20.0 GiB: no allowVolumeExpansion"
     )
+
+
+def test_a_volume_that_is_added_is_created_and_then_used() -> None:
+    """Goal: `storage.volumes` may grow at any time. Method: a broker with volume 0; volume 1 is created, and its own
+    size is told by its id. A node without any volume gets them all by CreateNode.
+    """
+    situation = _sized(SMALL).asking_node(0, volumes={0: 10 * GIB, 1: 5 * GIB})
+    (step,) = situation.due()
+    assert isinstance(step, CreateVolume)
+    assert (step.volume_id, step.reason) == (1, "storage.volumes has volume 1")
+    growing = situation.node(0, volumes={0: SMALL, 1: SMALL}).asking_node(
+        0, volumes={0: 10 * GIB, 1: 20 * GIB}
+    )
+    (step,) = growing.due()
+    assert isinstance(step, GrowVolume)
+    assert (step.volume_id, step.reason) == (1, "storage.volumes: 1: size changed, 10.0 GiB -> 20.0 GiB")
+    assert briefly(situation.down(0, NodeState.ABSENT, volumes={}).due()) == ["CreateNode 0", "StartNode 0"]

@@ -6,7 +6,8 @@ import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_controller.commands import app
 from quorate_operator.planning.cluster import DesiredNode, Lifecycle
-from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.data_volumes import DATA_DIRECTORY
 from quorate_operator.resources.facts import Images
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job

@@ -13,7 +13,8 @@ from quorate_operator.models.pod_templates import OWN_CONTAINERS
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.configs import DATA_DIRECTORY, config_map
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.data_volumes import DATA_DIRECTORY, volume_claim
 from quorate_operator.resources.facts import Images
 from quorate_operator.resources.jmx_metrics import AGENT_CONTAINER
 from quorate_operator.resources.names import exposure_name, parse_address
@@ -25,7 +26,6 @@ from quorate_operator.resources.pods import (
     pod_spec,
     rebuild_quorum_arguments,
     task_pod,
-    volume_claim,
 )
 from quorate_operator.resources.racks import RACK_CONTAINER, await_rack_command
 from quorate_operator.resources.shipping import SHIP_CONTAINER
