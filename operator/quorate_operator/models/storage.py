@@ -87,8 +87,14 @@ class Storage(Model):
         return (StorageVolume(id=METADATA_VOLUME, size=self.size, className=self.class_name),)
 
 
-_SIZE_OR_VOLUMES = "volumes: must not be set beside size and className, which are those of a single volume; remove one of them"
-_METADATA_VOLUME_STAYS = f"volumes: must have the id {METADATA_VOLUME}: the metadata log is on this volume, and it can't be removed"
+_SIZE_OR_VOLUMES = (
+    "volumes: must not be set beside size and className, which are those of a single volume; "
+    "remove one of them"
+)
+_METADATA_VOLUME_STAYS = (
+    f"volumes: must have the id {METADATA_VOLUME}: the metadata log is on this volume, "
+    "and it can't be removed"
+)
 
 
 def _of_metadata_volume(field: str, of_volume: str, of_single: str) -> str:

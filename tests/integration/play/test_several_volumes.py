@@ -54,7 +54,8 @@ class Manifests:
 def create_topic(servers: str, topic: str) -> None:
     """Create a topic with a replica of each partition on each broker."""
     new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=BROKERS)
-    for future in ConfluentAdmin({"bootstrap.servers": servers}).create_topics([new]).values():
+    admin = ConfluentAdmin({"bootstrap.servers": servers})
+    for future in admin.create_topics([new]).values():
         future.result()
 
 

@@ -13,9 +13,9 @@ from quorate_operator.resources.bootstrapping import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.facts import Context, Facts, Images
 from quorate_operator.resources.ingresses import ingresses
-from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.protection import (
     brokers_budget,

@@ -69,6 +69,56 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
         "a volume stays in its storage class",
     ),
     (
+        "KafkaBroker",
+        {},
+        {"storage": {"volumes": [{"id": 1}]}},
+        "volumes: must have the id 0",
+        "can't be removed",
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"size": "10Gi"}},
+        {"storage": {"volumes": [{"id": 0}]}},
+        "volumes: must not be set beside size and className",
+        "remove one of them",
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"size": "20Gi"}},
+        {"storage": {"size": None, "volumes": [{"id": 0, "size": "10Gi"}]}},
+        "size",
+        "volumes only grow",
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"className": "fast"}},
+        {"storage": {"className": None, "volumes": [{"id": 0}]}},
+        "className",
+        "a volume stays in its storage class",
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"volumes": [{"id": 0}, {"id": 1, "className": "fast"}]}},
+        {"storage": {"volumes": [{"id": 0}, {"id": 1, "className": "slow"}]}},
+        "spec.storage.volumes[1]",
+        "a volume stays in its storage class",
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"volumes": [{"id": 0}, {"id": 1, "size": "10Gi"}]}},
+        {"storage": {"volumes": [{"id": 1, "size": 9}, {"id": 0}]}},
+        "spec.storage.volumes[0]",
+        "volumes only grow",
+    ),
+    (
+        "KafkaBroker",
+        {},
+        {"storage": {"volumes": [{"id": 0}, {"id": 0}]}},
+        "spec.storage.volumes[1]",
+        "Duplicate value",
+    ),
+    ("KafkaBroker", {}, {"storage": {"volumes": []}}, "spec.storage.volumes", "should have at least 1 items"),
+    (
         "KafkaController",
         {"history": {"storage": {"size": "10Gi"}}},
         {"history": {"storage": {"size": "9Gi"}}},
@@ -122,6 +172,28 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
     ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
     ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
     ("KafkaController", {"hibernated": True}, {"listeners": [secured()]}),
+    ("KafkaBroker", {}, {"storage": {"volumes": [{"id": 0}, {"id": 1, "className": "fast"}]}}),
+    (
+        "KafkaBroker",
+        {"storage": {"size": "20Gi", "className": "fast"}},
+        {
+            "storage": {
+                "size": None,
+                "className": None,
+                "volumes": [{"id": 0, "size": "30Gi", "className": "fast"}],
+            }
+        },
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"volumes": [{"id": 0}, {"id": 1}, {"id": 2, "size": 5}]}},
+        {"storage": {"volumes": [{"id": 7}, {"id": 2, "size": "1Gi"}, {"id": 0}]}},
+    ),
+    (
+        "KafkaBroker",
+        {"storage": {"volumes": [{"id": 0, "size": "5Gi"}, {"id": 1}]}},
+        {"storage": {"volumes": None, "size": "5Gi"}},
+    ),
     ("KafkaController", {}, {"authorization": {"superUsers": ["User:ANONYMOUS"]}}),
     ("KafkaController", {"listeners": [secured()]}, {"listeners": [secured(username="other")]}),
     (

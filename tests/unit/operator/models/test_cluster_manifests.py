@@ -85,6 +85,25 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
             "spec.storage.onDecommission: 'Burn': must be 'Retain' or 'Delete'",
         ),
         (
+            "storage: {volumes: [{id: 0}]}",
+            None,
+            "spec.storage.volumes: a controller has one volume, for its metadata log: set size and className instead",
+        ),
+        (
+            "",
+            "storage: {size: 1Gi, volumes: [{id: 0}]}",
+            "spec.storage.volumes: must not be set beside size and className",
+        ),
+        ("", "storage: {className: fast, volumes: [{id: 0}]}", "must not be set beside size and className"),
+        ("", "storage: {volumes: [{id: 1}]}", "spec.storage.volumes: must have the id 0"),
+        ("", "storage: {volumes: [{id: 0}, {id: 2}, {id: 2}]}", "volumes: id 2 is listed more than once"),
+        (
+            "",
+            "storage: {volumes: [{id: 100}]}",
+            "spec.storage.volumes[0].id: 100: must be less than or equal to 99",
+        ),
+        ("", "storage: {volumes: []}", "spec.storage.volumes"),
+        (
             "advertisedHost: 'a{node}'",
             None,
             "spec.advertisedHost: 'a{node}': must be a host; placeholders are {nodeId}",
