@@ -93,7 +93,8 @@ def broker_status(
         brokers=tuple(_broker(node) for node in own.nodes),
         listeners=listeners or (),
     )
-    told = _dump(status) | {"conditions": conditions_of(_common(view, own), generation)}
+    judged = [*_common(view, own), _emptying(own.nodes)]
+    told = _dump(status) | {"conditions": conditions_of(judged, generation)}
     return told if listeners is not None else _without(told, "listeners")
 
 
@@ -261,6 +262,19 @@ def _resizing(nodes: Sequence[NodeView]) -> Judgement:
     told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
     first = next((volume.progress for _, volume in growing if volume.progress), None)
     return ("VolumesResizing", True, (first or "Requested").partition(":")[0], "; ".join(told[:_NAMED_MAX]))
+
+
+def _emptying(nodes: Sequence[NodeView]) -> Judgement:
+    """Whether brokers have volumes that were removed from the manifest and may still hold replicas."""
+    named = [
+        f"{node.seen.node_id} (volume {', '.join(map(str, node.leaving_volumes))})"
+        for node in nodes
+        if node.leaving_volumes
+    ]
+    if not named:
+        return ("VolumesEmptying", False, "AsRequested", "")
+    message = f"removed as soon as they hold no replica: {'; '.join(named[:_NAMED_MAX])}"
+    return ("VolumesEmptying", True, "RemovedFromVolumes", message)
 
 
 def _degraded(view: ClusterView, pool: PoolView) -> Judgement:

@@ -26,6 +26,7 @@ ConditionType = Literal[
     "Stalled",
     "Degraded",
     "VolumesResizing",
+    "VolumesEmptying",
     "QuorumHealthy",
     "UpgradeBlocked",
 ]
@@ -191,8 +192,8 @@ class _PoolStatus(StatusModel):
         tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
     ] = Field(
         default=(),
-        description="Ready, Progressing, Reconciling, Stalled, Degraded, VolumesResizing, QuorumHealthy, "
-        "UpgradeBlocked.",
+        description="Ready, Progressing, Reconciling, Stalled, Degraded, VolumesResizing, VolumesEmptying, "
+        "QuorumHealthy, UpgradeBlocked.",
     )
     replicas: int | None = Field(
         default=None, description="Number of nodes that run, for the scale subresource."

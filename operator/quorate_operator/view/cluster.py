@@ -37,6 +37,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
+from quorate_operator.planning.volume_removal import leaving_volumes
 from quorate_operator.view.wording import Label, action_words, in_words
 
 
@@ -99,6 +100,8 @@ class NodeView:
     """How its process differs from what is desired: `config changed`; a restart is due for it."""
     postponed_until_ms: int | None = None
     """When the maintenance window opens for which its restart waits; None if it waits for none."""
+    leaving_volumes: tuple[int, ...] = ()
+    """The ids of its volumes that are removed once they are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +394,7 @@ def _nodes(
             load=kafka.loads.get(node_id) if kafka is not None else None,
             differs=_differs(wanted.get(node_id), observed.nodes[node_id]),
             postponed_until_ms=postponed.get(node_id),
+            leaving_volumes=_leaving_volumes(wanted.get(node_id), observed.nodes[node_id]),
         )
         for node_id in order
     )
@@ -398,6 +402,10 @@ def _nodes(
 
 def _differs(desired: DesiredNode | None, seen: ObservedNode) -> tuple[str, ...]:
     return changes(desired, seen) if desired is not None and seen.state.runs else ()
+
+
+def _leaving_volumes(desired: DesiredNode | None, seen: ObservedNode) -> tuple[int, ...]:
+    return () if desired is None else tuple(leaving_volumes(desired, seen))
 
 
 def _quorum(observed: ObservedCluster) -> QuorumView:

@@ -352,6 +352,26 @@ def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str])
     assert _judged(controller_status(view, generation=1), "VolumesResizing") == [told]
 
 
+@pytest.mark.parametrize(
+    ("is_in_use", "told"), [(True, ("True", "RemovedFromVolumes")), (False, ("False", "AsRequested"))]
+)
+def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told: tuple[str, str]) -> None:
+    """Goal: whoever removed a volume sees that it is not gone yet. Method: before and after it is released."""
+    manifests = load_manifests(
+        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
+        "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}, storage: {volumes: [{id: 0}]}}}",
+        "test",
+    )
+    volumes = {0: ObservedVolume(directory="/0"), 1: ObservedVolume(directory="/1", is_in_use=is_in_use)}
+    node = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.READY, pool="pool", volumes=volumes)
+    observed = ObservedCluster(nodes={0: node}, quorum=None)
+    view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
+    status = broker_status(view, pool="pool", generation=1)
+    assert _judged(status, "VolumesEmptying") == [told]
+    (message,) = [one["message"] for one in status["conditions"] if one["type"] == "VolumesEmptying"]
+    assert ("0 (volume 1)" in message) is is_in_use
+
+
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
     """Goal: a mistake in a pool is told there. Method: a refusal of one pool, and one of the whole cluster."""
     manifests = load_manifests(
