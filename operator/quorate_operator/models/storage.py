@@ -1,7 +1,7 @@
 """The volumes of nodes: one for each controller, one or several for each broker."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -45,6 +45,14 @@ _RULES_OF_ONE: tuple[Mapping[str, str], ...] = (
 )
 
 
+class Volume(NamedTuple):
+    """A volume that each node of a pool shall have."""
+
+    id: int
+    size: str
+    class_name: str | None
+
+
 class StorageVolume(Model):
     """One of the volumes of each broker."""
 
@@ -82,9 +90,9 @@ class Storage(Model):
         return content
 
     @property
-    def wanted(self) -> tuple[StorageVolume, ...]:
+    def wanted(self) -> tuple[Volume, ...]:
         """The volumes of each node, in the order of their ids."""
-        return (StorageVolume(id=METADATA_VOLUME, size=self.size, className=self.class_name),)
+        return (Volume(METADATA_VOLUME, self.size, self.class_name),)
 
 
 _SIZE_OR_VOLUMES = (
@@ -179,9 +187,9 @@ class BrokerStorage(Model):
         return self
 
     @property
-    def wanted(self) -> tuple[StorageVolume, ...]:
+    def wanted(self) -> tuple[Volume, ...]:
         """The volumes of each broker, in the order of their ids."""
         if self.volumes is not None:
-            return tuple(sorted(self.volumes, key=lambda one: one.id))
+            return tuple(sorted(Volume(one.id, one.size, one.class_name) for one in self.volumes))
         size = SIZE_DEFAULT if self.size is None else self.size
-        return (StorageVolume(id=METADATA_VOLUME, size=size, className=self.class_name),)
+        return (Volume(METADATA_VOLUME, size, self.class_name),)
