@@ -16,7 +16,7 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
 from quorate_operator.planning.differences import Rendering
-from quorate_operator.planning.volumes import volumes_revision
+from quorate_operator.planning.volumes import VOLUMES, volumes_revision
 from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
@@ -76,7 +76,8 @@ def _completed(
         interim=interim,
         controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
         revision={
-            **node.revision,
+            # A node that was completed before may have had several volumes.
+            **{part: value for part, value in node.revision.items() if part != VOLUMES},
             **_revision(node, manifests, identity, secured),
             **volumes_revision(identity.nodes[node.node_id].volumes),
             **secrets,

@@ -15,15 +15,18 @@ from quorate_admin.types.cluster import (
     RaftVoterEndpoint,
     ReplicaDescription,
 )
-from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.configs import AlterConfigOp, ConfigResource
+from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_operator.gateway import actions
-from quorate_operator.gateway.actions import Leader, perform
+from quorate_operator.gateway.actions import Leader, perform, perform_at_node
 from quorate_operator.planning.cluster import Address, PartitionId
 from quorate_operator.planning.steps import (
     AddVoter,
+    CordonDirectories,
     ElectPreferredLeaders,
     FinalizeFeature,
     KafkaAction,
+    MoveReplicas,
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
@@ -32,7 +35,7 @@ from quorate_operator.planning.steps import (
     UnregisterController,
 )
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
-from quorate_protocol.kafka.enums import ElectionType, UpgradeType
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_to_text
 
 DISK = UUID(int=7 << 100)
@@ -236,3 +239,30 @@ async def test_what_the_leader_is_too_old_for(metadata) -> None:
     expected = "node 3001 was not unregistered: the active controller can't do that: host:1 has no Unregister"
     with pytest.raises(StepError, match=expected):
         await do(UNREGISTER, client, metadata, is_last_attempt=False)
+
+
+async def test_directories_are_changed_at_the_broker_itself() -> None:
+    """Goal: replicas move to the paths of the plan, and a cordon is set whole. Method: the requests; a replica that
+    is gone is no error, a directory that failed is one.
+    """
+    key = TopicPartitionReplica("a", 0, 1)
+    move = MoveReplicas(node_id=1, targets={A0: "/two"}, reason="r")
+    client = Client(alter_replica_log_dirs=Results({key: None}), incremental_alter_configs=Results({}))
+    await perform_at_node(move, client)
+    for directories in (("/one", "/two"), ()):
+        await perform_at_node(CordonDirectories(node_id=1, directories=directories, reason="r"), client)
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")
+    assert [arguments for _, arguments, _ in client.asked] == [
+        ({key: "/two"},),
+        ({broker: [AlterConfigOp(name="cordoned.log.dirs", value="/one,/two")]},),
+        ({broker: [AlterConfigOp(name="cordoned.log.dirs", operation=ConfigOpType.DELETE)]},),
+    ]
+    for code, is_fine in ((ErrorCode.replica_not_available, True), (ErrorCode.log_dir_not_found, False)):
+        refused = Client(alter_replica_log_dirs=Results(errors={key: ServerError(code)}))
+        if is_fine:
+            await perform_at_node(move, refused)
+        else:
+            with pytest.raises(StepError, match="1 replicas of broker 1 were not moved"):
+                await perform_at_node(move, refused)
+    with pytest.raises(StepError, match="broker 1 were not cordoned: it does not run"):
+        await perform_at_node(CordonDirectories(node_id=1, directories=(), reason="r"), None)

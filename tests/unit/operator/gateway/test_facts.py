@@ -3,10 +3,12 @@
 from uuid import UUID
 
 import pytest
+from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 from quorate_operator.gateway import facts
-from quorate_operator.planning.cluster import Address, BrokerLoad, PartitionId, Role
+from quorate_operator.planning.cluster import Address, BrokerLoad, ObservedDirectory, PartitionId, Role
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
 
 NOW_MS = 1_000_000
@@ -187,3 +189,43 @@ def test_min_insync_replicas_by_level(metadata) -> None:
     metadata.config(4, "", {"min.insync.replicas": "4"})
     metadata.config(2, "a", {"min.insync.replicas": "nonsense"})
     assert facts.min_insync_replicas(metadata.image, 3) == (4, {"a": 4})
+
+
+def test_what_a_directory_holds_and_gets() -> None:
+    """Goal: replicas that arrive are told from those that are there. Method: one of each, a cordon, a failure."""
+    described = {
+        "/one": LogDirDescription(
+            error=None,
+            replicas={
+                TopicPartition("a", 0): ReplicaInfo(size_bytes=5, offset_lag=0, is_future=False),
+                TopicPartition("b", 1): ReplicaInfo(size_bytes=2, offset_lag=9, is_future=True),
+            },
+            total_bytes=100,
+            usable_bytes=60,
+            is_cordoned=True,
+        ),
+        "/two": LogDirDescription(
+            error=ServerError(ErrorCode.kafka_storage_error),
+            replicas={},
+            total_bytes=None,
+            usable_bytes=None,
+            is_cordoned=False,
+        ),
+    }
+    found = facts.observed_directories(described)
+    assert found["/one"] == ObservedDirectory(
+        replicas={PartitionId("a", 0): 5},
+        incoming=frozenset({PartitionId("b", 1)}),
+        room_bytes=50,
+        is_cordoned=True,
+    )
+    assert found["/two"].room_bytes is None
+    assert "KAFKA_STORAGE_ERROR" in (found["/two"].error or "").upper()
+
+
+def test_cordons_are_read_from_the_metadata(metadata) -> None:
+    """Goal: also the cordon of a directory that a broker has no more is known. Method: configs of two resources."""
+    name = facts.CORDONED_LOG_DIRS
+    metadata.config(ConfigResourceType.BROKER, "1", {name: "/one, /two"})
+    metadata.config(ConfigResourceType.BROKER, "", {name: "/three"})
+    assert facts.cordoned_directories(metadata.image) == {1: ("/one", "/two")}
