@@ -10,7 +10,7 @@ was released is stored by the runtime. A volume that is asked for again is uncor
 released; replicas that were moved stay where they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quorate_protocol.features import CORDONED_DIRECTORIES_SINCE, METADATA_VERSION, metadata_version_name
@@ -105,7 +105,8 @@ class _Removal:
                 "brokers can be told to put no new replicas into a directory. Upgrade it, or list them again",
             )
             return
-        self._cordon(kafka, used_now)
+        # A broker refuses to cordon a directory that it does not have.
+        self._cordon(kafka, [one.directory for one in used_now.values() if one.directory in directories])
         moves = _Moves(directories, {one.directory for one in used_now.values()})
         targets = moves.choose()
         if targets:
@@ -141,9 +142,9 @@ class _Removal:
         else:
             self._release(volume_id, "it is empty")
 
-    def _cordon(self, kafka: KafkaFacts, leaving: Mapping[int, ObservedVolume]) -> None:
+    def _cordon(self, kafka: KafkaFacts, leaving: Sequence[str]) -> None:
         present = kafka.cordoned.get(self.node.node_id, ())
-        lacking = [one.directory for one in leaving.values() if one.directory not in present]
+        lacking = [one for one in leaving if one not in present]
         if lacking:
             reason = f"{', '.join(lacking)} is removed from storage.volumes, and gets no new replicas"
             self._set_cordoned((*present, *lacking), reason)

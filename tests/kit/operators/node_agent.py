@@ -110,6 +110,8 @@ class _Pod(threading.Thread):
         self._evicted = threading.Event()
         self._side_cars: dict[str, _Container] = {}
         self._history: Path | None = None
+        self._further: dict[str, str] = {}
+        """Where the volumes of the pod besides its first one are on this machine."""
 
     def leave(self, body: Object) -> None:
         """The pod was deleted: the process gets its grace period."""
@@ -259,6 +261,11 @@ class _Pod(threading.Thread):
             return None
         self._project()
         self._history = volumes.get("history")
+        self._further = {
+            mounts[name]: f"{path}"
+            for name, path in volumes.items()
+            if mounts[name].startswith(f"{VOLUME_ROOT}-")
+        }
         places = self._places(volume)
         for name, text in config.items():
             self._write(
@@ -282,6 +289,7 @@ class _Pod(threading.Thread):
         """Where a pod's paths are on this machine; those that begin with others come first."""
         return {
             **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
+            **self._further,
             VOLUME_ROOT: f"{volume}",
             **{root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS},
             RACK_ROOT: f"{self._rack_directory}",

@@ -1,7 +1,7 @@
 """Volumes that grow under a real API server, which decides by their StorageClass."""
 
 import kubernetes.client
-from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
 
 CLAIM = f"data-{QUORUM}-{CONTROLLERS_FIRST}"
 
@@ -80,6 +80,44 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
     classes.patch_storage_class(name, {"allowVolumeExpansion": True})
     operated.wait(lambda: _requested(operated, claim) == "2Gi", "the larger size to be requested")
     operated.wait(lambda: not _refusals(operated), "nothing to be wrong any more")
+
+
+def test_volumes_of_brokers_come_and_are_taken_back(brokered: Operated) -> None:
+    """Goal: a pool with `size` gets another volume by one restart, and a removal waits until the volume is empty.
+
+    Method: one stock broker. The volume that is added has a claim and a formatted directory. Its removal is told in a
+    condition and restarts nothing: paths in pods are not those of this machine, so that the operator does not find
+    the directory in the broker's answer. The volume is listed again.
+    """
+    operated = brokered
+    operated.create(replicas=1)
+    operated.create_brokers(storage={"size": "1Gi"})
+    operated.start_operator()
+    operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
+    first, added = f"data-{BROKERS}-0", f"data-1-{BROKERS}-0"
+
+    both = [{"id": 0, "size": "1Gi"}, {"id": 1, "size": "2Gi"}]
+    operated.patch_brokers(storage={"size": None, "volumes": both})
+    operated.wait(lambda: operated.events("CreateVolume"), "the volume to be created")
+    operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready with it")
+    assert {first, added} <= set(operated.claims())
+    assert _requested(operated, added) == "2Gi"
+    assert [note for note in operated.events("StopNode") if "storage.volumes: 0 -> 0,1" in note]
+    assert (operated.agent.volume_of(added) / "data" / "meta.properties").is_file()
+    pods = operated.pod_uids()
+
+    operated.patch_brokers(storage={"volumes": both[:1]})
+    operated.wait(
+        lambda: operated.brokers_condition("VolumesEmptying").get("status") == "True", "the removal"
+    )
+    assert "0 (volume 1)" in operated.brokers_condition("VolumesEmptying")["message"]
+    operated.patch_brokers(storage={"volumes": both})
+    operated.wait(
+        lambda: operated.brokers_condition("VolumesEmptying").get("status") == "False",
+        "the removal to be undone",
+    )
+    assert added in operated.claims()
+    assert operated.pod_uids() == pods
 
 
 def _refusals(operated: Operated) -> list[dict[str, str]]:

@@ -78,6 +78,9 @@ def test_a_removed_volume_is_cordoned_before_anything_moves() -> None:
     told = removing(held, cordoned={0: (SECOND,)})
     assert told.due() == ()
     assert "volume 1 of broker-0 to be cordoned, before it is emptied" in told.waits()
+    unknown = removing({FIRST: ObservedDirectory()})
+    assert unknown.due() == ()
+    assert "volume 1 of broker-0 to be described by the broker" in unknown.waits()
 
 
 def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
