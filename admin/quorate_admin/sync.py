@@ -96,6 +96,7 @@ class SyncAdminClient:
     alter_configs = _blocking(AdminClient.alter_configs)
     alter_partition_reassignments = _blocking(AdminClient.alter_partition_reassignments)
     alter_replica_log_dirs = _blocking(AdminClient.alter_replica_log_dirs)
+    alter_replica_log_dirs_at = _blocking(AdminClient.alter_replica_log_dirs_at)
     alter_user_scram_credentials = _blocking(AdminClient.alter_user_scram_credentials)
     create_acls = _blocking(AdminClient.create_acls)
     create_delegation_token = _blocking(AdminClient.create_delegation_token)

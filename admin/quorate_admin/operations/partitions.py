@@ -194,26 +194,41 @@ class PartitionOperations(KeyedOperations):
 
         A broker without the replica answers REPLICA_NOT_AVAILABLE, and will create it in that directory.
         """
-        from quorate_admin.types.partitions import TopicPartitionReplica
-
         self._brokers_only("alter_replica_log_dirs")
 
         async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
-            def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartitionReplica, None]]:
-                for topic in response.results:
-                    for one in topic.partitions:
-                        key = TopicPartitionReplica(topic.topic_name, one.partition_index, to.node_id)
-                        yield Outcome(key, None, one.error_code)
-
-            return await self._ask_each(
-                asked,
-                lambda left, _: _move_request({one: assignments[one] for one in left}),
-                outcomes_of,
-                to=to,
-                timeout_ms=timeout_ms,
-            )
+            return await self._move_replicas(to, {one: assignments[one] for one in asked}, timeout_ms)
 
         return await self._ask_nodes(_by_broker(assignments), ask)
+
+    async def alter_replica_log_dirs_at(
+        self,
+        address: Address,
+        assignments: Mapping[TopicPartitionReplica, str],
+        *,
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartitionReplica, None]:
+        """As `alter_replica_log_dirs`, for replicas of the one broker at an address (AlterReplicaLogDirs)."""
+        self._brokers_only("alter_replica_log_dirs_at")
+        return await self._move_replicas(To.at(address), assignments, timeout_ms)
+
+    async def _move_replicas(
+        self, to: To, assignments: Mapping[TopicPartitionReplica, str], timeout_ms: int | None
+    ) -> Results[TopicPartitionReplica, None]:
+        asked = {(one.topic, one.partition): one for one in assignments}
+
+        def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartitionReplica, None]]:
+            for topic in response.results:
+                for one in topic.partitions:
+                    yield Outcome(asked[topic.topic_name, one.partition_index], None, one.error_code)
+
+        return await self._ask_each(
+            assignments,
+            lambda left, _: _move_request({one: assignments[one] for one in left}),
+            outcomes_of,
+            to=to,
+            timeout_ms=timeout_ms,
+        )
 
     async def _log_dirs(
         self, to: To, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None

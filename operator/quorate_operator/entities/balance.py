@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from quorate_operator.entities.balance_facts import (
+    DIRECTORY_RATE,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     NOT_HAD,
+    RATES,
     CancelMoves,
     ElectLeaders,
     HadRebalance,
     MoveReplicas,
+    MoveToDirectories,
     ObservedBalance,
     SetRates,
     SetThrottled,
@@ -36,6 +39,7 @@ from quorate_operator.models.rebalances import (
 from quorate_operator.planning.cluster import PartitionId
 from quorate_operator.planning.relocation import format_bytes
 from quorate_operator.rebalancing.cluster import BrokerState, Goals, Mode, Move, RebalancePlan
+from quorate_operator.rebalancing.directories import DirectoryMove, incoming_replicas, plan_directories
 from quorate_operator.rebalancing.planner import is_movable, plan_moves
 
 WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
@@ -192,14 +196,16 @@ class _Look:
                 topics[topic] = dict.fromkeys(own)
         return [SetThrottled(topics=topics)] if topics else []
 
-    def _rate_changes(self, wanted: int | None) -> tuple[list[Change], tuple[int, ...]]:
+    def _rate_changes(
+        self, wanted: int | None, names: Sequence[str] = (LEADER_RATE, FOLLOWER_RATE)
+    ) -> tuple[list[Change], tuple[int, ...]]:
         """Returns the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
         own = {str(one) for one in self.had.rates}
         there = self.observed.rates
         text = None if wanted is None else str(wanted)
         rates = {
             name: text
-            for name in (LEADER_RATE, FOLLOWER_RATE)
+            for name in (RATES if wanted is None else names)
             if there.get(name) != text and (there.get(name) is None or there[name] in own)
         }
         kept = {int(value) for value in there.values() if value in own}
@@ -255,13 +261,16 @@ class _Look:
         plan = self._moves()
         data = [one for one in plan.moves if one.adding]
         goals = _digest(self.resource)
+        between = self._directory_moves()
         proposal = ProposalStatus(
-            id=_id(self.had.proposal, goals, brokers, plan.moves),
+            id=_id(self.had.proposal, goals, brokers, plan.moves, between),
             goals=goals,
             brokers=brokers,
             partitions=len(data),
             leaders=len(plan.moves) - len(data),
             size_bytes=sum(one.moved_bytes for one in data),
+            directory_replicas=len(between),
+            directory_bytes=sum(one.size_bytes for one in between),
         )
         proposal = proposal.model_copy(update={"is_approved": _is_approved(self.resource, proposal)})
         self.had = replace(
@@ -274,10 +283,10 @@ class _Look:
         )
         refusals = _refusals(plan)
         rate_changes, rates = self._rate_changes(None)
-        if not plan.moves and not refusals:
+        if not plan.moves and not between and not refusals:
             return self._finish()
         if not proposal.is_approved:
-            wait = (_approval_text(proposal),) if plan.moves else ()
+            wait = (_approval_text(proposal),) if plan.moves or between else ()
             return self._plan(READY, rate_changes, waits=wait, refusals=refusals, rates=rates)
         return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,), refusals=refusals)
 
@@ -289,13 +298,39 @@ class _Look:
         plan = self._moves()
         if not plan.moves:
             refusals = _refusals(plan)
-            return self._plan(REBALANCING, refusals=refusals) if refusals else self._finish()
+            return self._plan(REBALANCING, refusals=refusals) if refusals else self._even_directories()
         self.had = replace(
             self.had,
             slice=next_slice(plan.moves, self.resource.spec.partitions_at_a_time),
             slice_state=None,
         )
         return self._request(self.had.slice)
+
+    def _even_directories(self) -> EntityPlan:
+        """Moves some replicas between directories of their brokers, waits for them, and ends when all is even.
+
+        Nothing of it is stored: moves under way are in what brokers say of their directories.
+        """
+        left = incoming_replicas(self.observed.directories)
+        moves = self._directory_moves()[: self.resource.spec.partitions_at_a_time]
+        if not left and not moves:
+            return self._finish()
+        rate_changes, rates = self._rate_changes(self.resource.spec.rate_bytes, (DIRECTORY_RATE,))
+        if left:
+            wait = f"{left} replica(s) to be moved between directories of their brokers"
+            return self._plan(REBALANCING, rate_changes, waits=(wait,), rates=rates)
+        targets: dict[int, dict[PartitionId, str]] = {}
+        for one in moves:
+            targets.setdefault(one.broker_id, {})[one.partition] = one.target
+        move = MoveToDirectories(
+            targets=targets,
+            addresses={broker_id: self.observed.addresses[broker_id] for broker_id in targets},
+            size_bytes=sum(one.size_bytes for one in moves),
+        )
+        return self._plan(REBALANCING, (*rate_changes, move), rates=rates)
+
+    def _directory_moves(self) -> tuple[DirectoryMove, ...]:
+        return plan_directories(goals_of(self.resource), self.observed.directories)
 
     def _moves(self) -> RebalancePlan:
         return plan_moves(
@@ -401,10 +436,18 @@ def _voided(proposal: ProposalStatus | None) -> ProposalStatus | None:
     return None if proposal is None else proposal.model_copy(update={"goals": "", "is_approved": False})
 
 
-def _id(before: ProposalStatus | None, goals: str, brokers: Sequence[int], moves: Sequence[Move]) -> str:
+def _id(
+    before: ProposalStatus | None,
+    goals: str,
+    brokers: Sequence[int],
+    moves: Sequence[Move],
+    between: Sequence[DirectoryMove],
+) -> str:
     """Returns an id that no earlier proposal had, because an approval is for one proposal only."""
     earlier = before.id if before is not None else ""
-    return _hashed(repr((earlier, goals, list(brokers), [(one.partition, one.target) for one in moves])))
+    return _hashed(
+        repr((earlier, goals, list(brokers), [(one.partition, one.target) for one in moves], between))
+    )
 
 
 def _hashed(text: str) -> str:
@@ -442,4 +485,10 @@ def _approval_text(proposal: ProposalStatus) -> str:
     return (
         f"approval of proposal {proposal.id}: {proposal.partitions} partition(s) move, which copies "
         f"{format_bytes(proposal.size_bytes)}, and {proposal.leaders} other(s) get another preferred leader"
+        + (
+            f"; {proposal.directory_replicas} replica(s) move between directories, which copies "
+            f"{format_bytes(proposal.directory_bytes)}"
+            if proposal.directory_replicas
+            else ""
+        )
     )

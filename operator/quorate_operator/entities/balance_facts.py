@@ -11,12 +11,14 @@ from quorate_operator.models.rebalances import (
     ProgressStatus,
     ProposalStatus,
 )
-from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.planning.cluster import Address, ObservedDirectory, PartitionId
 from quorate_operator.planning.relocation import format_bytes
 from quorate_operator.rebalancing.cluster import BrokerState, Move, PartitionState
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATES = (LEADER_RATE, FOLLOWER_RATE, DIRECTORY_RATE)
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
@@ -38,6 +40,9 @@ class ObservedBalance:
     brokers: tuple[BrokerState, ...]
     partitions: Mapping[PartitionId, PartitionState] = field(default_factory=dict)
     moving: Mapping[PartitionId, Reassignment] = field(default_factory=dict)
+    directories: Mapping[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
+    """The log directories by path of brokers that have several and answered; `addresses` has where they did."""
+    addresses: Mapping[int, Address] = field(default_factory=dict)
     rates: Mapping[str, str] = field(default_factory=dict)
     throttled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -141,6 +146,22 @@ class MoveReplicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveToDirectories:
+    """AlterReplicaLogDirs, by broker: the path of the directory for each replica."""
+
+    targets: Mapping[int, Mapping[PartitionId, str]]
+    addresses: Mapping[int, Address]
+    size_bytes: int
+
+    @property
+    def text(self) -> str:
+        count = sum(map(len, self.targets.values()))
+        return (
+            f"move {count} replica(s) to other directories of their brokers, {format_bytes(self.size_bytes)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelMoves:
     """AlterPartitionReassignments without replicas: cancels the reassignments under way."""
 
@@ -162,4 +183,4 @@ class ElectLeaders:
         return f"elect the preferred leaders of {len(self.partitions)} partition(s)"
 
 
-RebalanceChange = SetRates | SetThrottled | MoveReplicas | CancelMoves | ElectLeaders
+RebalanceChange = SetRates | SetThrottled | MoveReplicas | MoveToDirectories | CancelMoves | ElectLeaders

@@ -11,20 +11,20 @@ from itertools import islice
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
+from quorate_admin.types.partitions import PartitionReassignment, TopicPartition, TopicPartitionReplica
 from quorate_admin.types.topics import TopicDescription
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ElectionType
 
 from quorate_operator.entities.balance import needs_all
 from quorate_operator.entities.balance_facts import (
-    FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
-    LEADER_RATE,
     LEADER_REPLICAS,
+    RATES,
     CancelMoves,
     ElectLeaders,
     HadRebalance,
     MoveReplicas,
+    MoveToDirectories,
     ObservedBalance,
     Reassignment,
     RebalanceChange,
@@ -33,10 +33,10 @@ from quorate_operator.entities.balance_facts import (
 )
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.contacts import admin_address
-from quorate_operator.gateway.facts import room_bytes
+from quorate_operator.gateway.facts import observed_directories, room_bytes
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
-from quorate_operator.planning.cluster import PartitionId
+from quorate_operator.planning.cluster import ObservedDirectory, PartitionId
 from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
 
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
@@ -54,10 +54,12 @@ _NOT_NEEDED = frozenset(
 
 @dataclass(slots=True)
 class _Disks:
-    """Sizes of partitions, and how many bytes may be added to each broker."""
+    """Sizes of partitions, how many bytes may be added to each broker, and log directories."""
 
     sizes: dict[PartitionId, int] = field(default_factory=dict)
     rooms: dict[int, int] = field(default_factory=dict)
+    directories: dict[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
+    """Of brokers with several."""
 
 
 async def observe_rebalance(
@@ -67,9 +69,7 @@ async def observe_rebalance(
     # Reassignments are listed before topics are described: one that completes in between is then seen as complete.
     under_way = await client.list_partition_reassignments()
     described = await client.describe_cluster(include_fenced_brokers=True)
-    rates = await _dynamic(
-        client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, (LEADER_RATE, FOLLOWER_RATE)
-    )
+    rates = await _dynamic(client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, RATES)
     brokers = tuple(
         BrokerState(
             broker_id=node.node_id,
@@ -106,6 +106,8 @@ async def observe_rebalance(
             )
             for key, one in under_way.items()
         },
+        directories=disks.directories,
+        addresses={broker_id: kafka.addresses[broker_id] for broker_id in disks.directories},
         rates=rates.get("", {}),
         throttled=throttled,
     )
@@ -183,6 +185,8 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
             continue
         if isinstance(answer, BaseException):
             raise answer
+        if len(answer) > 1:
+            disks.directories[broker_id] = observed_directories(answer)
         directories = [one for one in answer.values() if one.error is None]
         for one in directories:
             for key, replica in one.replicas.items():
@@ -220,6 +224,8 @@ async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None
             # The replicas may come from a broker whose metadata was old: the factor must not change by that.
             moved = await client.alter_partition_reassignments(targets, allow_replication_factor_change=False)
             _raise_unless(moved.errors.values(), {ErrorCode.unknown_topic_or_partition})
+        case MoveToDirectories():
+            await _move_to_directories(client, change)
         case CancelMoves():
             keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
             cancelled = await client.alter_partition_reassignments(dict.fromkeys(keys))
@@ -228,6 +234,19 @@ async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None
             keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
             elected = await client.elect_leaders(ElectionType.PREFERRED, keys)
             _raise_unless(elected.errors.values(), _NOT_NEEDED)
+
+
+async def _move_to_directories(client: AdminClient, change: MoveToDirectories) -> None:
+    """Asks each broker at its address: any other would not know its directories."""
+    for broker_id, targets in change.targets.items():
+        moved = await client.alter_replica_log_dirs_at(
+            admin_address(change.addresses[broker_id]),
+            {TopicPartitionReplica(key.topic, key.number, broker_id): path for key, path in targets.items()},
+        )
+        # The replica may have been deleted since, or moved to another broker.
+        _raise_unless(
+            moved.errors.values(), {ErrorCode.unknown_topic_or_partition, ErrorCode.replica_not_available}
+        )
 
 
 async def _configure(client: AdminClient, values: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:

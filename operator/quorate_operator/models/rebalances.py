@@ -51,7 +51,8 @@ class KafkaRebalanceSpec(EntitySpec):
 
     mode: Literal["Full", "AddBrokers", "RemoveBrokers"] = Field(
         default="Full",
-        description="Full: racks, replicas, bytes and leaders are evened out over all brokers. AddBrokers: replicas "
+        description="Full: racks, replicas, bytes and leaders are evened out over all brokers, then the directories "
+        "of each broker. AddBrokers: replicas "
         "move to `brokers` alone. RemoveBrokers: replicas move away from `brokers` alone.",
     )
     brokers: Annotated[
@@ -63,7 +64,8 @@ class KafkaRebalanceSpec(EntitySpec):
     )
     throttle_bytes_per_second: Size | None = Field(
         default=None,
-        description="How much each broker may send, and receive, for the moves: 50Mi. Default: no limit.",
+        description="How much each broker may send, receive, and copy between its directories, for the moves: 50Mi. "
+        "Default: no limit.",
     )
     partitions_at_a_time: Annotated[int, Field(ge=1, le=PARTITIONS_AT_A_TIME_MAX)] = Field(
         default=PARTITIONS_AT_A_TIME_DEFAULT,
@@ -113,6 +115,10 @@ class ProposalStatus(StatusModel):
     partitions: int = Field(description="Number of partitions of which replicas move.")
     leaders: int = Field(description="Number of other partitions that get another preferred leader.")
     size_bytes: int = Field(description="How much is copied between brokers.")
+    directory_replicas: int = Field(
+        default=0, description="Number of replicas that move between directories of their brokers."
+    )
+    directory_bytes: int = Field(default=0, description="How much is copied between directories.")
     is_approved: bool = Field(default=False, description="Whether it was approved.")
     is_done: bool = Field(default=False, description="Whether nothing is left to move.")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from quorate_admin.diagnosis import majority
 
+from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.addresses import AddressPlan, shows_new_addresses
 from quorate_operator.planning.cluster import (
     BrokerLoad,
@@ -60,6 +61,8 @@ _PHRASES: Mapping[str, str] = {
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
 _SHOWN_AS_VALUES = frozenset({"version", "image", COPIES, VOLUMES})
+_WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
+"""What a revision without the part means."""
 _NAMED_FIRST = ("version", "image", "restart", VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets"})
@@ -160,7 +163,8 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequen
     """
     found: dict[str, Sequence[str]] = {}
     for part in sorted(node.revision.keys() | seen.revision.keys()):
-        wanted, has = node.revision.get(part, ""), seen.revision.get(part, "")
+        absent = _WITHOUT.get(part, "")
+        wanted, has = node.revision.get(part, absent), seen.revision.get(part, absent)
         if wanted == has or not seen.revision or (part == "restart" and not wanted):
             continue
         if part == COPIES and not _is_less(wanted, has):

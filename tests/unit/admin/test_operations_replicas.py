@@ -296,6 +296,11 @@ async def test_replicas_are_moved_between_directories() -> None:
             results = await admin.alter_replica_log_dirs(
                 {first: "/1", second: "/1", third: "/none", other: "/1"}
             )
+        address = Address.parse(cluster.bootstrap[1])
+        async with AdminClient(
+            bootstrap_servers=cluster.bootstrap, follow_advertised=False, retries=0
+        ) as admin:
+            at_address = await admin.alter_replica_log_dirs_at(address, {other: "/2"})
         told = {
             node.node_id: [
                 (one.path, topic.name, topic.partitions)
@@ -305,7 +310,11 @@ async def test_replicas_are_moved_between_directories() -> None:
             ]
             for node in cluster.nodes.values()
         }
-    assert told == {1: [("/1", "a", (0, 1)), ("/none", "b", (0,))], 2: [("/1", "a", (0,))]}
+    assert told == {
+        1: [("/1", "a", (0, 1)), ("/none", "b", (0,))],
+        2: [("/1", "a", (0,)), ("/2", "a", (0,))],
+    }
+    assert set(at_address.values) == {other}
     assert set(results.values) == {first, second, other}
     assert results.errors[third].error_code is ErrorCode.log_dir_not_found
 
@@ -318,6 +327,7 @@ async def test_directories_are_no_matter_of_controllers() -> None:
             admin.describe_log_dirs([1]),
             admin.describe_replica_log_dirs([replica]),
             admin.alter_replica_log_dirs({replica: "/1"}),
+            admin.alter_replica_log_dirs_at(Address("127.0.0.1", 1), {replica: "/1"}),
         ):
             with pytest.raises(UnsupportedEndpointError):
                 await operation

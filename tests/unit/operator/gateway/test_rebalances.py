@@ -15,6 +15,7 @@ from quorate_admin.types.partitions import (
     PartitionReassignment,
     ReplicaInfo,
     TopicPartition,
+    TopicPartitionReplica,
 )
 from quorate_admin.types.topics import PartitionDescription, TopicDescription, TopicListing
 from quorate_operator.entities.balance_facts import (
@@ -24,6 +25,7 @@ from quorate_operator.entities.balance_facts import (
     ElectLeaders,
     HadRebalance,
     MoveReplicas,
+    MoveToDirectories,
     ObservedBalance,
     Reassignment,
     SetRates,
@@ -168,6 +170,8 @@ async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
     }
     assert seen.moving == {A1: Reassignment(target=frozenset({2, 3}))}
     assert seen.rates == {LEADER_RATE: "5"}
+    assert seen.directories[1]["/1"].replicas == {A0: 7}
+    assert seen.addresses == {1: ADDRESSES[1]}
     assert admin.calls_of("list_topics")[0].kwargs == {"list_internal": True}
 
 
@@ -179,6 +183,19 @@ async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) ->
     assert seen.throttled == {"a": {LEADER_REPLICAS: "0:1"}}
     assert not admin.calls_of("list_topics")
     assert not admin.calls_of("describe_log_dirs_at")
+
+
+async def test_each_broker_is_asked_for_its_directories_alone(admin: ScriptedAdmin) -> None:
+    """Goal: replicas move at brokers whose names lead nowhere. Method: the request; a deleted topic; a failure."""
+    key = TopicPartitionReplica("a", 0, 1)
+    move = MoveToDirectories(targets={1: {A0: "/2"}}, addresses={1: ADDRESSES[1]}, size_bytes=7)
+    codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.kafka_storage_error]
+    admin.answers["alter_replica_log_dirs_at"] = lambda *_: Results({}, {key: ServerError(codes.pop(0))})
+    await change_rebalance(cast("Any", admin), move)
+    (asked,) = admin.calls_of("alter_replica_log_dirs_at")
+    assert asked.args == (AdminAddress("10.0.0.1", 9092), {key: "/2"})
+    with pytest.raises(ServerError):
+        await change_rebalance(cast("Any", admin), move)
 
 
 async def test_changes_are_requests(admin: ScriptedAdmin) -> None:

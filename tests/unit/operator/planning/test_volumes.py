@@ -1,8 +1,9 @@
 """Volumes that grow: what is requested, what is waited for, and what is refused."""
 
-from kit.scenarios import Situation, briefly, healthy
+from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.planning.cluster import NodeState, ObservedVolume
 from quorate_operator.planning.steps import CreateVolume, GrowVolume
+from quorate_operator.planning.volumes import volumes_revision
 
 GIB = 2**30
 SMALL = ObservedVolume(requested_bytes=10 * GIB, capacity_bytes=10 * GIB)
@@ -78,4 +79,9 @@ def test_a_volume_that_is_added_is_created_and_then_used() -> None:
     (step,) = growing.due()
     assert isinstance(step, GrowVolume)
     assert (step.volume_id, step.reason) == (1, "storage.volumes: 1: size changed, 10.0 GiB -> 20.0 GiB")
+    used = situation.node(0, volumes={0: SMALL, 1: SMALL}).asking_node(
+        0, volumes={0: 10 * GIB, 1: 10 * GIB}, revision={**REVISION, **volumes_revision([0, 1])}
+    )
+    (stop,) = used.due()
+    assert (briefly([stop]), stop.reason) == (["StopNode 0"], "storage.volumes: 0 -> 0,1")
     assert briefly(situation.down(0, NodeState.ABSENT, volumes={}).due()) == ["CreateNode 0", "StartNode 0"]
