@@ -10,7 +10,7 @@ was released is stored by the runtime. A volume that is asked for again is uncor
 released; replicas that were moved stay where they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from quorate_protocol.features import CORDONED_DIRECTORIES_SINCE, METADATA_VERSION, metadata_version_name
@@ -19,7 +19,6 @@ from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
-    KafkaFacts,
     NodeState,
     ObservedCluster,
     ObservedDirectory,
@@ -74,12 +73,14 @@ class _Removal:
     due: list[Action] = field(default_factory=list)
     rest: list[WaitFor] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    to_cordon: list[str] = field(default_factory=list)
+    """Directories that leave and that the broker has."""
 
     def plan(self) -> Part:
         leaving = leaving_volumes(self.node, self.seen)
         if leaving:
             self._empty(leaving)
-        self._uncordon(leaving)
+        self._cordon(leaving)
         self._delete()
         return Part(due=tuple(self.due), rest=tuple(self.rest), refusals=tuple(self.refusals))
 
@@ -106,7 +107,7 @@ class _Removal:
             )
             return
         # A broker refuses to cordon a directory that it does not have.
-        self._cordon(kafka, [one.directory for one in used_now.values() if one.directory in directories])
+        self.to_cordon = [one.directory for one in used_now.values() if one.directory in directories]
         moves = _Moves(directories, {one.directory for one in used_now.values()})
         targets = moves.choose()
         if targets:
@@ -142,23 +143,15 @@ class _Removal:
         else:
             self._release(volume_id, "it is empty")
 
-    def _cordon(self, kafka: KafkaFacts, leaving: Sequence[str]) -> None:
-        present = kafka.cordoned.get(self.node.node_id, ())
-        lacking = [one for one in leaving if one not in present]
-        if lacking:
-            reason = f"{', '.join(lacking)} is removed from storage.volumes, and gets no new replicas"
-            self._set_cordoned((*present, *lacking), reason)
-
-    def _uncordon(self, leaving: Mapping[int, ObservedVolume]) -> None:
-        """Uncordons volumes that are asked for again, and forgets directories that the broker does not have.
+    def _cordon(self, leaving: Mapping[int, ObservedVolume]) -> None:
+        """Cordons directories that leave, uncordons those that stay, and forgets those that the broker does not have.
 
         The operator cordons no volume 0: somebody who does keeps it.
         """
-        kafka = self.observed.kafka
-        if kafka is None or self.seen.state is not NodeState.READY:
+        kafka, used = self.observed.kafka, used_volumes(self.seen.revision)
+        if kafka is None or self.seen.state is not NodeState.READY or not self.seen.volumes:
             return
         present = kafka.cordoned.get(self.node.node_id, ())
-        used = used_volumes(self.seen.revision)
         kept = {
             one.directory
             for volume_id, one in self.seen.volumes.items()
@@ -166,14 +159,19 @@ class _Removal:
             or volume_id in leaving
             or (not one.is_in_use and volume_id in used)
         }
+        lacking = [one for one in self.to_cordon if one not in present]
         gone = [one for one in present if one not in kept]
-        if gone and self.seen.volumes:
-            reason = f"{', '.join(gone)} is not removed from storage.volumes, or is removed by now"
-            self._set_cordoned(tuple(one for one in present if one in kept), reason)
-
-    def _set_cordoned(self, directories: tuple[str, ...], reason: str) -> None:
-        step = CordonDirectories(node_id=self.node.node_id, directories=directories, reason=reason)
-        self.due.append(step)
+        reasons = []
+        if lacking:
+            reasons.append(f"{', '.join(lacking)} is removed from storage.volumes, and gets no new replicas")
+        if gone:
+            reasons.append(f"{', '.join(gone)} is not to be removed, or is removed by now")
+        if reasons:
+            directories = (*(one for one in present if one in kept), *lacking)
+            step = CordonDirectories(
+                node_id=self.node.node_id, directories=directories, reason="; ".join(reasons)
+            )
+            self.due.append(step)
 
     def _release(self, volume_id: int, why: str) -> None:
         reason = f"it is removed from storage.volumes, and {why}"

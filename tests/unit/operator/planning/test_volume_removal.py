@@ -71,7 +71,7 @@ def test_a_removed_volume_is_cordoned_before_anything_moves() -> None:
     and not yet in the broker.
     """
     held = described(replicas=replicas(GIB), is_cordoned=False)
-    situation = removing(held, cordoned={0: (FIRST,)})
+    situation = removing(held, cordoned={0: ("/gone", FIRST)})
     (step,) = situation.due()
     assert isinstance(step, CordonDirectories)
     assert step.directories == (FIRST, SECOND)
