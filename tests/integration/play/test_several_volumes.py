@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
@@ -12,11 +13,24 @@ from kit.ledger import SteadyProducer, consume_numbers
 from kit.player import Player
 from quorate_admin.client import AdminClient
 from quorate_admin.types.partitions import LogDirDescription
+from quorate_operator.entities.balance import BALANCED, plan_rebalancing
+from quorate_operator.entities.balance_facts import (
+    DIRECTORY_RATE,
+    HadRebalance,
+    MoveToDirectories,
+    RebalanceChange,
+)
+from quorate_operator.entities.plan import ObservedKafka
+from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
+from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.planning.cluster import Address
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 BROKERS, PARTITIONS = 2, 12
 TOPIC = "numbers"
+REBALANCE_TIMEOUT_S, LOOK_EVERY_S = 120, 0.3
 MANIFEST = """\
 apiVersion: quorate.dev/v1alpha1
 kind: KafkaController
@@ -97,8 +111,9 @@ def restarts(told: str) -> list[str]:
 def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None:
     """Goal: volumes of a broker come and go, and every acknowledged record stays.
 
-    Method: a pool with `size` gets volumes 1 and 2 by an edit while a producer works; volume 1 is removed later. The
-    directories of stock brokers are described after each step, and all records are read in the end.
+    Method: a pool with `size` gets volumes 1 and 2 by an edit while a producer works; a rebalance evens out the
+    directories; volume 1 is removed. The directories of stock brokers are described after each step, and all records
+    are read in the end.
     """
     manifests = Manifests()
     player.write(manifests.with_storage("{size: 1Gi}"))
@@ -111,6 +126,8 @@ def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None
         # The single volume goes on as volume 0: nothing restarts.
         assert restarts(player.edit(manifests.with_volumes(0))) == []
         _add_volumes(player, manifests, servers)
+        asyncio.run(_even_directories(servers))
+        assert all(one["data-1"] and one["data-2"] for one in held(player)), held(player)
         _remove_a_volume(player, manifests)
     assert producer.acknowledged
     assert not producer.failures
@@ -126,6 +143,42 @@ def _add_volumes(player: Player, manifests: Manifests, servers: str) -> None:
     for found in directories(player).values():
         assert found["data-1"].replicas
         assert found["data-2"].replicas
+
+
+async def _even_directories(servers: str) -> None:
+    """Carry out a rebalance, as the operator does: look, plan, store the status, make the changes."""
+    body = {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaRebalance",
+        "metadata": {"name": "even", "namespace": "kafka"},
+        "spec": {"cluster": "quorum", "approval": "Auto", "throttleBytesPerSecond": "10Mi"},
+    }
+    resource = load_entity(body, "test")
+    assert isinstance(resource, KafkaRebalance)
+    addresses = {
+        node_id: Address("127.0.0.1", int(server.rpartition(":")[2]))
+        for node_id, server in enumerate(servers.split(","))
+    }
+    kafka = ObservedKafka(cluster_id="c", brokers=(), addresses=addresses)
+    status: dict[str, Any] = {}
+    changes: list[type[object]] = []
+    async with AdminClient(bootstrap_servers=servers.split(",")) as client:
+        async with asyncio.timeout(REBALANCE_TIMEOUT_S):
+            while True:
+                had = HadRebalance.of_status(status)
+                observed = await observe_rebalance(client, resource, had, kafka)
+                plan = plan_rebalancing(resource, observed, had, is_deleted=False)
+                status = {name: one for name, one in {**status, **plan.status}.items() if one is not None}
+                if plan.state == BALANCED:
+                    break
+                for change in plan.changes:
+                    assert isinstance(change, RebalanceChange)
+                    changes.append(type(change))
+                    await change_rebalance(client, change)
+                await asyncio.sleep(LOOK_EVERY_S)
+    assert MoveToDirectories in changes
+    assert status["proposal"]["directoryReplicas"] > 0
+    assert DIRECTORY_RATE not in observed.rates
 
 
 def _remove_a_volume(player: Player, manifests: Manifests) -> None:
