@@ -28,7 +28,7 @@ from kit.operators.installation import (
 )
 from kit.operators.pod_clients import PodClients
 from kit.waiting import eventually
-from quorate_operator.resources.configs import VOLUME_DIRECTORY
+from quorate_operator.resources.data_volumes import VOLUME_DIRECTORY
 
 # The first test pays for the cluster, the images and the programs, which are built when nothing is cached.
 pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
