@@ -24,7 +24,8 @@ from quorate_operator.models.status import (
 )
 from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
 from quorate_operator.planning.planner import PAUSED
-from quorate_operator.planning.steps import Refusal, WaitFor
+from quorate_operator.planning.steps import GrowVolume, Refusal, WaitFor
+from quorate_operator.planning.volumes import CANNOT_GROW
 from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView, opening
 
 ROLLOUT_DUE = "RolloutDue"
@@ -223,7 +224,7 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
         if view.problem is None
         else ("Reconciling", True, "StepFailed", view.problem)
     )
-    return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(nodes)]
+    return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(pool)]
 
 
 def _postponed(nodes: Sequence[NodeView]) -> str:
@@ -249,19 +250,27 @@ def _first_fault(pool: PoolView) -> Refusal | None:
     return next((one for one in pool.refusals if one.code != PAUSED), None)
 
 
-def _resizing(nodes: Sequence[NodeView]) -> Judgement:
-    """Whether volumes are smaller than what was requested, with the reason that Kubernetes gives for the first."""
+def _resizing(pool: PoolView) -> Judgement:
+    """Whether volumes are smaller than what is asked for, with the reason that Kubernetes gives for the first.
+
+    It holds from the first look at the larger size on, before that is requested: whoever sets the size and waits for
+    the end would otherwise be told at once that there is nothing to wait for.
+    """
+    due = {(one.step.node_id, one.step.volume_id) for one in pool.steps if isinstance(one.step, GrowVolume)}
     growing = [
         (node.seen.node_id, volume)
-        for node in nodes
-        for _, volume in sorted(node.seen.volumes.items())
-        if volume.is_growing
+        for node in pool.nodes
+        for volume_id, volume in sorted(node.seen.volumes.items())
+        if volume.is_growing or (node.seen.node_id, volume_id) in due
     ]
-    if not growing:
-        return ("VolumesResizing", False, "AsRequested", "")
-    told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
-    first = next((volume.progress for _, volume in growing if volume.progress), None)
-    return ("VolumesResizing", True, (first or "Requested").partition(":")[0], "; ".join(told[:_NAMED_MAX]))
+    if growing:
+        told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
+        first = next((volume.progress for _, volume in growing if volume.progress), "Requested")
+        return ("VolumesResizing", True, first.partition(":")[0], "; ".join(told[:_NAMED_MAX]))
+    refused = next((one for one in pool.refusals if one.code == CANNOT_GROW), None)
+    if refused is not None:
+        return ("VolumesResizing", True, refused.code, refused.message)
+    return ("VolumesResizing", False, "AsRequested", "")
 
 
 def _emptying(nodes: Sequence[NodeView]) -> Judgement:

@@ -34,6 +34,9 @@ def used_volumes(revision: Mapping[str, str]) -> frozenset[int]:
     text = revision.get(VOLUMES) or str(METADATA_VOLUME)
     return frozenset(map(int, text.split(",")))
 
+CANNOT_GROW = "VolumeCannotGrow"
+"""The code of a refusal: the larger size can't be requested."""
+
 
 def plan_volumes(desired: DesiredCluster, observed: ObservedCluster) -> Part:
     """Plans the volumes to create and to grow now, the waits for those that are growing, and refusals by pool."""
@@ -105,7 +108,7 @@ class _Planning:
         elif seen.capacity_bytes is None:
             self.rest.append(wait_for(f"{asked.label} to exist before it grows, {sizes}", node_id))
         elif seen.refusal is not None:
-            self._refuse(asked, "VolumeCannotGrow", f"they can't grow to {asked.text}: {seen.refusal}")
+            self._refuse(asked, CANNOT_GROW, f"they can't grow to {asked.text}: {seen.refusal}")
         else:
             reason = f"{asked.field} changed, {sizes}"
             self.due.append(GrowVolume(node_id=node_id, volume_id=asked.volume_id, reason=reason))

@@ -33,7 +33,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Plan, Postponed, Refusal, wait_for
+from quorate_operator.planning.steps import GrowVolume, Plan, Postponed, Refusal, wait_for
 from quorate_operator.view.cluster import view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
@@ -370,6 +370,34 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
     assert _judged(status, "VolumesEmptying") == [told]
     (message,) = [one["message"] for one in status["conditions"] if one["type"] == "VolumesEmptying"]
     assert ("0 (volume 1)" in message) is is_in_use
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (Plan(steps=(GrowVolume(node_id=3000, volume_id=0, reason="storage.size changed"),)), ("True", "Requested")),
+        (
+            Plan(steps=(), refusals=(Refusal("VolumeCannotGrow", "no", pool="quorum"),)),
+            ("True", "VolumeCannotGrow"),
+        ),
+        (
+            Plan(steps=(), refusals=(Refusal("VolumeCannotGrow", "no", pool="pool"),)),
+            ("False", "AsRequested"),
+        ),
+    ],
+)
+def test_a_resize_is_told_before_it_is_requested(plan: Plan, told: tuple[str, str]) -> None:
+    """Goal: who sets a size and waits until nothing resizes waits long enough. Method: nothing is requested yet.
+
+    The plan is about to request it, or can't; what another pool can't is not told.
+    """
+    volume = ObservedVolume(requested_bytes=1, capacity_bytes=1)
+    node = ObservedNode(
+        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
+    )
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), plan)
+    assert _judged(controller_status(view, generation=1), "VolumesResizing") == [told]
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
