@@ -1,6 +1,7 @@
 """Builds Go programs into a cache: once, whole or not at all, one builder at a time."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -51,7 +52,7 @@ def programs(names: Sequence[str], environment: Mapping[str, str], progress: Pro
     `progress` is told, in a few words, what takes time.
     """
     target = cache(environment) / "bin"
-    paths = {name: target / name for name in names}
+    paths = {name: target / _file_name(name) for name in names}
     if all(path.is_file() for path in paths.values()):
         return paths
     with locked(target.with_name("bin.lock")):
@@ -130,7 +131,7 @@ class _Builder:
         with tempfile.TemporaryDirectory(prefix=".build-", dir=self._target) as scratch:
             yield Path(scratch)
             for name in names:
-                (Path(scratch) / name).rename(self._target / name)
+                (Path(scratch) / name).rename(self._target / _file_name(name))
         self._progress(f"built {', '.join(names)} in {time.monotonic() - started:.0f} s")
 
     def _run(self, arguments: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
@@ -144,6 +145,7 @@ _KUBERNETES = frozenset(
         *("kubeadm", "kubectl", "kubelet"),
     }
 )
+_OURS = "quorate.dev/"
 _MODULES = {
     "csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -158,6 +160,14 @@ _INSTALLED = {
     "kind": ("sigs.k8s.io/kind", KIND),
     "local-path-provisioner": ("github.com/rancher/local-path-provisioner", LOCAL_PATH_PROVISIONER),
 }
+
+
+def _file_name(name: str) -> str:
+    """What a program is called in the cache: one that is written here is another when its source changes."""
+    if not _MODULES.get(name, "").startswith(_OURS):
+        return name
+    source = b"".join(path.read_bytes() for path in sorted((MODULES / name).iterdir()))
+    return f"{name}-{hashlib.sha256(source).hexdigest()[:12]}"
 
 
 def _find_go(environment: Mapping[str, str]) -> str:
