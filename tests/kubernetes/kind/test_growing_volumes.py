@@ -18,6 +18,7 @@ from kit.operators.installation import (
     BROKERS,
     CHART,
     CONTROLLERS,
+    GRACE_S,
     POOL,
     QUORUM,
     RELEASE,
@@ -41,6 +42,7 @@ PODS = tuple(f"{QUORUM}-{each}" for each in CONTROLLER_IDS) + tuple(
     f"{BROKERS}-{each}" for each in BROKER_IDS
 )
 SIZES_MIB = (100, 200, 300)
+RESIZING, PENDING, FORBIDDEN = "VolumesResizing", "FileSystemResizePending", "VolumeCannotGrow"
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +74,26 @@ def test_volumes_grow_under_load(growing: Installation) -> None:
     """Goal: `storage.size` grows every volume while its node serves clients.
 
     Method: a stock producer with acks=all and a client that creates topics, all the time; edit the size of both
-    resources; the file systems in the pods, the pods themselves, the conditions, and what clients were told.
+    resources, and wait as the documentation does; claims, the file systems in the pods, the pods themselves, the
+    conditions, and what clients were told. Kubelet looks at a pod about once a minute, so that the condition is seen.
     """
     before = growing.uids(QUORUM) | growing.uids(BROKERS)
     clients = PodClients(growing, copies=len(BROKER_IDS))
     growing.apply(resource("KafkaTopic", TOPIC, {"cluster": QUORUM, "partitions": 3, "replicationFactor": 3}))
     clients.start()
-    for kind, name in (("kafkacontroller", QUORUM), ("kafkabroker", BROKERS)):
-        growing.patch(kind, name, storage={"size": f"{SIZES_MIB[1]}Mi"})
-    _wait_grown(growing, SIZES_MIB[1], PODS)
+    size = f"{SIZES_MIB[1]}Mi"
+    growing.patch("kafkacontroller", QUORUM, storage={"size": size})
+    eventually(
+        lambda: _told(growing, "kafkacontroller", QUORUM) == ("True", PENDING),
+        TIMEOUT_S,
+        f"{RESIZING} because of {PENDING}",
+        growing.state,
+    )
+    growing.patch("kafkabroker", BROKERS, storage={"size": size})
+    for kind, name in (("kafkabroker", BROKERS), ("kafkacontroller", QUORUM)):
+        _wait_resized(growing, kind, name)
+        assert {_size_mib(growing, pod) for pod in PODS if pod.startswith(name)} == {SIZES_MIB[1]}
+    assert {claim["status"]["capacity"]["storage"] for claim in growing.get("pvc")["items"]} == {size}
     growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
     records, topics = clients.stop()
 
@@ -91,7 +104,6 @@ def test_volumes_grow_under_load(growing: Installation) -> None:
     for pod in growing.get("pods")["items"]:
         if pod["metadata"]["name"] in PODS:
             assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0]
-    assert growing.conditions("kafkabroker", BROKERS)["VolumesResizing"] == "False"
     told = {event["reason"] for event in growing.get("events")["items"]}
     assert told >= {"GrowVolume", "FileSystemResizeSuccessful"}
 
@@ -105,12 +117,14 @@ def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> N
     _allow_growth(growing, is_allowed=False)
     growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[2]}Mi"})
     told = eventually(lambda: _refusals(growing), TIMEOUT_S, "the StorageClass to be told", growing.state)
-    assert {each["code"] for each in told} == {"VolumeCannotGrow"}
+    assert {each["code"] for each in told} == {FORBIDDEN}
     assert growing_volumes.CLASS in told[0]["message"]
+    assert _told(growing, "kafkabroker", BROKERS) == ("True", FORBIDDEN)
     assert growing.ready_pods() >= set(PODS)
 
     _allow_growth(growing, is_allowed=True)
-    _wait_grown(growing, SIZES_MIB[2], [pod for pod in PODS if pod.startswith(BROKERS)])
+    _wait_resized(growing, "kafkabroker", BROKERS)
+    assert {_size_mib(growing, pod) for pod in PODS if pod.startswith(BROKERS)} == {SIZES_MIB[2]}
     growing.wait_ready(CONTROLLER_IDS, BROKER_IDS)
     with pytest.raises(LocalKubernetesError, match="can't be made smaller"):
         growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[0]}Mi"})
@@ -127,14 +141,17 @@ def _size_mib(growing: Installation, pod: str) -> int:
     return int(printed.split()[-1])
 
 
-def _wait_grown(growing: Installation, size_mib: int, pods: list[str] | tuple[str, ...]) -> None:
-    def sizes() -> dict[str, int]:
-        return {pod: _size_mib(growing, pod) for pod in pods}
+def _told(growing: Installation, kind: str, name: str) -> tuple[str, str]:
+    """Whether the volumes of a resource grow, and the reason."""
+    conditions = growing.get(kind, name)["status"]["conditions"]
+    (told,) = (each for each in conditions if each["type"] == RESIZING)
+    return told["status"], told["reason"]
 
-    def are_grown() -> bool:
-        return set(sizes().values()) == {size_mib}
 
-    eventually(are_grown, TIMEOUT_S, f"file systems of {size_mib} MiB", sizes)
+def _wait_resized(growing: Installation, kind: str, name: str) -> None:
+    """Wait as the documentation does."""
+    wait = ("wait", f"{kind}/{name}", f"--for=condition={RESIZING}=false", f"--timeout={TIMEOUT_S}s")
+    growing.cluster.kubectl(f"--namespace={NAMESPACE}", *wait, timeout_s=TIMEOUT_S + GRACE_S)
 
 
 def _allow_growth(growing: Installation, *, is_allowed: bool) -> None:
