@@ -34,6 +34,7 @@ def used_volumes(revision: Mapping[str, str]) -> frozenset[int]:
     text = revision.get(VOLUMES) or str(METADATA_VOLUME)
     return frozenset(map(int, text.split(",")))
 
+
 CANNOT_GROW = "VolumeCannotGrow"
 """The code of a refusal: the larger size can't be requested."""
 

@@ -375,7 +375,10 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
-        (Plan(steps=(GrowVolume(node_id=3000, volume_id=0, reason="storage.size changed"),)), ("True", "Requested")),
+        (
+            Plan(steps=(GrowVolume(node_id=3000, volume_id=0, reason="storage.size changed"),)),
+            ("True", "Requested"),
+        ),
         (
             Plan(steps=(), refusals=(Refusal("VolumeCannotGrow", "no", pool="quorum"),)),
             ("True", "VolumeCannotGrow"),
