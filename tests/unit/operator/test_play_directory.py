@@ -335,6 +335,15 @@ def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:
         )
 
 
+def test_automatic_ports_pass_over_those_that_the_manifest_fixes(directory: PlayDirectory) -> None:
+    """Goal: a fixed port is there when its node gets it. Method: a broker's port is what a controller's would be."""
+    (taken, *_) = sorted(settle_identity(directory, desired(), {}).nodes[3000].ports.values())
+    fixed = f"replicas: 1, listeners: [{{name: PLAINTEXT, port: {taken}}}]"
+    nodes = settle_identity(directory, desired(brokers=fixed), {}).nodes
+    assert nodes[0].ports["PLAINTEXT"] == taken
+    assert taken not in nodes[3000].ports.values()
+
+
 def test_automatic_ports_pass_over_busy_ones(directory: PlayDirectory, busy_port: int) -> None:
     """Goal: a free port is free. Method: search from a busy one."""
     assert not is_free(busy_port)

@@ -131,8 +131,9 @@ def settle_identity(
     cluster_id = kept.cluster_id if kept else desired.cluster_id or uuid_to_text(random_uuid())
     for node in desired.nodes:
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
-    ports = _Ports(kept, running)
     scattered = _scattered_port(directory)
+    wanted = [one for node in desired.nodes for one in _wanted_ports(node, scattered)]
+    ports = _Ports(kept, running, fixed=frozenset(one.fixed for one in wanted if one.fixed is not None))
     nodes = {node.node_id: _node_identity(node, kept, ports, scattered) for node in desired.nodes}
     if ports.problems:
         raise PlayError("\n".join(ports.problems))
@@ -211,7 +212,9 @@ class _WantedPort:
 class _Ports:
     """Chooses ports, each once, and collects problems. `running` nodes may keep theirs."""
 
-    def __init__(self, kept: ClusterIdentity | None, running: Collection[int]) -> None:
+    def __init__(self, kept: ClusterIdentity | None, running: Collection[int], fixed: frozenset[int]) -> None:
+        """Ports that are `fixed` by the manifest are chosen for nobody else."""
+        self._fixed = fixed
         nodes = kept.nodes if kept else {}
         self._kept = {port for node in nodes.values() for port in node.ports.values()}
         self._published = {one.address.port for one in (kept.publications if kept else ())}
@@ -231,7 +234,7 @@ class _Ports:
         port = kept or wanted.fixed
         is_exchangeable = not wanted.bound and not is_fixed
         if port is None or (is_exchangeable and not self._is_free(port)):
-            port = first_free(wanted.start, self._kept | self._published | self._chosen.keys())
+            port = first_free(wanted.start, self._kept | self._published | self._fixed | self._chosen.keys())
         if port is None or port > PORT_MAX:
             self.problems.append(f"{where}: there is no free port up to {PORT_MAX}")
             return 0
