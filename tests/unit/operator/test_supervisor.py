@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, LOOK_EVERY_S
@@ -241,6 +242,32 @@ async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
         assert [event.sequence for event in snapshot.events] == list(range(1, len(texts) + 1))
         later = await play_session.ask_snapshot(stage.directory, since=len(texts) - 1)
         assert [event.text for event in later.events] == texts[-1:]
+
+
+async def test_a_step_that_is_done_during_a_look_is_looked_at_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: who waits for a settled cluster is not told so by halves of two states.
+
+    Method: a look during which a step begins, one during which it ends, and one without.
+    """
+    supervisor, look = stage.supervisor, stage.supervisor._loop.look
+    during = iter([supervisor.applying, supervisor.applied])
+    looks = 0
+
+    async def look_while_something_happens() -> Any:
+        nonlocal looks
+        looks += 1
+        found = await look()
+        if (happens := next(during, None)) is not None:
+            assert found is not None
+            await happens(found, found.plan.due[0])
+        return found
+
+    monkeypatch.setattr(supervisor._loop, "look", look_while_something_happens)
+    await supervisor.snapshot()
+    assert looks == 3
+    stage.directory.release()
 
 
 async def test_a_killed_node_is_started_again(stage: Stage) -> None:

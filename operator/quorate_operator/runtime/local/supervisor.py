@@ -31,6 +31,8 @@ from quorate_operator.view.cluster import is_serving
 from quorate_operator.view.wording import in_words
 
 EVENTS_MAX = 1_000
+LOOKS_MAX = 5
+"""How often a command looks until no step begins or ends meanwhile."""
 PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
 
 Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
@@ -83,6 +85,8 @@ class Supervisor:
         self._running = True
         self._looking = asyncio.Lock()
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._step_changes = 0
+        """How often a step has begun or ended."""
         self._happened = 0
         self._observed: ObservedCluster | None = None
         self._plan = Plan(steps=())
@@ -119,7 +123,12 @@ class Supervisor:
 
     async def snapshot(self, since: int = 0) -> Snapshot:
         """Returns the present state, with the events after number `since`."""
-        look = await self._loop.look()
+        for _ in range(LOOKS_MAX):
+            began = self._step_changes
+            look = await self._loop.look()
+            # A step that is done during a look leaves its parts at odds: there may seem to be nothing left to do.
+            if self._step_changes == began:
+                break
         assert look is not None, "a played cluster always has a manifest"
         observed = look.observed
         return Snapshot(
@@ -178,10 +187,13 @@ class Supervisor:
 
     async def applying(self, look: Look, action: Action) -> None:
         del look
+        self._step_changes += 1
         self._report(self._describe(action))
 
     async def applied(self, look: Look, action: Action) -> None:
         """Reports nothing: the next look finds what a step changed."""
+        del look, action
+        self._step_changes += 1
 
     async def failed(self, look: Look, failed: FailedStep) -> None:
         """Reports nothing yet: `after` decides whether the failure ends the play."""
