@@ -19,6 +19,7 @@ from quorate_protocol.security.jaas import format_jaas
 from quorate_protocol.security.oauth import ALLOWED_URLS, TOKEN_URL
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, tls_from_properties
 
+from quorate_operator.models.base import duration_ms
 from quorate_operator.models.entities import PASSWORD, USERNAME, ClientSecurity
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.secrets import Secret, oauth_files, oauth_of, plain_users
@@ -39,6 +40,7 @@ _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryC
 _PLAIN: Final = "PLAIN"
 _VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_MAX_REAUTH: Final = "connections.max.reauth.ms"
 DIRECTORY_PROVIDER: Final = {
     "config.providers": "directory",
     "config.providers.directory.class": _DIRECTORY_PROVIDER,
@@ -85,6 +87,8 @@ def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles
             found["sasl.mechanism.inter.broker.protocol"] = node.listeners[0].sasl.mechanisms[0]
     if controllers.sasl is not None:
         found["sasl.mechanism.controller.protocol"] = controllers.sasl.mechanisms[0]
+    if node.implementation is Implementation.PYTHON and (urls := _urls_of_issuers(found)):
+        found[ALLOWED_URLS] = urls
     return {**DIRECTORY_PROVIDER, **found} if found else {}
 
 
@@ -115,8 +119,15 @@ def _oauths(node: DesiredNode) -> Iterator[OAuth]:
 
 def java_options(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the options of Java that a stock node needs: Kafka uses a URL of OAUTHBEARER only if one allows it."""
-    urls = {value for key, value in properties.items() if key.endswith((_JWKS_URL, TOKEN_URL))}
-    return (f"-D{ALLOWED_URLS}={','.join(sorted(urls))}",) if urls else ()
+    urls = _urls_of_issuers(properties)
+    return (f"-D{ALLOWED_URLS}={urls}",) if urls else ()
+
+
+def _urls_of_issuers(properties: Mapping[str, str]) -> str:
+    """Returns the value of `ALLOWED_URLS` for these properties: in Python, a controller reads it as a property."""
+    return ",".join(
+        sorted({value for key, value in properties.items() if key.endswith((_JWKS_URL, TOKEN_URL))})
+    )
 
 
 def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret]) -> dict[str, str]:
@@ -140,11 +151,11 @@ def secret_revision(
     found = fingerprints(_keys_of(_read_at_start(node, secured), files), secrets)
     parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}
     sasl = controllers.sasl
-    if sasl is not None and sasl.secret_name in secrets:
-        secret = secrets[sasl.secret_name]
-        known = plain_users(sasl, secrets) if node.role is Role.CONTROLLER else (sasl.username,)
+    if sasl is not None and sasl.secret in secrets:
+        secret = secrets[sasl.secret]
+        known = plain_users(sasl, secrets) if node.role is Role.CONTROLLER else (sasl.user,)
         users = {user: secret.fingerprint(user) for user in known if user in secret.values}
-        parts[LOGIN] = Login(user=sasl.username, users=users).as_text()
+        parts[LOGIN] = Login(user=sasl.user, users=users).as_text()
     return parts
 
 
@@ -178,11 +189,11 @@ def client_properties(
         found |= _stores(listener.tls, secrets)
     if listener.sasl is not None:
         sasl = listener.sasl
-        values = secrets[sasl.secret_name].values if sasl.secret_name in secrets else {}
+        values = secrets[sasl.secret].values if sasl.secret in secrets else {}
         mechanism, user, password = login or (
             sasl.mechanisms[0],
-            sasl.username,
-            values.get(sasl.username, ""),
+            sasl.user,
+            values.get(sasl.user, ""),
         )
         found |= {
             "sasl.mechanism": mechanism,
@@ -197,11 +208,17 @@ def security_config(
     """Returns how the operator connects to a listener; see `client_properties`.
 
     `names` are the names that certificates must have, by host, where they differ from the host. Without the Secrets,
-    no connection can be made, and nothing is sent.
+    no connection can be made, and nothing is sent. With tokens alone, the operator does not log in (`sasl` is None).
     """
     try:
-        found = SecurityConfig.from_properties(client_properties(listener, secrets))
-    except ConfigError:
+        if listener.has_tokens_alone:
+            assert listener.tls is not None, "SASL_SSL has TLS"
+            found = SecurityConfig(
+                protocol=SecurityProtocol.SASL_SSL, tls=tls_from_properties(_stores(listener.tls, secrets))
+            )
+        else:
+            found = SecurityConfig.from_properties(client_properties(listener, secrets))
+    except (ConfigError, SecurityConfigError):
         return SecurityConfig()
     return replace(found, tls=replace(found.tls, names=dict(names or {})))
 
@@ -257,13 +274,15 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
         found[f"{prefix}ssl.client.auth"] = listener.tls.client_auth
     if listener.sasl is not None:
         found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.sasl.mechanisms)
+        if listener.sasl.reauthentication is not None:
+            found[f"{prefix}{_MAX_REAUTH}"] = str(duration_ms(listener.sasl.reauthentication))
         for place, mechanism in enumerate(listener.sasl.mechanisms):
             if mechanism == OAUTHBEARER:
                 continue  # it has more properties, below
             options = _login(listener.sasl, files) if logs_in and place == 0 else {}
             if mechanism == _PLAIN:
                 options |= {
-                    f"user_{user}": files.variable(listener.sasl.secret_name, user)
+                    f"user_{user}": files.variable(listener.sasl.secret, user)
                     for user in plain_users(listener.sasl, files.secrets)
                 }
             found[_jaas_key(prefix, mechanism)] = format_jaas(mechanism, options)
@@ -335,7 +354,7 @@ def _truststore(prefix: str, value: Callable[[str], str]) -> dict[str, str]:
 
 
 def _login(sasl: Sasl, files: SecretFiles) -> dict[str, str]:
-    return {"username": sasl.username, "password": files.variable(sasl.secret_name, sasl.username)}
+    return {"username": sasl.user, "password": files.variable(sasl.secret, sasl.user)}
 
 
 def _jaas_key(prefix: str, mechanism: str) -> str:

@@ -132,3 +132,10 @@ def with_tokens(mechanisms: Sequence[str] = ("PLAIN", "OAUTHBEARER"), **oauth: o
     oauth = {"jwksUrl": "https://sso/keys", "issuer": "https://sso", "audiences": ["kafka"], **oauth}
     given = {key: value for key, value in oauth.items() if value is not None}
     return {"listeners": [secured(mechanisms=[*mechanisms], oauth=given)]}
+
+
+def tokens_alone() -> Object:
+    """A listener that accepts tokens and no password."""
+    (listener,) = with_tokens(["OAUTHBEARER"])["listeners"]
+    sasl = {key: value for key, value in listener["sasl"].items() if key in ("mechanisms", "oauth")}
+    return {**listener, "name": "TOKENS", "sasl": sasl}

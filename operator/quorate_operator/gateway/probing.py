@@ -32,7 +32,8 @@ async def probe(
     """Returns who answers at each address. Only node ids in `node_ids` are recognized.
 
     A listener that is not known is asked in plain text, and over TLS if it expects that. A certificate is checked
-    before a login is sent; without a login the node's answer identifies it.
+    before a login is sent; without a login the node's answer identifies it. Where clients log in with tokens alone,
+    the certificate is checked and nothing is asked: the answer is anonymous.
     Each address takes at most PROBE_TIMEOUT_MS; PROBES_AT_ONCE_MAX addresses are probed at the same time.
     """
     room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
@@ -72,10 +73,13 @@ async def _ask(
 async def _ask_over(
     address: Address, node_ids: frozenset[int], security: SecurityConfig
 ) -> tuple[str | None, int | None]:
+    """`security` of SASL without a login: it is not known who answers."""
     connection = await Connection.open(
         admin_address(address), client_id=CLIENT_ID, timeout_ms=PROBE_TIMEOUT_MS, security=security
     )
     try:
+        if security.protocol.is_sasl and security.sasl is None:
+            return None, None
         cluster_id = await _cluster_id(connection)
         node_id = await _node_id(connection, node_ids)
         if node_id is not None:

@@ -160,6 +160,11 @@ class Listener(Model):
     )
     sasl: Sasl | None = Field(default=None, description="Who logs in; required with protocol SASL_SSL.")
 
+    @property
+    def has_tokens_alone(self) -> bool:
+        """Whether nodes and the operator can't log in: clients do with tokens, and nobody with a password."""
+        return self.sasl is not None and self.sasl.has_tokens_alone
+
     @model_validator(mode="after")
     def _protocol_has_what_it_needs(self) -> Self:
         if (self.protocol in ("SSL", "SASL_SSL")) != (self.tls is not None):

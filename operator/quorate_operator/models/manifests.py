@@ -243,7 +243,7 @@ def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], 
 def _principal_of_nodes(listener: Listener) -> str | None:
     """Returns the principal that nodes have at each other's listener; None if it is in their certificate."""
     if listener.sasl is not None:
-        return f"User:{listener.sasl.username}"
+        return f"User:{listener.sasl.user}"
     return None if listener.tls is not None and listener.tls.client_auth == "required" else ANONYMOUS
 
 

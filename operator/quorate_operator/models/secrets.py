@@ -17,7 +17,6 @@ from quorate_operator.models.security import (
     TLS_AUTHORITIES,
     TLS_CERTIFICATE,
     TLS_KEY,
-    BrokerSasl,
     OAuth,
     Sasl,
     Tls,
@@ -150,11 +149,11 @@ def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Ite
             needs=tls_keys(listener.tls, is_controllers=is_controllers),
             is_issued=is_issued,
         )
-    if listener.sasl is not None:
+    if listener.sasl is not None and not listener.sasl.has_tokens_alone:
         yield SecretUse(
             where=f"{where}.sasl.secretName",
-            name=listener.sasl.secret_name,
-            needs=(listener.sasl.username,),
+            name=listener.sasl.secret,
+            needs=(listener.sasl.user,),
             has_passwords=True,
         )
     oauth = oauth_of(listener)
@@ -165,7 +164,7 @@ def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Ite
 
 def oauth_of(listener: Listener) -> OAuth | None:
     """Returns whose tokens a listener accepts; None if it accepts none."""
-    return listener.sasl.oauth if isinstance(listener.sasl, BrokerSasl) else None
+    return None if listener.sasl is None else listener.sasl.oauth
 
 
 def oauth_files(oauth: OAuth) -> dict[str, tuple[str, str]]:
@@ -191,6 +190,6 @@ def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
 
 def plain_users(sasl: Sasl, secrets: Mapping[str, Secret]) -> tuple[str, ...]:
     """Returns who may log in with PLAIN: the user of the nodes, and each other key of the Secret."""
-    secret = secrets.get(sasl.secret_name)
-    others = () if secret is None else (key for key in sorted(secret.values) if key != sasl.username)
-    return (sasl.username, *others)
+    secret = secrets.get(sasl.secret)
+    others = () if secret is None else (key for key in sorted(secret.values) if key != sasl.user)
+    return (sasl.user, *others)

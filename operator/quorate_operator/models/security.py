@@ -23,7 +23,6 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_SSL"]
 ClientAuth = Literal["none", "requested", "required"]
-PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 ScramMechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=63)]
@@ -56,8 +55,21 @@ _PLAIN_FIRST = (
 _ONE_KEY_SET = "jwksUrl: this or jwksSecretName is needed, and only one of them"
 _TRUST_RULE = "is allowed with a jwksUrl that begins with https: only"
 _OAUTH_RULE = "is needed with the mechanism OAUTHBEARER, and allowed with no other"
-_PASSWORD_FIRST = "the first must be PLAIN or SCRAM: nodes and the operator log in with it"  # noqa: S105
+_LOGIN_RULE = "is needed with PLAIN and SCRAM, and not allowed with OAUTHBEARER alone"
+_TOKENS_LAST = (
+    "OAUTHBEARER must be alone or come after PLAIN or SCRAM: the operator logs in with the first mechanism, "
+    "and has no token"
+)
+REAUTHENTICATION_MIN = "1s"
+TOKENS_ALONE_RULE = (
+    "OAUTHBEARER alone is allowed on the other listeners only: brokers and the operator log in at the first one, "
+    "with PLAIN or SCRAM"
+)
 _ONCE = "each mechanism may appear once"
+_HAS_ISSUER = {
+    "rule": f"('{OAUTHBEARER}' in self.mechanisms) == has(self.oauth)",
+    "message": f"oauth {_OAUTH_RULE}",
+}
 _EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "message": _ONCE}
 
 
@@ -166,14 +178,14 @@ class OAuth(Model):
     jwks_url: JwksUrl | None = Field(
         default=None,
         description=(
-            "Where brokers read the issuer's public keys: the https: URL of its JSON Web Key Set. An http: URL is "
+            "Where nodes read the issuer's public keys: the https: URL of its JSON Web Key Set. An http: URL is "
             "accepted; who can change its responses can log in as anybody."
         ),
     )
     jwks_secret_name: ResourceName | None = Field(
         default=None,
         description=(
-            f"In place of jwksUrl: a Secret whose key {KEY_SET} is the JSON Web Key Set. Brokers follow a change."
+            f"In place of jwksUrl: a Secret whose key {KEY_SET} is the JSON Web Key Set. Nodes follow a change."
         ),
     )
     issuer: Issuer = Field(description="The claim iss that tokens must have.")
@@ -191,13 +203,13 @@ class OAuth(Model):
         description="The claim with the name of the user: the principal is User: and its value. Default: sub.",
     )
     clock_skew_seconds: Annotated[int, Field(ge=0, le=CLOCK_SKEW_MAX_S)] | None = Field(
-        default=None, description="How much the clocks of the issuer and brokers may differ. Default: 30."
+        default=None, description="How much the clocks of the issuer and of nodes may differ. Default: 30."
     )
     trusted_secret_name: ResourceName | None = Field(
         default=None,
         description=(
-            "A Secret with ca.crt: the authorities that brokers trust at jwksUrl. A change restarts the brokers. "
-            "Default: the authorities that Java trusts."
+            "A Secret with ca.crt: the authorities that nodes trust at jwksUrl. A change restarts the nodes. "
+            "Default: the authorities that Java trusts, or those of the image for controllers of Quorate."
         ),
     )
 
@@ -223,14 +235,38 @@ def _mechanisms(most: int, *further_rules: Mapping[str, str]) -> Any:
 class Sasl(Model):
     """Which mechanisms clients log in with, and how the nodes themselves do."""
 
+    model_config = ConfigDict(json_schema_extra=rules(_HAS_ISSUER))
+
     mechanisms: tuple[Mechanism, ...]
-    username: UserName = Field(description="The user that nodes and the operator log in as.")
-    secret_name: ResourceName = Field(
-        description=(
-            "A Secret with the password of username, whose key is the username. With PLAIN, each key of it is a user "
-            "who may log in. A change restarts the nodes."
-        )
+    username: UserName | None
+    secret_name: ResourceName | None
+    oauth: OAuth | None = Field(
+        default=None, description="Which tokens are valid; required with the mechanism OAUTHBEARER."
     )
+    reauthentication: Duration | None = Field(
+        default=None,
+        description=(
+            "connections.max.reauth.ms: after which time clients must log in again, 1s or more; connections of those "
+            "that do not are closed. Default: when their token expires; clients with passwords need not."
+        ),
+    )
+
+    @property
+    def has_tokens_alone(self) -> bool:
+        """Whether nobody logs in with a password: neither nodes nor the operator can."""
+        return self.mechanisms == (OAUTHBEARER,)
+
+    @property
+    def user(self) -> str:
+        """The user that nodes and the operator log in as. There is none with tokens alone."""
+        assert self.username is not None, "nobody logs in with a password here"
+        return self.username
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret with passwords. There is none with tokens alone."""
+        assert self.secret_name is not None, "nobody logs in with a password here"
+        return self.secret_name
 
     @model_validator(mode="after")
     def _mechanisms_are_different(self) -> Self:
@@ -238,38 +274,66 @@ class Sasl(Model):
             raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_ONCE}")
         return self
 
+    @model_validator(mode="after")
+    def _tokens_have_an_issuer(self) -> Self:
+        if (OAUTHBEARER in self.mechanisms) != (self.oauth is not None):
+            raise ValueError(f"oauth: {_OAUTH_RULE}; mechanisms are {', '.join(self.mechanisms)}")
+        return self
+
+    @model_validator(mode="after")
+    def _sessions_last(self) -> Self:
+        lasting = self.reauthentication
+        if lasting is not None and duration_ms(lasting) < duration_ms(REAUTHENTICATION_MIN):
+            raise ValueError(f"reauthentication: {lasting!r}: must be {REAUTHENTICATION_MIN} or more")
+        return self
+
+
+_USERNAME = "The user that nodes and the operator log in as."
+_PASSWORDS = (
+    "A Secret with the password of username, whose key is the username. With PLAIN, each key of it is a user "
+    "who may log in. A change restarts the nodes."
+)
+
 
 class BrokerSasl(Sasl):
-    """As for controllers; clients may log in with tokens, too."""
+    """As for controllers; a listener that brokers do not use among themselves may take tokens alone."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            {
-                "rule": f"('{OAUTHBEARER}' in self.mechanisms) == has(self.oauth)",
-                "message": f"oauth {_OAUTH_RULE}",
-            }
+            _HAS_ISSUER,
+            *(
+                {
+                    "rule": f"has(self.{field}) == (self.mechanisms != ['{OAUTHBEARER}'])",
+                    "message": f"{field} {_LOGIN_RULE}",
+                }
+                for field in ("username", "secretName")
+            ),
         )
     )
 
     mechanisms: Annotated[
         tuple[Mechanism, ...],
         _mechanisms(
-            len(get_args(Mechanism)), {"rule": f"self[0] != '{OAUTHBEARER}'", "message": _PASSWORD_FIRST}
+            len(get_args(Mechanism)),
+            {"rule": f"self[0] != '{OAUTHBEARER}' || size(self) == 1", "message": _TOKENS_LAST},
         ),
     ] = Field(
         default=("SCRAM-SHA-512",),
-        description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN or SCRAM.",
+        description=(
+            "sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN or SCRAM. "
+            "OAUTHBEARER alone is allowed, except on the first listener."
+        ),
     )
-    oauth: OAuth | None = Field(
-        default=None, description="Which tokens are valid; required with the mechanism OAUTHBEARER."
-    )
+    username: UserName | None = Field(default=None, description=f"{_USERNAME} It {_LOGIN_RULE}.")
+    secret_name: ResourceName | None = Field(default=None, description=f"{_PASSWORDS} It {_LOGIN_RULE}.")
 
     @model_validator(mode="after")
-    def _tokens_are_for_clients(self) -> Self:
-        if self.mechanisms[0] == OAUTHBEARER:
-            raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_PASSWORD_FIRST}")
-        if (OAUTHBEARER in self.mechanisms) != (self.oauth is not None):
-            raise ValueError(f"oauth: {_OAUTH_RULE}; mechanisms are {', '.join(self.mechanisms)}")
+    def _passwords_are_given_where_they_are_used(self) -> Self:
+        if self.mechanisms[0] == OAUTHBEARER and not self.has_tokens_alone:
+            raise ValueError(f"mechanisms: {', '.join(self.mechanisms)}: {_TOKENS_LAST}")
+        for field, value in (("username", self.username), ("secretName", self.secret_name)):
+            if (value is None) != self.has_tokens_alone:
+                raise ValueError(f"{field}: {_LOGIN_RULE}; mechanisms are {', '.join(self.mechanisms)}")
         return self
 
 
@@ -277,14 +341,14 @@ class ControllerSasl(Sasl):
     """As for brokers; controllers log in at each other with PLAIN."""
 
     mechanisms: Annotated[
-        tuple[PasswordMechanism, ...],
-        _mechanisms(
-            len(get_args(PasswordMechanism)), {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST}
-        ),
+        tuple[Mechanism, ...],
+        _mechanisms(len(get_args(Mechanism)), {"rule": "self[0] == 'PLAIN'", "message": _PLAIN_FIRST}),
     ] = Field(
         default=("PLAIN", "SCRAM-SHA-512"),
         description="sasl.enabled.mechanisms. Nodes and the operator log in with the first, which is PLAIN.",
     )
+    username: UserName = Field(description=_USERNAME)
+    secret_name: ResourceName = Field(description=_PASSWORDS)
 
     @model_validator(mode="after")
     def _plain_comes_first(self) -> Self:

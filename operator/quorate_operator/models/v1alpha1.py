@@ -46,7 +46,13 @@ from quorate_operator.models.pod_templates import (
     Rack,
     Rollout,
 )
-from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization, ScramUsers
+from quorate_operator.models.security import (
+    AUTHORIZER_KEYS,
+    OAUTHBEARER,
+    TOKENS_ALONE_RULE,
+    Authorization,
+    ScramUsers,
+)
 from quorate_operator.models.storage import BrokerStorage, Storage
 
 API_VERSION = "quorate.dev/v1alpha1"
@@ -413,7 +419,16 @@ class KafkaBrokerSpec(_PoolSpec):
     listeners: BrokerListeners = Field(
         default=(BrokerListener(name="PLAINTEXT"),),
         description="The brokers' listeners; brokers use the first one among themselves.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        json_schema_extra={
+            **rules(
+                {
+                    "rule": "!has(self[0].sasl) || has(self[0].sasl.username)",
+                    "message": TOKENS_ALONE_RULE,
+                }
+            ),
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
     )
     network_policy: NetworkPolicy = Field(
         default_factory=NetworkPolicy,
@@ -440,6 +455,8 @@ class KafkaBrokerSpec(_PoolSpec):
         names = [listener.name for listener in self.listeners]
         if len(set(names)) != len(names):
             raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
+        if self.listeners[0].has_tokens_alone:
+            raise ValueError(f"listeners[0].sasl.mechanisms: {OAUTHBEARER}: {TOKENS_ALONE_RULE}")
         self._check_hosts(self.nodes, self.listeners)
         for place, listener in enumerate(self.listeners):
             where = f"listeners[{place}]"

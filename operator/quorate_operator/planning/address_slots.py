@@ -47,6 +47,11 @@ class Slot:
     def id(self) -> SlotId:
         return SlotId(self.node.node_id, self.listener)
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether a probe can't tell which node answers: clients log in with tokens alone."""
+        return any(one.has_tokens_alone for one in self.node.listeners if one.name == self.listener)
+
     def controls(self, address: Address) -> bool:
         """Whether the runtime can point the address at nodes."""
         return address in self.node.controlled

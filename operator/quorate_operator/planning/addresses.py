@@ -225,6 +225,9 @@ class _Look:
         controlled = slot.controls(address)
         probe = self.observed.probes.get(address)
         is_silent = probe is None or probe.node_id is None
+        if slot.is_anonymous and not runs:
+            # Nothing remembers a node that could not be told from others: it was reached before it was stopped.
+            return None
         if (controlled and not runs) or (slot.current is None and (controlled or is_silent)):
             # Nothing listens yet that could be probed; a controlled address was published before the start.
             return None
@@ -242,6 +245,8 @@ class _Look:
         probe = self.observed.probes.get(address)
         if probe is None:
             return "it has not been probed yet"
+        if slot.is_anonymous and probe.is_anonymous:
+            return None
         if probe.node_id is None:
             return f"nothing answers there now ({probe.error or 'no reason is known'})"
         if probe.cluster_id != self._cluster_id():

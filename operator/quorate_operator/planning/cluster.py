@@ -406,6 +406,11 @@ class Reached:
     cluster_id: str | None = None
     error: str | None = None
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether a node with a trusted certificate answers at which the operator can't log in."""
+        return self.node_id is None and self.cluster_id is None and self.error is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formation:

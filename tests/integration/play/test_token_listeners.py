@@ -13,12 +13,14 @@ from kit.issuer import AUDIENCE, ISSUER, Issuer, new_key
 from kit.java.tls import Certificates, signed
 from kit.player import TIMEOUT_S, Player
 from kit.token_endpoint import GivenToken, TokenEndpoint, token_endpoint
+from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
-from quorate_admin.errors import AuthenticationError
+from quorate_admin.errors import AuthenticationError, ServerError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_operator.properties import render_properties
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.security.oauth import ALLOWED_URLS
@@ -29,7 +31,8 @@ pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CLASSES = "org.apache.kafka.common.security.oauthbearer"
 CLIENTS = {"alice": "client-secret-of-alice", "broker": "client-secret-of-broker"}
-TOPIC = "orders"
+TOPIC, CLUSTER_NAME = "orders", "kafka-cluster"
+SESSION_S = 6
 PARTNERS = """\
     - name: PARTNERS
       port: %d
@@ -37,6 +40,7 @@ PARTNERS = """\
       tls: {secretName: brokers-tls}
       sasl:
         mechanisms: [PLAIN, OAUTHBEARER]
+        reauthentication: 2s
         username: broker
         secretName: users
         oauth: {jwksSecretName: issuer, issuer: "https://partner.test", audiences: [kafka, partners]}
@@ -73,7 +77,7 @@ def sso(tmp_path: Path) -> Iterator[Sso]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The example with one node of each kind, and a listener whose keys are in a Secret."""
+    """The example with a controller of each kind and a broker, and a listener whose keys are in a Secret."""
 
     player: Player
     sso: Sso
@@ -82,6 +86,8 @@ class Played:
     internal: str
     partners: str
     """The listener with the keys of a Secret."""
+    controllers: tuple[str, str]
+    """The listeners of the controller in Python and of that of stock Kafka."""
 
     @property
     def tls(self) -> dict[str, str]:
@@ -115,11 +121,13 @@ class Played:
         )
 
     def with_token(self, token: str, servers: str | None = None) -> AdminClient:
-        """Our client, which shows this token to the listener of clients, or to another."""
+        """Our client, which shows this token to the listener of clients, to another, or to a controller."""
         sasl = SaslConfig(mechanism=Mechanism.OAUTHBEARER, tokens=GivenToken(token))
         security = SecurityConfig(
             protocol=SecurityProtocol.SASL_SSL, tls=tls_from_properties(self.tls), sasl=sasl
         )
+        if servers in self.controllers:
+            return AdminClient(bootstrap_controllers=[servers], security=security)
         return AdminClient(bootstrap_servers=[servers or self.servers], security=security)
 
     def as_user(self, user: str, servers: str) -> AdminClient:
@@ -137,38 +145,51 @@ def partner_of(player: Player, sso: Sso, partner: Issuer) -> tuple[str, ...]:
 
 @pytest.fixture
 def played(player: Player, sso: Sso) -> Played:
-    """One controller and one broker of the example, with the issuer of the test."""
+    """Two controllers and one broker of the example, with the issuer of the test."""
     made = player.path / "made"
     subprocess.run([str(EXAMPLES / "secure" / "secrets.sh"), str(made)], check=True, timeout=TIMEOUT_S)
-    ports = free_ports(3)
+    ports = free_ports(5)
     text = (EXAMPLES / "oauth.yaml").read_text()
     for old, new, count in (
-        ("replicas: 3", "replicas: 1", 2),
+        (
+            "replicas: 3\n  nodeIds: {first: 3000}",
+            "replicas: 2\n  nodeIds: {first: 3000}\n  nodes: [{nodeId: 3001, implementation: java}]",
+            1,
+        ),
+        ("replicas: 3", "replicas: 1", 1),
+        ("- name: CONTROLLER\n", f"- name: CONTROLLER\n      port: {ports + 3}\n", 1),
         ("port: 9091", f"port: {ports}", 1),
         ("port: 9092", f"port: {ports + 1}", 1),
         (
             "https://sso.example.com/realms/shop/protocol/openid-connect/certs",
             f"{sso.endpoint.url}/keys",
-            1,
+            2,
         ),
-        ("issuer: https://sso.example.com/realms/shop", f"issuer: {ISSUER}", 1),
-        ("audiences: [kafka]", f"audiences: [{AUDIENCE}]", 1),
-        ("subjectClaim: azp", "subjectClaim: sub\n          clockSkewSeconds: 0", 1),
+        ("issuer: https://sso.example.com/realms/shop", f"issuer: {ISSUER}", 2),
+        ("audiences: [kafka]", f"audiences: [{AUDIENCE}]", 2),
+        ("subjectClaim: azp", "subjectClaim: sub\n          clockSkewSeconds: 0", 2),
     ):
         assert text.count(old) == count, old
         text = text.replace(old, new)
     player.write(text + PARTNERS % (ports + 2))
     player.play(*partner_of(player, sso, PARTNER))
-    internal, servers, partners = (f"127.0.0.1:{ports + place}" for place in range(3))
-    return Played(player, sso, servers=servers, internal=internal, partners=partners)
+    internal, servers, partners, *controllers = (f"127.0.0.1:{ports + place}" for place in range(5))
+    python, java = controllers
+    return Played(
+        player, sso, servers=servers, internal=internal, partners=partners, controllers=(python, java)
+    )
 
 
 def allow_alice(played: Played) -> None:
     async def create() -> None:
         async with played.as_user("admin", played.internal) as admin:
             entry = AccessControlEntry(principal="User:alice", operation=AclOperation.ALL)
-            pattern = ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC)
-            assert not (await admin.create_acls([AclBinding(pattern=pattern, entry=entry)])).errors
+            patterns = (
+                ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC),
+                ResourcePattern(resource_type=ResourceType.CLUSTER, name=CLUSTER_NAME),
+            )
+            bindings = [AclBinding(pattern=pattern, entry=entry) for pattern in patterns]
+            assert not (await admin.create_acls(bindings)).errors
 
     asyncio.run(create())
 
@@ -187,12 +208,38 @@ def refusal_of(client: AdminClient) -> str | None:
     return asyncio.run(ask())
 
 
+def invalid(issuer: Issuer) -> dict[str, str]:
+    """Tokens with a mistake each."""
+    now_s = issuer.claims()["iat"]
+    other = Issuer({"RS256": ("RS256", new_key("RS256", "stranger"))})
+    return {
+        "expired": issuer.token(exp=now_s - 5, iat=now_s - 100),
+        "another issuer": issuer.token(iss="https://other.test"),
+        "another audience": issuer.token(aud="other"),
+        "another key": other.token("RS256"),
+        "no signature": issuer.unsigned(),
+    }
+
+
+def await_refusal(admin: AdminClient, loop: asyncio.Runner) -> str:
+    """Ask on the same connection until the session has ended, and return what the client is told."""
+
+    def ask() -> str | None:
+        try:
+            loop.run(admin.describe_cluster())
+        except AuthenticationError as error:
+            return str(error)
+        return None
+
+    return eventually(ask, TIMEOUT_S, "the session to end")
+
+
 def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> None:
     """Goal: a manifest is all that stock brokers need to accept an issuer's tokens, and those of nobody else.
 
     Method: play the example. A stock tool gets a token by client credentials over TLS, and needs an ACL to create a
-    topic and to write to it; with a wrong secret it gets no token. Then tokens with a mistake each, one without, and
-    a password at the same listener. The listener of the nodes accepts no token.
+    topic and to write to it; with a wrong secret it gets no token. Then tokens with a mistake each, and one without.
+    The listener of clients accepts no password, and that of the nodes no token.
     """
     secret = CLIENTS["alice"]
     create = f"--create --topic {TOPIC} --partitions 1"
@@ -208,19 +255,10 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
     assert TOPIC not in stranger.stdout
 
     issuer = played.sso.issuer
-    now_s = issuer.claims()["iat"]
-    other = Issuer({"RS256": ("RS256", new_key("RS256", "stranger"))})
-    tokens = {
-        "expired": issuer.token(exp=now_s - 5, iat=now_s - 100),
-        "another issuer": issuer.token(iss="https://other.test"),
-        "another audience": issuer.token(aud="other"),
-        "another key": other.token("RS256"),
-        "no signature": issuer.unsigned(),
-    }
-    told = {way: refusal_of(played.with_token(token)) for way, token in tokens.items()}
+    told = {way: refusal_of(played.with_token(token)) for way, token in invalid(issuer).items()}
     assert [way for way, text in told.items() if '{"status":"invalid_token"}' not in str(text)] == [], told
     assert refusal_of(played.with_token(issuer.token(sub="alice"))) is None
-    assert refusal_of(played.as_user("broker", played.servers)) is None
+    assert "SCRAM-SHA-512" in str(refusal_of(played.as_user("broker", played.servers)))
     assert "OAUTHBEARER" in str(refusal_of(played.with_token(issuer.token(), played.internal)))
     assert {one["path"] for one in played.sso.endpoint.requests} == {"/token", "/keys"}
 
@@ -228,7 +266,8 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
 def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None:
     """Goal: an issuer that brokers can't reach may change its keys. Method: play the cluster with other keys.
 
-    Tokens of the new key are valid, those of the former one are not, and the broker's process is the same.
+    Tokens of the new key are valid, those of the former one are not, and the broker's process is the same. A client
+    that is connected with a token of the former key is disconnected when it has to log in again.
     """
     player, claims = played.player, {"iss": "https://partner.test", "aud": "partners"}
     changed = Issuer({"ES256": ("ES256", new_key("ES256", "changed"))})
@@ -241,8 +280,38 @@ def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None
     assert former is None
     assert later is not None
     before = {process.pid for process in player.processes()}
-    player.edit(player.manifest.read_text(), *partner_of(player, played.sso, changed))
-    former, later = answers()
-    assert later is None
-    assert former is not None
+    with asyncio.Runner() as loop:
+        admin = played.with_token(PARTNER.token(**claims), played.partners)
+        loop.run(admin.describe_cluster())
+        player.edit(player.manifest.read_text(), *partner_of(player, played.sso, changed))
+        former, later = answers()
+        assert later is None
+        assert former is not None
+        assert '{"status":"invalid_token"}' in await_refusal(admin, loop)
+        loop.run(admin.close())
     assert {process.pid for process in player.processes()} == before
+
+
+def test_administrators_log_in_at_controllers_with_tokens(played: Played) -> None:
+    """Goal: both kinds of controllers accept an issuer's tokens while nodes log in with PLAIN (KIP-919).
+
+    Method: at each controller, tokens with a mistake each; then valid ones: of a client that an ACL allows to
+    describe the cluster, of one that none allows, and one that expires, with which the session ends.
+    """
+    allow_alice(played)
+    issuer = played.sso.issuer
+    for controller in played.controllers:
+        told = {way: refusal_of(played.with_token(one, controller)) for way, one in invalid(issuer).items()}
+        assert [way for way, text in told.items() if '{"status":"invalid_token"}' not in str(text)] == [], (
+            told
+        )
+        assert refusal_of(played.with_token(issuer.token(sub="alice"), controller)) is None
+        with pytest.raises(ServerError) as denied:
+            refusal_of(played.with_token(issuer.token(sub="nobody"), controller))
+        assert denied.value.error_code is ErrorCode.cluster_authorization_failed
+        with asyncio.Runner() as loop:
+            expires_s = issuer.claims()["iat"] + SESSION_S
+            admin = played.with_token(issuer.token(sub="alice", exp=expires_s), controller)
+            loop.run(admin.describe_cluster())
+            assert '{"status":"invalid_token"}' in await_refusal(admin, loop)
+            loop.run(admin.close())

@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from kit.api_requests import Api, Object, resource, secured, with_tokens
+from kit.api_requests import Api, Object, resource, secured, tokens_alone, with_tokens
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OTHER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -238,6 +238,16 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
         ),
     ),
     ("KafkaBroker", with_tokens(), with_tokens(jwksUrl=None, jwksSecretName="keys")),
+    (
+        "KafkaBroker",
+        with_tokens(),
+        {"listeners": [secured(mechanisms=["PLAIN"], reauthentication="1h"), tokens_alone()]},
+    ),
+    (
+        "KafkaController",
+        {"listeners": [secured(mechanisms=["PLAIN"])]},
+        with_tokens(["PLAIN", "OAUTHBEARER"], trustedSecretName="ca"),
+    ),
     ("KafkaBroker", {}, {"replicas": 0, "nodes": [{"nodeId": 7, "rack": "r"}]}),
 ]
 

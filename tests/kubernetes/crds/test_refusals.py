@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from kit.api_requests import Api, Object, resource, secured, with_tokens
+from kit.api_requests import Api, Object, resource, secured, tokens_alone, with_tokens
 from quorate_operator.models.manifests import ENTITIES, ManifestError, load_entity, load_object
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line
 
@@ -58,11 +58,20 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         "spec.listeners[0].sasl.mechanisms",
         "each mechanism may appear once",
     ),
-    (with_tokens(), 'unknown field "spec.listeners[0].sasl.oauth"', ""),
     (
         {"listeners": [secured(mechanisms=["PLAIN", "OAUTHBEARER"])]},
-        'spec.listeners[0].sasl.mechanisms[1]: Unsupported value: "OAUTHBEARER"',
-        'supported values: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"',
+        "spec.listeners[0].sasl",
+        "oauth is needed with the mechanism OAUTHBEARER",
+    ),
+    (
+        with_tokens(["OAUTHBEARER"]),
+        "spec.listeners[0].sasl.mechanisms",
+        "the first must be PLAIN: controllers log in at each other with it",
+    ),
+    (
+        {"listeners": [secured(mechanisms=["GSSAPI"])]},
+        'spec.listeners[0].sasl.mechanisms[0]: Unsupported value: "GSSAPI"',
+        'supported values: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"',
     ),
     (
         {"listeners": [secured(username="a:b")]},
@@ -245,9 +254,19 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"rack": {"topologyKey": ""}}, "spec.rack.topologyKey: Invalid value", "at least 1 chars long"),
     (
-        with_tokens(["OAUTHBEARER"]),
+        with_tokens(["OAUTHBEARER", "PLAIN"]),
         "spec.listeners[0].sasl.mechanisms",
-        "the first must be PLAIN or SCRAM: nodes and the operator log in with it",
+        "OAUTHBEARER must be alone or come after PLAIN or SCRAM: the operator logs in with the first mechanism",
+    ),
+    (
+        with_tokens(["OAUTHBEARER"]),
+        "spec.listeners[0].sasl",
+        "username is needed with PLAIN and SCRAM, and not allowed with OAUTHBEARER alone",
+    ),
+    (
+        {"listeners": [tokens_alone()]},
+        "spec.listeners",
+        "OAUTHBEARER alone is allowed on the other listeners only: brokers and the operator log in at the first one",
     ),
     *(
         (

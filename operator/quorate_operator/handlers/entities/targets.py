@@ -154,7 +154,7 @@ class Targets:
             listener["sasl"]["username"]
             for body in bodies
             for listener in body["spec"].get("listeners", ())
-            if "sasl" in listener
+            if "username" in listener.get("sasl", {})
         )
         return frozenset((*super_users, *(f"User:{one}" for one in logins)))
 

@@ -70,8 +70,8 @@ def _users(layout: Layout, listener: Listener) -> Iterator[tuple[str, tuple[str,
         for user, password in sorted(secrets[users.secret_name].values.items()):
             known.add(user)
             yield user, (users.mechanism, user, password)
-    names = plain_users(sasl, secrets) if "PLAIN" in sasl.mechanisms else (sasl.username,)
+    names = plain_users(sasl, secrets) if "PLAIN" in sasl.mechanisms else (sasl.user,)
     mechanism = "PLAIN" if "PLAIN" in sasl.mechanisms else sasl.mechanisms[0]
     for user in names:
         if user not in known:
-            yield user, (mechanism, user, secrets[sasl.secret_name].values[user])
+            yield user, (mechanism, user, secrets[sasl.secret].values[user])

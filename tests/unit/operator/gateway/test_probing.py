@@ -239,6 +239,28 @@ async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ss
         assert not false.received("SaslAuthenticate") + plain.received("SaslAuthenticate")
 
 
+async def test_tokens_alone_leave_the_certificate(own_certificate: ssl.SSLContext, tmp_path: Path) -> None:
+    """Goal: without a token, nothing is asked, and who has no certificate is none of ours. Method: a listener with
+    tokens alone, behind a certificate that is trusted and behind one that is not.
+    """
+    made = Certificates.create(tmp_path / "certificates")
+    trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trusted.load_cert_chain(made.server)
+    oauth = {"jwksSecretName": "keys", "issuer": "a", "audiences": ["b"]}
+    sasl, tls = {"mechanisms": ["OAUTHBEARER"], "oauth": oauth}, {"secretName": "cert"}
+    listener = BrokerListener.model_validate({"name": "A", "protocol": "SASL_SSL", "tls": tls, "sasl": sasl})
+    security = security_config(listener, {"cert": Secret(values={"ca.crt": made.authority.read_text()})})
+    async with (
+        FakeCluster((1,), ssl_context=trusted) as ours,
+        FakeCluster((1,), ssl_context=own_certificate) as other,
+    ):
+        nodes = (ours.nodes[1], other.nodes[1])
+        reached, false = await probe(*map(address_of, nodes), security=security)
+        assert {request.api.name for node in nodes for request in node.requests} <= {"ApiVersions"}
+    assert said(reached) == (None, None, None)
+    assert "its certificate is not trusted" in (false.error or "")
+
+
 async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLContext) -> None:
     """Goal: external listeners are probed, whoever signed their certificate. Method: one that signed its own."""
     handlers = {"DescribeConfigs": configured_as(1)}

@@ -49,7 +49,7 @@ def load(*parts: str) -> Manifests:
         ),
         (
             (SASL.replace("username", "mechanisms: [GSSAPI], username"),),
-            "spec.listeners[0].sasl.mechanisms[0]: 'GSSAPI': must be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'",
+            "spec.listeners[0].sasl.mechanisms[0]: 'GSSAPI': must be 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' or",
         ),
         (
             (SASL.replace("secretName: c", "secretName: c, clientAuth: yes please"),),
@@ -123,11 +123,23 @@ def load(*parts: str) -> Manifests:
         ),
         (
             (SASL.replace("username", "mechanisms: [PLAIN, OAUTHBEARER], username"),),
-            "spec.listeners[0].sasl.mechanisms[1]: 'OAUTHBEARER': must be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-5",
+            "KafkaController quorum: spec.listeners[0].sasl.oauth: is needed with the mechanism OAUTHBEARER, and all",
         ),
         (
-            (SASL.replace("username", "oauth: {}, username"),),
-            "spec.listeners[0].sasl.oauth: unknown field; allowed: mechanisms, username, secretName",
+            (
+                SASL.replace(
+                    "username", f"mechanisms: [OAUTHBEARER], oauth: {{jwksSecretName: a, {OAUTH}}}, username"
+                ),
+            ),
+            "KafkaController quorum: spec.listeners[0].sasl.mechanisms: OAUTHBEARER: the first must be PLAIN: contr",
+        ),
+        (
+            (SASL.replace("username", "reauthentication: 999ms, username"),),
+            "spec.listeners[0].sasl.reauthentication: '999ms': must be 1s or more",
+        ),
+        (
+            (SASL.replace("username", "oauth: {realm: a}, username"),),
+            "spec.listeners[0].sasl.oauth.realm: unknown field; allowed: jwksUrl, jwksSecretName, issuer, audiences",
         ),
         (
             (MTLS, "", "listeners: [{name: A}]"),
@@ -161,7 +173,11 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
     [
         (
             f"mechanisms: [OAUTHBEARER], oauth: {{jwksUrl: 'https://sso/keys', {OAUTH}}}",
-            "mechanisms: OAUTHBEARER: the first must be PLAIN or SCRAM: nodes and the operator log in with it",
+            "username: is needed with PLAIN and SCRAM, and not allowed with OAUTHBEARER alone; mechanisms are OAUTH",
+        ),
+        (
+            f"mechanisms: [OAUTHBEARER, PLAIN], oauth: {{jwksUrl: 'https://sso/keys', {OAUTH}}}",
+            "mechanisms: OAUTHBEARER, PLAIN: OAUTHBEARER must be alone or come after PLAIN or SCRAM: the operator",
         ),
         (
             "mechanisms: [PLAIN, OAUTHBEARER]",
@@ -213,6 +229,41 @@ def test_whose_tokens_are_valid_has_to_be_said(sasl: str, told: str) -> None:
     with pytest.raises(ManifestError) as refused:
         load(SASL, "", brokers)
     assert f"KafkaBroker brokers: spec.listeners[0].sasl.{told}" in str(refused.value)
+
+
+TOKENS = (
+    "protocol: SASL_SSL, tls: {secretName: b}, sasl: {mechanisms: [OAUTHBEARER], "
+    f"oauth: {{jwksSecretName: keys, {OAUTH}}}}}"
+)
+
+
+def test_tokens_alone_need_no_password() -> None:
+    """Goal: clients' listeners may have no user. Method: one beside that of the brokers; the Secrets in use."""
+    manifests = load(SASL, "", f"listeners: [{{name: A, {BROKER_SASL}}}, {{name: B, {TOKENS}}}]")
+    first, second = manifests.brokers[0].spec.listeners
+    assert (first.has_tokens_alone, second.has_tokens_alone) == (False, True)
+    of_second = [one for one in secret_uses(manifests.controllers, manifests.brokers) if "[1]" in one.where]
+    assert [(one.name, one.has_passwords) for one in of_second] == [("b", False), ("keys", False)]
+
+
+@pytest.mark.parametrize(
+    ("listeners", "told"),
+    [
+        (
+            f"{{name: A, {TOKENS}}}",
+            "listeners[0].sasl.mechanisms: OAUTHBEARER: OAUTHBEARER alone is allowed on the",
+        ),
+        (
+            "{name: A}, {name: B, protocol: SASL_SSL, tls: {secretName: b}, sasl: {username: a}}",
+            "listeners[1].sasl.secretName: is needed with PLAIN and SCRAM, and not allowed with OAUTHBEARER alone; m",
+        ),
+    ],
+)
+def test_nodes_and_the_operator_have_a_password(listeners: str, told: str) -> None:
+    """Goal: nobody is shut out. Method: tokens alone where brokers log in, and a user without a password."""
+    with pytest.raises(ManifestError) as refused:
+        load(SASL, "", f"listeners: [{listeners}]")
+    assert f"KafkaBroker brokers: spec.{told}" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from kit.scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
+from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.addresses import AddressPlan, plan_addresses, shows_new_addresses
 from quorate_operator.planning.cluster import (
     Address,
@@ -118,6 +119,29 @@ def test_a_name_that_leads_elsewhere_is_waited_for(found: Reached, told: str) ->
     assert not plan.steps
     assert not plan.restarts
     assert told in waits(plan)
+
+
+def with_tokens_alone(situation: Situation) -> Situation:
+    """Broker 0's listener accepts no password: the operator can't log in."""
+    oauth = {"jwksSecretName": "keys", "issuer": "a", "audiences": ["b"]}
+    sasl = {"mechanisms": ["OAUTHBEARER"], "oauth": oauth}
+    named = {"name": LISTENER, "protocol": "SASL_SSL", "tls": {"secretName": "a"}, "sasl": sasl}
+    return situation.asking_node(0, listeners=(BrokerListener.model_validate(named),))
+
+
+def test_a_certificate_is_all_that_is_known_where_clients_have_tokens_alone() -> None:
+    """Goal: an address changes though nobody can be asked who answers. Method: an answer without a name, of a
+    listener with tokens alone and of another; silence; and the node when it was stopped for the restart.
+    """
+    moving = asking(healthy(brokers=2), {0: NEW}, controlled=False)
+    answers = {NEW: Reached(at_ms=NOW_MS)}
+    assert "nothing answers there now" in waits(look(moving.seeing(probes=answers)))
+    alone = with_tokens_alone(moving)
+    assert look(alone.seeing(probes=answers)).restarts[0].advertised == {LISTENER: NEW}
+    silent = alone.seeing(probes={NEW: Reached(at_ms=NOW_MS, error="no such host")})
+    assert not look(silent).restarts
+    assert "nothing answers there now (no such host)" in waits(look(silent))
+    assert look(silent.down(0)).start_with[0] == {LISTENER: NEW}
 
 
 def test_a_node_that_was_stopped_starts_with_what_is_published_for_it() -> None:

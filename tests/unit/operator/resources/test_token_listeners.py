@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from kit.desired_cluster import Cluster, Make
+from quorate_controller.config.listener_sasl import parse_listener_sasl
 from quorate_operator.models.secrets import Secret
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.pods import node_pod
 from quorate_protocol.properties import parse_properties
+from quorate_protocol.security.oauth import ALLOWED_URLS
 
 CONTROLLERS = (
     "listeners: [{name: CONTROLLER, protocol: SASL_SSL, tls: {secretName: tls}, "
@@ -25,6 +27,70 @@ SECRETS = {
     "login": Secret(values={"node": "hidden-node"}),
     "issuer": Secret(values={"ca.crt": "hidden-issuer-ca", "jwks.json": "hidden-keys"}),
 }
+
+
+def of_controllers(make: Make, oauth: str, *, implementation: str) -> Cluster:
+    """A cluster whose controllers accept tokens beside the passwords of nodes."""
+    with_tokens = f"mechanisms: [PLAIN, OAUTHBEARER], reauthentication: 5m, oauth: {{{oauth}}}, username"
+    nodes = f", nodes: [{{nodeId: 3000, implementation: {implementation}}}]"
+    return make(CONTROLLERS.replace("username", with_tokens) + nodes, "", secrets=SECRETS)
+
+
+@pytest.mark.parametrize("implementation", ["python", "java"])
+def test_controllers_take_tokens_of_clients(make: Make, implementation: str) -> None:
+    """Goal: both implementations get what they need, and nodes log in with PLAIN. Method: properties and the pod.
+
+    A controller in Python reads the URLs that are allowed from its properties, Java from an option. Brokers are not
+    concerned.
+    """
+    cluster = of_controllers(make, TRUSTING, implementation=implementation)
+    config = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
+    found = parse_properties(config["data"]["server.properties"])
+    prefix = "listener.name.controller."
+    assert found[f"{prefix}sasl.enabled.mechanisms"] == "PLAIN,OAUTHBEARER"
+    assert found[f"{prefix}oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] == "https://sso.example.com/keys"
+    assert found[f"{prefix}connections.max.reauth.ms"] == "300000"
+    assert found["sasl.mechanism.controller.protocol"] == "PLAIN"
+    pod = node_pod(cluster.context, cluster.desired, cluster.node(3000), {}, is_initial=False)
+    issuer = [one for one in pod["spec"]["volumes"] if one.get("secret", {}).get("secretName") == "issuer"]
+    assert [item["path"] for one in issuer for item in one["secret"]["items"]] == ["ca.crt"]
+    option = f"-D{ALLOWED_URLS}=https://sso.example.com/keys"
+    is_java = implementation == "java"
+    assert (option in f"{pod['spec']['containers'][0]['command']}") == is_java
+    assert found.get(ALLOWED_URLS) == (None if is_java else "https://sso.example.com/keys")
+    assert not [key for key in properties(cluster) if "oauthbearer" in key]
+
+
+def test_a_controller_in_python_starts_with_what_it_is_given(make: Make) -> None:
+    """Goal: the configuration is one that our controllers accept. Method: parse the listener as they do."""
+    cluster = of_controllers(make, TRUSTING, implementation="python")
+    config = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
+    found = parse_properties(config["data"]["server.properties"])
+    prefix = "listener.name.controller."
+    own = {key.removeprefix(prefix): value for key, value in found.items()}
+    sasl = parse_listener_sasl(prefix, own)
+    assert sasl.oauth is not None
+    assert (sasl.oauth.url, sasl.oauth.rules.issuer) == (
+        "https://sso.example.com/keys",
+        "https://sso.example.com",
+    )
+    assert sasl.oauth.rules.audiences == {"kafka", "shop"}
+    assert sasl.reauthentication_ms == {"PLAIN": 300_000, "OAUTHBEARER": 300_000}
+
+
+def test_tokens_alone_configure_no_password(make: Make) -> None:
+    """Goal: nobody logs in with a password there. Method: the properties of that listener."""
+    secured = "protocol: SASL_SSL, tls: {secretName: tls}, sasl:"
+    brokers = (
+        f"listeners: [{{name: INTERNAL, {secured} {{mechanisms: [PLAIN], username: node, secretName: login}}}}, "
+        f"{{name: CLIENTS, {secured} {{mechanisms: [OAUTHBEARER], oauth: {{{BY_URL}}}}}}}]"
+    )
+    found = properties(make(CONTROLLERS, brokers, secrets=SECRETS))
+    assert found["listener.name.clients.sasl.enabled.mechanisms"] == "OAUTHBEARER"
+    assert [key for key in found if key.startswith("listener.name.clients.") and "jaas" in key] == [
+        f"{LISTENER}.sasl.jaas.config"
+    ]
+    assert found["sasl.mechanism.inter.broker.protocol"] == "PLAIN"
 
 
 def made(make: Make, oauth: str, more: str = "", **issuer: str) -> Cluster:
