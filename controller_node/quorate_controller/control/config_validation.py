@@ -313,3 +313,46 @@ def _parse(definition: Definition, text: str | None) -> ConfigValue:
 
 def _invalid_config(message: str) -> ControlError:
     return ControlError(ErrorCode.invalid_config, message)
+
+
+class AppliedConfigs(EffectiveConfigs):
+    """Configs as they are described: without dynamic values of brokers that a node does not apply.
+
+    Controllers do not check what brokers forward, so the log may have such values. Kafka's nodes ignore them
+    (DynamicBrokerConfig.fromPersistentProps); what controllers decide by (KafkaConfigSchema) has them.
+    """
+
+    def __init__(self, effective: EffectiveConfigs) -> None:
+        super().__init__(effective.node_id, effective.image, effective.static_configs)
+        self._filtered: dict[bool, tuple[Configs, Configs]] = {}
+        """The configs in the image and those that are applied, of this node (True) and of all."""
+
+    @property
+    def cluster_configs(self) -> Configs:
+        """The applied ones of the dynamic defaults of all brokers."""
+        return self._applied(super().cluster_configs, per_broker=False)
+
+    @property
+    def node_configs(self) -> Configs:
+        """The applied ones of the dynamic configs of this node."""
+        return self._applied(super().node_configs, per_broker=True)
+
+    def _applied(self, configs: Configs, *, per_broker: bool) -> Configs:
+        known = self._filtered.get(per_broker)
+        # The image replaces what it has of a resource by a new mapping, it never changes one.
+        if known is None or known[0] is not configs:
+            applied = {
+                name: value
+                for name, value in configs.items()
+                if _is_applied(name, value, per_broker=per_broker)
+            }
+            known = self._filtered[per_broker] = (configs, applied)
+        return known[1]
+
+
+def _is_applied(name: str, value: str, *, per_broker: bool) -> bool:
+    try:
+        validate_broker({name: value}, per_broker=per_broker)
+    except ControlError:
+        return False
+    return True

@@ -43,7 +43,7 @@ from quorate_controller.control.config_schema import (
     group_definitions,
     topic_definitions,
 )
-from quorate_controller.control.config_validation import LISTENER_CONFIG
+from quorate_controller.control.config_validation import LISTENER_CONFIG, AppliedConfigs
 from quorate_controller.control.effective_configs import (
     NOTHING,
     EffectiveConfigs,
@@ -171,9 +171,9 @@ class ConfigDescriber:
         self._node_id = node_id
         self._image = image
         self._loggers = loggers
-        self._effective = effective
-        self._plain_topic = OfBrokerConfigs(effective, self._plain_topic_entries)
-        self._written: OfBrokerConfigs[dict[tuple[bool, bool], _Written]] = OfBrokerConfigs(effective, dict)
+        self._effective = applied = AppliedConfigs(effective)
+        self._plain_topic = OfBrokerConfigs(applied, self._plain_topic_entries)
+        self._written: OfBrokerConfigs[dict[tuple[bool, bool], _Written]] = OfBrokerConfigs(applied, dict)
         """Configs of a topic without dynamic ones, by whether with synonyms and with documentation."""
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> ControlResult:

@@ -47,8 +47,9 @@ class EffectiveConfigs:
     """Resolves configs as this node sees them (Kafka's KafkaConfigSchema)."""
 
     def __init__(self, node_id: int, image: "MetadataImage", static_configs: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.image = image
         self._node_resource = (int(ConfigResourceType.BROKER), str(node_id))
-        self._image = image
         self.static_configs = dict(static_configs)
         """This node's file; `node.id` and `broker.id` are the same thing to Kafka."""
         for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
@@ -60,7 +61,7 @@ class EffectiveConfigs:
 
         Kafka 4.4 does not load those (SupportedConfigChecker): they would make each later change invalid.
         """
-        configs = self._image.configs.get((resource_type, name), NOTHING)
+        configs = self.image.configs.get((resource_type, name), NOTHING)
         definitions = _CHECKED.get(resource_type)
         if definitions is None or configs.keys() <= (known := definitions().keys()):
             return configs
@@ -74,7 +75,7 @@ class EffectiveConfigs:
     @property
     def node_configs(self) -> Mapping[str, str]:
         """Dynamic configs of this node."""
-        return self._image.configs.get(self._node_resource, NOTHING)
+        return self.image.configs.get(self._node_resource, NOTHING)
 
     def levels(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
         """Broker configs from the strongest to the weakest level, defaults not included."""

@@ -187,6 +187,36 @@ def test_cluster_defaults_show_what_is_set_only(harness):
     assert [synonym.value for synonym in config.synonyms] == ["3", "2", "1"]
 
 
+def test_values_that_nodes_ignore_are_not_described(harness):
+    """Goal: DescribeConfigs tells what is in effect, as Kafka's (DynamicBrokerConfig). Method: values that only a
+    broker can forward, of all brokers and of this node; then valid ones.
+    """
+    invalid = (
+        ("", "min.insync.replicas", "0"),
+        ("", "num.partitions", "3"),
+        ("3000", "log.cleaner.threads", "many"),
+        ("3000", "ssl.keystore.type", "PEM"),
+    )
+    for name, key, value in invalid:
+        harness.replay(ConfigRecord(resource_type=BROKER, resource_name=name, name=key, value=value))
+    (defaults,) = harness.apply(configs(BROKER, "")).results
+    assert defaults.configs == ()
+    for _, key, value in invalid:
+        config = described(harness, BROKER, "3000", key, synonyms=True)
+        assert config.value != value
+        assert value not in [synonym.value for synonym in config.synonyms]
+    harness.start_broker(1)
+    harness.add_topic("t", 1)
+    topic = described(harness, TOPIC, "t", "min.insync.replicas", synonyms=True)
+    assert (topic.value, [synonym.value for synonym in topic.synonyms]) == ("1", ["1"])
+    harness.replay(
+        ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value="2")
+    )
+    config = described(harness, BROKER, "3000", "min.insync.replicas", synonyms=True)
+    assert (config.value, config.config_source) == ("2", 3)
+    assert described(harness, TOPIC, "t", "min.insync.replicas").value == "2"
+
+
 def test_damaged_values_are_shown_as_they_are(harness):
     """Goal: what another controller let through can still be looked at. Method: a number that is none."""
     harness.start_broker(1)

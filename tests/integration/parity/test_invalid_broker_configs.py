@@ -1,0 +1,78 @@
+"""Values of broker configs that brokers forward and no node applies, beside a stock controller."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.incremental_alter_configs.v1 import request as incremental
+from kit.differential.comparison import Compared
+from kit.differential.nodes import started
+from kit.differential.question import Caller, Question, always
+from kit.releases import RELEASE
+from quorate_protocol.kafka.enums import ConfigResourceType
+
+pytestmark = pytest.mark.integration
+
+NODE_ID: Final = "3000"
+TOPIC: Final = "topic"
+OUT_OF_RANGE = (
+    ("min.insync.replicas", "0"),
+    ("log.cleaner.threads", "many"),
+    ("log.retention.ms", "5000"),
+    ("unknown", "1"),
+)
+NOT_DYNAMIC = (("num.partitions", "3"), ("ssl.keystore.type", "PEM"), ("log.cleaner.threads", "2"))
+
+
+def forwarded(name: str, configs: tuple[tuple[str, str], ...]) -> Question:
+    """Set configs of a broker, or of all, through a broker: the controller does not check them."""
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=(
+            incremental.AlterConfigsResource(
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=name,
+                configs=tuple(
+                    incremental.AlterableConfig(name=key, config_operation=0, value=value)
+                    for key, value in configs
+                ),
+            ),
+        ),
+        validate_only=False,
+    )
+    return Question("IncrementalAlterConfigs", always(request), Caller(user="alice"))
+
+
+def described(resource_type: ConfigResourceType, name: str, keys: tuple[str, ...] | None) -> Question:
+    """Ask for configs with their synonyms."""
+    request = describe_configs.DescribeConfigsRequest(
+        resources=(
+            describe_configs.DescribeConfigsResource(
+                resource_type=resource_type, resource_name=name, configuration_keys=keys
+            ),
+        ),
+        include_synonyms=True,
+    )
+    return Question("DescribeConfigs", always(request))
+
+
+def test_what_nodes_ignore_is_not_described(tmp_path: Path) -> None:
+    """Goal: DescribeConfigs tells what is in effect. Method: values that are out of range or not dynamic, for all
+    brokers and for the node; then its configs, those of all brokers and those of a topic, of both controllers.
+    """
+    names = tuple({name for name, _ in (*OUT_OF_RANGE, *NOT_DYNAMIC)})
+    topic = create_topics.CreatableTopic(
+        name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
+        compared = Compared(stock, ours)
+        compared.ask(Question("CreateTopics", always(create_topics.CreateTopicsRequest(topics=(topic,)))))
+        for configs in (OUT_OF_RANGE, NOT_DYNAMIC):
+            for name in ("", NODE_ID):
+                compared.ask(forwarded(name, configs))
+                compared.ask(described(ConfigResourceType.BROKER, "", None))
+                compared.ask(described(ConfigResourceType.BROKER, NODE_ID, names))
+                compared.ask(described(ConfigResourceType.TOPIC, TOPIC, None))
+        compared.compare_images()
+    assert not compared.differences, "\n".join(compared.differences)
