@@ -16,7 +16,9 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 pytestmark = pytest.mark.integration
 
 NODE_ID: Final = "3000"
+BROKER_ID: Final = 1
 TOPIC: Final = "topic"
+TOPIC_CONFIGS: Final = ("min.insync.replicas", "retention.ms")
 OUT_OF_RANGE = (
     ("min.insync.replicas", "0"),
     ("log.cleaner.threads", "many"),
@@ -62,8 +64,9 @@ def test_what_nodes_ignore_is_not_described(tmp_path: Path) -> None:
     brokers and for the node; then its configs, those of all brokers and those of a topic, of both controllers.
     """
     names = tuple({name for name, _ in (*OUT_OF_RANGE, *NOT_DYNAMIC)})
+    placed = create_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=(BROKER_ID,))
     topic = create_topics.CreatableTopic(
-        name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()
+        name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=(placed,), configs=()
     )
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
@@ -73,6 +76,6 @@ def test_what_nodes_ignore_is_not_described(tmp_path: Path) -> None:
                 compared.ask(forwarded(name, configs))
                 compared.ask(described(ConfigResourceType.BROKER, "", None))
                 compared.ask(described(ConfigResourceType.BROKER, NODE_ID, names))
-                compared.ask(described(ConfigResourceType.TOPIC, TOPIC, None))
+                compared.ask(described(ConfigResourceType.TOPIC, TOPIC, TOPIC_CONFIGS))
         compared.compare_images()
     assert not compared.differences, "\n".join(compared.differences)

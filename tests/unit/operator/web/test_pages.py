@@ -289,7 +289,7 @@ def test_ghosts_are_told_with_what_they_block() -> None:
 
 
 def test_addresses_say_where_they_lead() -> None:
-    """Goal: wrong, right, silent and foreign. Method: probes of each kind."""
+    """Goal: wrong, right, silent, foreign, and one that can't be asked. Method: probes of each kind."""
     shown = text_of(cluster_sections(busy(), READ_ONLY)["addresses"])
     for part in (
         "the right node",
@@ -301,6 +301,9 @@ def test_addresses_say_where_they_lead() -> None:
         assert part in shown
     probes = {new_host(0): Reached(at_ms=NOW_MS, node_id=0, cluster_id="Other")}
     foreign = replace(busy(), observed=replace(observed_of(busy()), probes=probes))
+    unnamed = {new_host(0): Reached(at_ms=NOW_MS)}
+    anonymous = replace(busy(), observed=replace(observed_of(busy()), probes=unnamed))
+    assert "a node with a trusted certificate" in text_of(cluster_sections(anonymous, READ_ONLY)["addresses"])
     assert "another cluster, Other" in text_of(cluster_sections(foreign, READ_ONLY)["addresses"])
     assert CLUSTER_ID not in text_of(cluster_sections(foreign, READ_ONLY)["addresses"])
 
