@@ -11,6 +11,7 @@ import typing
 import uuid
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from quorate_protocol.errors import ErrorCode
@@ -174,6 +175,14 @@ def runs_of(fields: list[FieldSchema]) -> list[list[FieldSchema]]:
         else:
             runs.append([field])
     return runs
+
+
+_struct_of_format: Final = lru_cache(maxsize=None)(struct.Struct)
+
+
+def struct_of(fields: list[FieldSchema]) -> struct.Struct:
+    """Return what packs and unpacks adjacent fields of fixed width together."""
+    return _struct_of_format(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
 
 
 def size_bytes_min(field: FieldSchema, *, is_flexible: bool) -> int:

@@ -16,6 +16,7 @@ from quorate_protocol.wire.schema import (
     runs_of,
     schema_of,
     size_bytes_min,
+    struct_of,
 )
 
 from .read_values import (
@@ -98,7 +99,7 @@ def _step(fields: list[FieldSchema], readers: Readers, *, is_flexible: bool) -> 
 
 def _fixed_step(fields: list[FieldSchema]) -> _Step:
     """Reads adjacent fields of fixed width at once."""
-    unpacker = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
+    unpacker = struct_of(fields)
     converters = [(index, convert) for index, field in enumerate(fields) if (convert := _converter(field))]
 
     def step(data: bytes, offset: int, values: list[Any]) -> int:

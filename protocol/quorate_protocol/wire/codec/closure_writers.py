@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from quorate_protocol.wire.schema import FIXED_FORMATS, EntityClass, FieldSchema, runs_of, schema_of
+from quorate_protocol.wire.schema import (
+    FIXED_FORMATS,
+    EntityClass,
+    FieldSchema,
+    runs_of,
+    schema_of,
+    struct_of,
+)
 
 from .write_values import (
     SharedArray,
@@ -59,7 +66,7 @@ def fields_writer(fields: list[FieldSchema], writers: Writers, *, is_flexible: b
 
 def _fixed_writer(fields: list[FieldSchema]) -> Callable[[bytearray, list[Any]], None]:
     """Writes the values of adjacent fields of fixed width."""
-    pack = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields)).pack
+    pack = struct_of(fields).pack
     converters = [
         (index, _CONVERTERS[kind])
         for index, field in enumerate(fields)

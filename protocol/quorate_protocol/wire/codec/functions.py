@@ -56,7 +56,8 @@ class Function:
     ) -> None:
         """``called`` are values that any function may use, by their global names."""
         self.name = f"{verb}_{entity_type.__name__}_v{entity_type.__version__}"
-        self._module = entity_type.__module__
+        self._entity_type = entity_type
+        self._is_flexible: bool = entity_type.__flexible__
         self._depth = 0
         self._lines: list[str] = []
         self._values: dict[str, object] = dict(called)
@@ -91,12 +92,12 @@ class Function:
     def compile(self) -> Callable[..., Any]:
         """Compile the function."""
         text = "\n".join(self._lines) + "\n"
-        filename = f"<{self._module}.{self.name}>"
+        filename = f"<{self._entity_type.__module__}.{self.name}>"
         exec(compile(text, filename, "exec"), self._values)  # noqa: S102 - the text has names of fields alone
         # No time of modification: linecache keeps the lines.
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         function: Callable[..., Any] = self._values[self.name]  # type: ignore[assignment]
-        function.__module__ = self._module
+        function.__module__ = self._entity_type.__module__
         return function
 
 

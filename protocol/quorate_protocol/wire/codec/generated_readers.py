@@ -1,7 +1,6 @@
 """Readers that are generated: see :mod:`.functions`. Adjacent fields of fixed width are unpacked together."""
 
 import struct
-from functools import lru_cache
 from typing import Final
 
 from quorate_protocol.errors import error_code_of
@@ -14,6 +13,7 @@ from quorate_protocol.wire.schema import (
     runs_of,
     schema_of,
     size_bytes_min,
+    struct_of,
 )
 
 from . import read_values
@@ -48,8 +48,6 @@ _CONVERTED: Final = {
 }
 """Types of fixed width -> the expression for a value from what ``struct`` unpacks, if that is not the value."""
 
-_unpacker = lru_cache(maxsize=None)(struct.Struct)
-
 
 def _converted(field: FieldSchema) -> str | None:
     if field.kafka_type == "datetime_i64" and field.is_nullable:
@@ -62,9 +60,7 @@ class _ReaderSource(Function):
 
     def __init__(self, entity_type: EntityClass, reader_of: FunctionOf[Reader]) -> None:
         super().__init__("read", entity_type, "data, offset", _CALLED)
-        self._entity_type = entity_type
         self._reader_of = reader_of
-        self._is_flexible: bool = entity_type.__flexible__
 
     def build(self) -> Reader:
         """Append all and compile it."""
@@ -94,7 +90,7 @@ class _ReaderSource(Function):
 
     def _fixed(self, fields: list[FieldSchema]) -> None:
         """Read adjacent fields of fixed width at once."""
-        unpacker = _unpacker(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
+        unpacker = struct_of(fields)
         unpack = self.bind("unpack", unpacker.unpack_from)
         targets = [
             f"entity.{field.name}" if _converted(field) is None else f"raw_{field.name}" for field in fields

@@ -38,6 +38,7 @@ from quorate_protocol.wire.schema import (
     FieldSchema,
     runs_of,
     schema_of,
+    struct_of,
 )
 
 from . import write_values
@@ -76,9 +77,7 @@ class _WriterSource(Function):
 
     def __init__(self, entity_type: EntityClass, writer_of: FunctionOf[Writer]) -> None:
         super().__init__("write", entity_type, "buffer, entity", _CALLED)
-        self._entity_type = entity_type
         self._writer_of = writer_of
-        self._is_flexible: bool = entity_type.__flexible__
 
     def build(self) -> Writer:
         """Append all and compile it."""
@@ -114,7 +113,7 @@ class _WriterSource(Function):
 
     def _fixed(self, fields: list[FieldSchema], buffer: str, values: list[str]) -> None:
         """Write adjacent fields of fixed width at once."""
-        packer = struct.Struct(">" + "".join(FIXED_FORMATS[field.kafka_type or ""] for field in fields))
+        packer = struct_of(fields)
         pack = self.bind("pack_fixed", packer.pack)
         packed = [
             _CONVERTED.get(field.kafka_type or "", "{0}").format(value)
