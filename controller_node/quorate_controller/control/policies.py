@@ -8,7 +8,7 @@ has `configure(self, properties: Mapping[str, str])` gets the properties of the 
 The thread that decides calls a policy: nothing else happens until it returns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -69,15 +69,15 @@ class Policies:
     create_topic: CreateTopicPolicy | None = None
     alter_config: AlterConfigPolicy | None = None
 
-    def check_topic(self, topic: NewTopic) -> None:
-        """Check a topic that is correct otherwise.
+    def check_topic(self, describe: Callable[[], NewTopic]) -> None:
+        """Check a topic that is correct otherwise. It is described only where there is a policy.
 
         Raises:
             ControlError: POLICY_VIOLATION with the policy's message.
         """
         if self.create_topic is not None:
             try:
-                self.create_topic.validate(topic)
+                self.create_topic.validate(describe())
             except PolicyViolationError as violation:
                 raise _refusal(violation) from None
 

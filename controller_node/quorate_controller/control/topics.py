@@ -227,8 +227,7 @@ class TopicManager:
         configs = {config.name: config.value for config in topic.configs}
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
-        if self._policies.create_topic is not None:
-            self._policies.check_topic(_as_policies_see(topic, configs, assignments))
+        self._policies.check_topic(lambda: _as_policies_see(topic, configs, assignments))
         quota.take(len(assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
