@@ -343,6 +343,16 @@ class ObservedDirectory:
     """Whether it gets no new replicas (KIP-1066)."""
     error: str | None = None
 
+    @property
+    def used_bytes(self) -> int:
+        """The size of the replicas in it."""
+        return sum(self.replicas.values())
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether replicas may be moved into it."""
+        return self.error is None and not self.is_cordoned
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaFacts:

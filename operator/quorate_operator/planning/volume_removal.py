@@ -137,9 +137,7 @@ class _Removal:
             self._wait(f"{what} to be cordoned, before it is emptied")
         elif directory.replicas or directory.incoming:
             left = len(directory.replicas)
-            self._wait(
-                f"{what} to be emptied: {left} replica(s) left, {format_bytes(sum(directory.replicas.values()))}"
-            )
+            self._wait(f"{what} to be emptied: {left} replica(s) left, {format_bytes(directory.used_bytes)}")
         else:
             self._release(volume_id, "it is empty")
 
@@ -208,9 +206,7 @@ class _Moves:
         self._moving = {partition for one in directories.values() for partition in one.incoming}
         self._moving_bytes = sum(self._sizes.get(one, 0) for one in self._moving)
         targets = {
-            path: one
-            for path, one in directories.items()
-            if path not in leaving and one.error is None and not one.is_cordoned
+            path: one for path, one in directories.items() if path not in leaving and one.takes_replicas
         }
         # Without free space, the one that holds the least has the most room.
         self._is_room_known = all(one.room_bytes is not None for one in targets.values())
@@ -221,7 +217,7 @@ class _Moves:
     def _room(self, directory: ObservedDirectory) -> int:
         incoming_bytes = sum(self._sizes.get(one, 0) for one in directory.incoming)
         if directory.room_bytes is None or not self._is_room_known:
-            return -sum(directory.replicas.values()) - incoming_bytes
+            return -directory.used_bytes - incoming_bytes
         return directory.room_bytes - incoming_bytes
 
     def choose(self) -> dict[PartitionId, str]:

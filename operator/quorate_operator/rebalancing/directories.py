@@ -45,9 +45,9 @@ def incoming_replicas(directories: Mapping[int, Mapping[str, ObservedDirectory]]
 
 class _Broker:
     def __init__(self, goals: Goals, broker_id: int, directories: Mapping[str, ObservedDirectory]) -> None:
-        usable = {path: one for path, one in directories.items() if one.error is None and not one.is_cordoned}
+        usable = {path: one for path, one in directories.items() if one.takes_replicas}
         self._broker_id = broker_id
-        self._used = {path: sum(one.replicas.values()) for path, one in usable.items()}
+        self._used = {path: one.used_bytes for path, one in usable.items()}
         is_known = all(one.room_bytes is not None for one in usable.values())
         self._rooms = {path: one.room_bytes for path, one in usable.items()} if is_known else {}
         # Without free space, directories count as equally large.
