@@ -15,6 +15,7 @@ from quorate_operator.resources.names import (
     bootstrap_name,
     descriptive_labels,
     metadata,
+    owner_reference,
     pool_labels,
     pool_names,
 )
@@ -86,23 +87,12 @@ def certificate_of_user(user: KafkaUser) -> Object:
         "metadata": {
             "name": secret,
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
-            "ownerReferences": [owner_of(user)],
+            "ownerReferences": [owner_reference(user)],
         },
         "spec": {
             **_issued(secret, user.user_name, authentication),
             "usages": [*_USAGES, "client auth"],
         },
-    }
-
-
-def owner_of(user: KafkaUser) -> Object:
-    """Returns the reference with which an object is deleted together with a user's resource."""
-    return {
-        "apiVersion": user.api_version,
-        "kind": user.kind,
-        "name": user.metadata.name,
-        "uid": user.metadata.uid,
-        "controller": True,
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from quorate_operator.models.object_names import dns_label, short_name
 from quorate_operator.models.storage import METADATA_VOLUME
+from quorate_operator.models.users import KafkaUser
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
@@ -115,17 +116,18 @@ def labels_of(context: Context, node: DesiredNode) -> dict[str, str]:
 
 def owner_references(owner: KafkaController | KafkaBroker) -> list[Object]:
     """Returns the reference with which objects are deleted together with `owner`; none while it has no uid."""
-    if owner.metadata.uid is None:
-        return []
-    reference = {
+    return [] if owner.metadata.uid is None else [{**owner_reference(owner), "blockOwnerDeletion": True}]
+
+
+def owner_reference(owner: KafkaController | KafkaBroker | KafkaUser) -> Object:
+    """Returns the reference with which an object is deleted together with `owner`, and does not hold that up."""
+    return {
         "apiVersion": API_VERSION,
         "kind": owner.kind,
         "name": owner.metadata.name,
         "uid": owner.metadata.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
     }
-    return [reference]
 
 
 def metadata(

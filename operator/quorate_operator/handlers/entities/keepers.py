@@ -33,7 +33,8 @@ from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
-from quorate_operator.resources.certificates import certificate_of_user, owner_of, why_not_issued
+from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
+from quorate_operator.resources.names import owner_reference
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
@@ -292,7 +293,7 @@ def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object
         "metadata": {
             "name": change.name,
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
-            "ownerReferences": [owner_of(user)],
+            "ownerReferences": [owner_reference(user)],
         },
         "stringData": {**login, "sasl.jaas.config": format_jaas(change.mechanism, login)},
     }
