@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ class Installation:
     def helm(self, *arguments: str) -> str:
         """Run helm in the operator's namespace."""
         return self.cluster.helm(*arguments, f"--namespace={SYSTEM}", timeout_s=TIMEOUT_S)
+
+    @contextmanager
+    def released(self, values: Iterable[str]) -> Iterator[None]:
+        """The chart with these options, for as long as the context; longer if it was there before."""
+        is_installed = RELEASE in self.helm("list", "--short").split()
+        self.helm("upgrade", "--install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *values)
+        yield
+        if not is_installed:
+            self.helm("uninstall", RELEASE, "--wait")
 
     def values(self, **more: str) -> list[str]:
         """Options of `helm install` and `upgrade`: our image, and other values by their dotted names."""

@@ -16,12 +16,10 @@ from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.kind_cluster import KindCluster
 from kit.operators.installation import (
     BROKERS,
-    CHART,
     CONTROLLERS,
     GRACE_S,
     POOL,
     QUORUM,
-    RELEASE,
     TIMEOUT_S,
     TOPIC,
     Installation,
@@ -50,13 +48,9 @@ def growing(kind_cluster: KindCluster) -> Iterator[Installation]:
     """The chart and a namespace on volumes that can grow."""
     growing_volumes.install(kind_cluster, os.environ, _LOG.info)
     installation = Installation(kind_cluster, NAMESPACE)
-    is_installed = RELEASE in installation.helm("list", "--short").split()
-    chart = (RELEASE, f"{CHART}", "--create-namespace", "--wait")
-    installation.helm("upgrade", "--install", *chart, *installation.values())
-    yield installation
-    installation.remove()
-    if not is_installed:
-        installation.helm("uninstall", RELEASE, "--wait")
+    with installation.released(installation.values()):
+        yield installation
+        installation.remove()
 
 
 def test_a_cluster_runs_on_these_volumes(growing: Installation) -> None:

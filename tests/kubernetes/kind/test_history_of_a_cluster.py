@@ -98,14 +98,10 @@ def history(kind_cluster: KindCluster) -> Iterator[Installation]:
     # A volume of kind is on one machine, and all that mounts it goes there: the image needs to be nowhere else.
     kind_cluster.load(LAKE, nodes=kind_cluster.workers[:1])
     installation = Installation(kind_cluster, NAMESPACE)
-    is_installed = RELEASE in installation.helm("list", "--short").split()
-    chart = (RELEASE, f"{CHART}", "--create-namespace", "--wait")
-    installation.helm("upgrade", "--install", *chart, *_values(installation))
-    yield installation
-    installation.kubectl("delete", "kafkacontroller", QUORUM, "--ignore-not-found")
-    kind_cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    if not is_installed:
-        installation.helm("uninstall", RELEASE, "--wait")
+    with installation.released(_values(installation)):
+        yield installation
+        installation.kubectl("delete", "kafkacontroller", QUORUM, "--ignore-not-found")
+        kind_cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
 
 
 def test_every_controller_ships_its_log(history: Installation) -> None:

@@ -16,12 +16,10 @@ from kit.local_kubernetes.images import build_broker_image
 from kit.local_kubernetes.kind_cluster import KindCluster
 from kit.operators.installation import (
     BROKERS,
-    CHART,
     CONTROLLERS,
     GRACE_S,
     POOL,
     QUORUM,
-    RELEASE,
     TIMEOUT_S,
     TOOLS,
     TOPIC,
@@ -54,14 +52,9 @@ def upgrade(kind_cluster: KindCluster) -> Iterator[Installation]:
     """The operator, images of both releases, and a namespace that is gone when the story ends."""
     kind_cluster.load(build_broker_image(OLDER, kind_cluster.docker, os.environ, _LOG.info))
     installation = Installation(kind_cluster, NAMESPACE)
-    is_installed = RELEASE in installation.helm("list", "--short").split()
-    chart = (RELEASE, f"{CHART}", "--create-namespace", "--wait")
-    values = installation.values(**{"kafka.image.repository": IMAGE})
-    installation.helm("upgrade", "--install", *chart, *values)
-    yield installation
-    installation.remove()
-    if not is_installed:
-        installation.helm("uninstall", RELEASE, "--wait")
+    with installation.released(installation.values(**{"kafka.image.repository": IMAGE})):
+        yield installation
+        installation.remove()
 
 
 @pytest.fixture(scope="module")
