@@ -1,5 +1,7 @@
 //! Entities from bytes that a peer controls: nothing is allocated before it is known that the bytes exist.
 
+use std::time::{Duration, Instant};
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};
 
@@ -11,27 +13,35 @@ pub const STRING_SIZE_BYTES_MAX: usize = 0x7FFF;
 pub const ARRAY_ELEMENTS_MAX: usize = 1_000_000;
 const TAGGED_FIELDS_MAX: u32 = 10_000;
 
-/// How many elements are read before other threads may run, some tenths of a millisecond. Long requests are read in a
-/// thread, so that the event loop goes on meanwhile.
-const ELEMENTS_AT_ONCE: usize = 2_000;
+/// How long is read before other threads may run. Long requests are read in a thread, so that the event loop goes on
+/// meanwhile. It must be longer than the interpreter's switch interval, 5 ms: a thread that has waited so long gets the
+/// interpreter for sure, while one that is woken up earlier mostly finds it taken again, and begins to wait anew.
+const READING_AT_ONCE: Duration = Duration::from_millis(10);
+/// How many elements are read between two looks at the clock, some tenths of a millisecond.
+const ELEMENTS_AT_ONCE: usize = 1_000;
 
 /// Bytes, and the offset of those that are read next.
 pub struct Cursor<'a> {
     data: &'a [u8],
     pub offset: usize,
     elements: usize,
+    since: Option<Instant>,
 }
 
 impl<'a> Cursor<'a> {
     pub fn new(data: &'a [u8], offset: usize) -> Self {
-        Self { data, offset, elements: 0 }
+        Self { data, offset, elements: 0, since: None }
     }
 
     /// Count an element, and let other threads run from time to time.
     fn element(&mut self, py: Python<'_>) {
         self.elements += 1;
-        if self.elements.is_multiple_of(ELEMENTS_AT_ONCE) {
+        if !self.elements.is_multiple_of(ELEMENTS_AT_ONCE) {
+            return;
+        }
+        if self.since.get_or_insert_with(Instant::now).elapsed() >= READING_AT_ONCE {
             py.detach(|| {});
+            self.since = Some(Instant::now());
         }
     }
 
