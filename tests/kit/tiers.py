@@ -109,6 +109,7 @@ SHARED = {
     "gatekeeper": (f"{_INTEGRATION}/gateway/",),
     "spark": (
         *("tests/pipeline/jobs/test_ingesting.py", "tests/pipeline/jobs/test_tailing.py"),
+        "tests/pipeline/jobs/test_variants.py",
         *("tests/pipeline/source/test_source_in_spark.py", "tests/pipeline/tables/"),
         "tests/pipeline/test_rows.py",
     ),

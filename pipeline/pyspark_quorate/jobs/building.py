@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DateType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import DateType, StructType
 
-from pyspark_quorate.jobs import folding, raw
+from pyspark_quorate.jobs import folding
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, State, TableState
+from pyspark_quorate.jobs.table_files import stored_fields
 from pyspark_quorate.rows import nullable
+from pyspark_quorate.stored.folders import folders
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES
 
@@ -58,8 +59,6 @@ def build(
     everything: bool = False,
 ) -> Built:
     """Build the stale parts of some tables, in one commit. Call it within `Lake.writing`."""
-    spark.conf.set("spark.sql.session.timeZone", "UTC")  # whose days the folders are
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # few can read INT96
     fingerprints = {table.name: _fingerprint(table) for table in tables}
     stale = {
         table.name: frozenset(lake.state.clusters)
@@ -72,59 +71,36 @@ def build(
     if not clusters and not unseen:
         return Built((), 0)
     chosen = [table for table in tables if stale[table.name] or table in unseen]
-    steps.begin("looking at the rows")
-    evidence = folding.evidence(raw.read_all_rows(spark, lake, clusters))
-    plan = folding.Plan(lake.staging / FOLDED, chosen, evidence)
     steps.begin(f"building {len(chosen)} tables")
-    rows = raw.read_rows(spark, lake, clusters).drop(raw.COMMIT_COLUMN)
-    _stage(lake, plan, folding.fold(rows, plan))
+    _stage(spark, lake, chosen, clusters)
     lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
 
 def stored_schema(table: Table, kind: str = "parquet") -> StructType:
     """The columns of a stored table: those of its contract, then `day`. VARIANT becomes JSON in Delta."""
-
-    def stored(field: StructField) -> StructField:
-        if kind == "delta" and isinstance(field.dataType, VariantType):
-            return StructField(field.name, StringType(), field.nullable, field.metadata)
-        return field
-
-    return StructType([*(stored(field) for field in table.schema.fields), DAY])
+    return StructType([*stored_fields(table, kind), DAY])
 
 
-def _stage(lake: Lake, plan: folding.Plan, records: DataFrame) -> None:
+def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> None:
     """Fold the rows, and write all tables to staging: a folder per table, cluster and day."""
-    tables = lake.staging / "tables"
-    for table in plan.tables:
-        (tables / table.name).mkdir(parents=True)
-    plan.where.mkdir()
-    stored = next((table for table in plan.tables if table.fold is None), None)
-    if stored is None:
-        records.write.format("noop").mode("overwrite").save()
-    else:
-        _write_records(stored, records, tables / stored.name, lake.state.format)
-    for cluster in raw.folders(plan.where).values():
-        for made in cluster.iterdir():
-            made.rename(tables / made.name / cluster.name)
-    for table in plan.tables:
-        _write_columns(stored_schema(table, lake.state.format), tables / table.name / COLUMNS_FILE)
-
-
-def _write_records(table: Table, records: DataFrame, where: Path, kind: str) -> None:
-    """Write table `records`, one file per cluster and day, ordered by its key."""
-    stored = records.withColumn(DAY.name, f.to_date(table.day)).withColumn("payload", f.parse_json("payload"))
-    if kind == "delta":
-        stored = stored.withColumn("payload", f.to_json("payload"))
-    (
-        stored.select(*table.schema.names, DAY.name)
-        .sortWithinPartitions(
-            *("cluster_id", DAY.name), *(name for name in table.key if name != "cluster_id")
-        )
-        .write.mode("append")
-        .partitionBy("cluster_id", DAY.name)
-        .parquet(str(where))
+    staged = lake.staging / "tables"
+    for table in tables:
+        (staged / table.name).mkdir(parents=True)
+    plan = folding.Plan(
+        rows=lake.rows,
+        where=lake.staging / FOLDED,
+        tables=tables,
+        format=lake.state.format,
+        reads=lake.state.reads,
     )
+    plan.where.mkdir()
+    folding.fold(spark, plan, clusters)
+    for cluster in folders(plan.where).values():
+        for made in cluster.iterdir():
+            made.rename(staged / made.name / cluster.name)
+    for table in tables:
+        _write_columns(stored_schema(table, lake.state.format), staged / table.name / COLUMNS_FILE)
 
 
 def _write_columns(schema: StructType, file: Path) -> None:
@@ -141,8 +117,8 @@ def _change(lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> Ch
         if lake.state.format == "delta":
             deltas.append(DeltaWrite(table.name, relative, sorted(clusters)))
             continue
-        new = raw.folders(staged)
-        old = raw.folders(lake.table(table.name))
+        new = folders(staged)
+        old = folders(lake.table(table.name))
         place += [(f"{relative}/{folder.name}", f"{table.name}/{folder.name}") for folder in new.values()]
         place.append((f"{relative}/{COLUMNS_FILE}", f"{table.name}/{COLUMNS_FILE}"))
         remove += [

@@ -1,12 +1,20 @@
 """`quorate lake compact`: merges small files."""
 
+import uuid
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pyspark_quorate.jobs import delta, raw
+from pyspark_quorate.jobs import delta
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
+from pyspark_quorate.jobs.storing import STAGED
+from pyspark_quorate.stored.folders import folder_name, folders
+from pyspark_quorate.stored.gaps import Reads, valid_gaps
+from pyspark_quorate.stored.reading import StoredRows
+from pyspark_quorate.stored.writing import RowsWriter
 
 FILES_MIN = 2
 """Clusters with fewer files of rows are skipped."""
@@ -29,20 +37,15 @@ def compact(spark: SparkSession, lake: Lake, steps: Steps) -> Compacted:
     before = _count(lake)
     many = [
         cluster
-        for cluster, folder in raw.folders(lake.rows).items()
+        for cluster, folder in folders(lake.rows).items()
         if len(list(folder.glob("*.parquet"))) >= FILES_MIN
     ]
     if many:
-        merged = (
-            raw.read_rows(spark, lake, many)
-            .dropDuplicates([*raw.IDENTITY, raw.COMMIT_COLUMN])
-            .repartition("cluster_id")
-            .sortWithinPartitions("cluster_id", "source", "kind", "offset", "ordinal", "epoch")
-        )
-        raw.write_rows(merged, lake.staging / "rows")
+        merge = partial(_merge, lake.rows, lake.staging / STAGED, lake.state.reads)
+        merged = spark.sparkContext.parallelize(many, len(many)).map(merge).collect()
         place = [
             (str(folder.relative_to(lake.path)), str((lake.rows / folder.name).relative_to(lake.path)))
-            for folder in raw.folders(lake.staging / "rows").values()
+            for folder in merged
         ]
         lake.commit(Change(place=place), lake.state)
     if lake.state.format == "delta":
@@ -50,6 +53,18 @@ def compact(spark: SparkSession, lake: Lake, steps: Steps) -> Compacted:
             steps.say(f"merging {name}")
             delta.compact(lake.table(name))
     return Compacted(before, _count(lake))
+
+
+def _merge(rows: Path, where: Path, reads: Reads, cluster_id: str) -> Path:
+    """Merge the files of one cluster, in a task. Returns the folder with the merged ones."""
+    stored = StoredRows(rows / folder_name(cluster_id))
+    attempt = where / f"attempt-{uuid.uuid4()}"
+    writer = RowsWriter(attempt, 0)
+    for batch in stored.records():
+        writer.add(cluster_id, batch)
+    writer.add(cluster_id, valid_gaps(stored.gaps(), reads))
+    writer.close()
+    return attempt / folder_name(cluster_id)
 
 
 def _count(lake: Lake) -> int:

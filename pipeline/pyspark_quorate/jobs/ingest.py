@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from pyspark_quorate import register
-from pyspark_quorate.jobs import building, raw
+from pyspark_quorate.jobs import building, storing
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, Read, State
@@ -20,10 +18,10 @@ from pyspark_quorate.source.layout import (
     find_directories,
     open_root,
 )
+from pyspark_quorate.source.options import ALL
+from pyspark_quorate.source.pieces import Piece, plan_pieces
 from pyspark_quorate.tables.contract import Table
 
-READS_MAX: Final = 4
-"""The maximum number of reads with different first offsets per ingest; each is planned separately."""
 UNREADABLE: Final = "unreadable"
 
 
@@ -31,12 +29,18 @@ UNREADABLE: Final = "unreadable"
 class Place:
     """A directory with new files, or an unreadable place that is not yet recorded."""
 
-    address: str
+    found: MetadataDirectory | UnreadablePlace
     start: int
+    """The offset from which on it is read."""
     files: Mapping[str, str]
     """Address of each file in it -> size and modification time."""
     new_files: int
     new_bytes: int
+
+    @property
+    def address(self) -> str:
+        """Its path, or its address in a store."""
+        return self.found.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def ingest(
     places, count = find_places(sources, lake.state.files, cluster_id)
     if places:
         steps.begin(f"reading {sum(place.new_files for place in places)} files")
-        _add_rows(spark, lake, places, cluster_id)
+        _add_rows(spark, lake, places)
     built = building.build(spark, lake, tables, steps, everything=everything)
     return Ingested(
         directories=count,
@@ -83,43 +87,32 @@ def ingest(
     )
 
 
-def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place], cluster_id: str | None) -> None:
-    register(spark)
-    frames = [
-        _read(spark, [place.address for place in group], group[0].start, cluster_id)
-        for group in _groups(places)
-    ]
+def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> None:
+    pieces, starts = _pieces(places)
     again = {address for place in places for address in place.files if address in lake.state.files}
-    clusters = raw.stage_rows(spark, lake, reduce(DataFrame.unionByName, frames), again)
-    lake.commit(Change(place=raw.staged_moves(lake)), _state(lake.state, places, clusters))
+    files = storing.store_pieces(spark, storing.storing(lake, again, starts), pieces)
+    clusters = {cluster_id for cluster_id, _ in files}
+    lake.commit(Change(place=storing.staged_moves(lake, files)), _state(lake.state, places, clusters))
 
 
-def _groups(places: Sequence[Place]) -> list[list[Place]]:
-    """Group places that are read together. A group is read from the start of its first place, the lowest one."""
-    ordered = sorted(places, key=lambda place: (place.start, place.address))
-    first = [place for place in ordered if place.start == 0]
-    later = [place for place in ordered if place.start > 0]
-    size = -(-len(later) // (READS_MAX - 1)) or 1
-    return [
-        group for group in (first, *(later[at : at + size] for at in range(0, len(later), size))) if group
-    ]
-
-
-def _read(spark: SparkSession, addresses: Sequence[str], start: int, cluster_id: str | None) -> DataFrame:
-    reader = spark.read.format("quorate").option("noOps", "true").option("startOffset", start)
-    if cluster_id is not None:
-        reader = reader.option("clusterId", cluster_id)
-    return reader.load(list(addresses))
+def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:
+    """Returns what to read, and for each source that is not read from its start the first offset."""
+    pieces, starts = [], {}
+    for place in places:
+        for piece in plan_pieces(place.found, storing.selection_from(place.start), ALL):
+            pieces.append(piece)
+            if place.start:
+                starts[piece.origin.source] = place.start
+    return pieces, starts
 
 
 def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
     commit = state.commit + 1
     reads = dict(state.reads)
     files = dict(state.files)
-    for group in _groups(places):
-        for place in group:
-            reads[place.address] = remembered(reads.get(place.address, ()), commit, group[0].start)
-            files |= place.files
+    for place in places:
+        reads[place.address] = remembered(reads.get(place.address, ()), commit, place.start)
+        files |= place.files
     return replace(
         state, files=files, reads=reads, clusters={**state.clusters, **dict.fromkeys(clusters, commit)}
     )
@@ -170,7 +163,7 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
         if known.get(found.address) == f"{UNREADABLE}: {found.detail}":
             return None
         marks = {found.address: f"{UNREADABLE}: {found.detail}"}
-        return Place(address=found.address, start=0, files=marks, new_files=0, new_bytes=0)
+        return Place(found=found, start=0, files=marks, new_files=0, new_bytes=0)
     offsets = {one.address: one.base_offset for one in found.segments}
     offsets |= {one.address: one.end_offset for one in found.checkpoints}
     marks, sizes = {}, {}
@@ -182,7 +175,7 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
     # The first read of a directory starts at 0, so that a missing start of its log becomes a gap.
     is_first = not any(address in known for address in marks)
     return Place(
-        address=found.address,
+        found=found,
         start=0 if is_first else min(offsets[address] for address in new),
         files=marks,
         new_files=len(new),

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_quorate import register
-from pyspark_quorate.jobs import building, raw
+from pyspark_quorate.jobs import building, storing
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
@@ -19,6 +19,8 @@ from pyspark_quorate.source.stream_options import source_of
 from pyspark_quorate.tables.contract import Table
 
 WAIT_S = 1
+BUILDING_SHARE_MAX = 0.2
+"""The maximum share of the time in which tables are built: those of a long history take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ def follow(
     """Add batches until `is_stopped`, or with `trigger_s` None until there are no more. Returns their number.
 
     Each batch is a commit that records the batch's number, so that a batch that Spark repeats after a crash is not
-    added twice. Tables are built at most every `refresh_s`, and at the end. Call it within `Lake.writing`.
+    added twice. Tables are built at most every `refresh_s`, less often if that takes long, and at the end. Call it
+    within `Lake.writing`.
 
     Raises:
         LakeError: if the query fails, for example because the quorum can't be followed.
@@ -72,14 +75,15 @@ def follow(
         else writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds")
     )
     steps.begin(f"following {followed.bootstrap_controllers}")
-    refreshed_s = time.monotonic()
+    due_s = time.monotonic() + refresh_s
     query = writer.start()
     try:
         while not (query.awaitTermination(WAIT_S) or is_stopped()):
-            if time.monotonic() - refreshed_s >= refresh_s:
+            begun_s = time.monotonic()
+            if begun_s >= due_s:
                 with taker.pausing:
                     building.build(spark, lake, tables, steps)
-                refreshed_s = time.monotonic()
+                due_s = next_build_s(begun_s, time.monotonic(), refresh_s)
     except StreamingQueryException as error:
         raise LakeError(f"following {followed.bootstrap_controllers} ended: {_reason(error)}") from error
     finally:
@@ -87,6 +91,12 @@ def follow(
     with taker.pausing:
         building.build(spark, lake, tables, steps)
     return taker.batches
+
+
+def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
+    """When the tables are built again after a build that took from `begun_s` to `ended_s`."""
+    took_s = ended_s - begun_s
+    return ended_s + max(refresh_s, took_s / BUILDING_SHARE_MAX - took_s)
 
 
 class _Taker:
@@ -110,14 +120,14 @@ class _Taker:
             lake = self._lake
             if number <= lake.state.streams.get(self._name, -1):
                 return
-            clusters = raw.stage_rows(batch.sparkSession, lake, batch, self._again)
+            files = storing.store_frame(batch, storing.storing(lake, self._again))
             commit = lake.state.commit + 1
             state = replace(
                 lake.state,
-                clusters={**lake.state.clusters, **dict.fromkeys(clusters, commit)},
+                clusters={**lake.state.clusters, **dict.fromkeys((one for one, _ in files), commit)},
                 streams={**lake.state.streams, self._name: number},
             )
-            lake.commit(Change(place=raw.staged_moves(lake)), state)
+            lake.commit(Change(place=storing.staged_moves(lake, files)), state)
             self.batches += 1
 
 

@@ -58,17 +58,11 @@ class MetadataLogReader(DataSourceReader):
             for place in find_directories(open_root(address), options.cluster_id):
                 found = True
                 for piece in plan_pieces(place, self._selection, options.snapshots):
-                    yield from self._cut(piece)
+                    yield from cut_large(piece, options.partition_bytes)
         if not found:
             raise LayoutError(
                 f"option path: {', '.join(options.paths)}: contains no {METADATA_DIRECTORY} and no files of one"
             )
-
-    def _cut(self, piece: Piece) -> list[Piece]:
-        limit = self._options.partition_bytes
-        if piece.origin.snapshot is not None or piece.size_bytes < 2 * limit:
-            return [piece]
-        return cut(piece, find_boundaries(piece.origin.source, limit))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, on an executor."""
@@ -159,6 +153,13 @@ def _read_file(file: pa.NativeFile, piece: Piece, reader: RowReader) -> Iterator
         if is_end:
             return
         rest = data[consumed:]
+
+
+def cut_large(piece: Piece, limit_bytes: int) -> list[Piece]:
+    """Cut a piece into parts of about `limit_bytes`, if it is at least twice as large and a part of a log."""
+    if piece.origin.snapshot is not None or piece.size_bytes < 2 * limit_bytes:
+        return [piece]
+    return cut(piece, find_boundaries(piece.origin.source, limit_bytes))
 
 
 def find_boundaries(address: str, every_bytes: int) -> list[tuple[int, int]]:

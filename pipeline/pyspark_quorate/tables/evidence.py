@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pyspark_quorate.tables.lineage import Span, effective_epochs
+from pyspark_quorate.tables.lineage import effective_epochs
 from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, Stretch, Summary, joined
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -71,8 +71,9 @@ class Evidence:
 
 def evidence_of(summary: Summary) -> Evidence:
     """Derive the evidence of a cluster from the summary of its rows."""
-    epochs = effective_epochs(Span(*place, *ends) for place, ends in summary.spans.items())
-    stretches = joined(_cut(summary, epochs))
+    epochs = effective_epochs(summary.spans())
+    log = summary.of_epochs()
+    stretches = joined(_cut(log, epochs))
     bridges = {one.copy.offset: one for one in _bridges(summary, stretches)}
     runs = _runs(stretches, list(bridges.values()))
     return Evidence(
@@ -81,14 +82,14 @@ def evidence_of(summary: Summary) -> Evidence:
         bridges=bridges,
         runs=runs,
         void=list(_void_transactions(summary, epochs, runs)),
-        lost=list(_lost(summary, epochs)),
+        lost=list(_lost(log, epochs)),
         copies=_stored_copies(summary),
     )
 
 
-def _cut(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Stretch]:
+def _cut(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterator[Stretch]:
     """Yields for each epoch the offsets that take effect."""
-    for epoch, stretches in summary.log.items():
+    for epoch, stretches in log.items():
         if epoch not in epochs:
             continue
         until = epochs[epoch]
@@ -97,8 +98,8 @@ def _cut(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Stretch]:
                 yield one if until is None else one._replace(end=min(one.end, until))
 
 
-def _lost(summary: Summary, epochs: dict[int, int | None]) -> Iterator[Lost]:
-    for epoch, stretches in summary.log.items():
+def _lost(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterator[Lost]:
+    for epoch, stretches in log.items():
         until = epochs.get(epoch, 0)
         if until is None:
             continue

@@ -3,20 +3,21 @@
 A summary is small, whatever the number of rows. Summaries of parts of the rows can be added in any order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
+from pyspark_quorate.tables.lineage import Span
 from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER
 
 BEGIN: Final = "BeginTransactionRecord"
 END: Final = "EndTransactionRecord"
 ABORT: Final = "AbortTransactionRecord"
-COLUMNS: Final = ("cluster_id", "source", "kind", "offset", "ordinal", "epoch", "time", "type")
+COLUMNS: Final = ("source", "kind", "offset", "ordinal", "epoch", "time", "type")
 """The columns of rows that a summary reads; `time` in microseconds since 1970."""
 
 
@@ -52,10 +53,8 @@ class Copy(NamedTuple):
 class Summary:
     """The rows of one cluster, without those of gaps."""
 
-    spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """(source, epoch) -> first and last offset. A snapshot counts as the record before its offset."""
-    log: dict[int, list[Stretch]] = field(default_factory=dict)
-    """epoch -> its offsets in any file."""
+    log: dict[tuple[str, int], list[Stretch]] = field(default_factory=dict)
+    """(source, epoch) -> offsets."""
     copies: dict[Copy, list[Stretch]] = field(default_factory=dict)
     """The ordinals of each snapshot."""
     footers: dict[Copy, int] = field(default_factory=dict)
@@ -65,16 +64,33 @@ class Summary:
 
     def add(self, other: "Summary") -> None:
         """Add the summary of other rows of the cluster."""
-        for place, (first, last) in other.spans.items():
-            known = self.spans.get(place, (first, last))
-            self.spans[place] = (min(first, known[0]), max(last, known[1]))
-        for epoch, stretches in other.log.items():
-            self.log[epoch] = joined([*self.log.get(epoch, ()), *stretches])
+        for place, stretches in other.log.items():
+            self.log[place] = joined([*self.log.get(place, ()), *stretches])
         for copy, stretches in other.copies.items():
             self.copies[copy] = joined([*self.copies.get(copy, ()), *stretches])
         for copy, ordinal in other.footers.items():
             self.footers[copy] = max(ordinal, self.footers.get(copy, ordinal))
         self.brackets |= other.brackets
+
+    def spans(self) -> Iterator[Span]:
+        """Yields the first and the last offset of each epoch in each file."""
+        for (source, epoch), stretches in self.log.items():
+            yield Span(source, epoch, stretches[0].first, stretches[-1].end - 1)
+        for copy in self.copies:
+            if copy.offset > 0:
+                yield Span(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
+
+    def of_epochs(self) -> dict[int, list[Stretch]]:
+        """Returns epoch -> its offsets in any file."""
+        found: dict[int, list[Stretch]] = {}
+        for (_, epoch), stretches in self.log.items():
+            found.setdefault(epoch, []).extend(stretches)
+        return {epoch: joined(stretches) for epoch, stretches in found.items()}
+
+    def first_offset(self) -> int | None:
+        """The lowest offset of a record or a snapshot; None without any."""
+        offsets = [stretches[0].first for stretches in self.log.values()]
+        return min([*offsets, *(copy.offset for copy in self.copies)], default=None)
 
     def size_of(self, copy: Copy) -> int:
         """The number of lines of a snapshot."""
@@ -84,14 +100,68 @@ class Summary:
         """Whether the snapshot is readable from its header to its footer."""
         return self.size_of(copy) == self.footers.get(copy, -1) + 1
 
+    def as_json(self) -> dict[str, Any]:
+        """The summary as JSON."""
+        return {
+            "log": [[*place, stretches] for place, stretches in self.log.items()],
+            "copies": [[*copy, stretches] for copy, stretches in self.copies.items()],
+            "footers": [[*copy, ordinal] for copy, ordinal in self.footers.items()],
+            "brackets": sorted(self.brackets),
+        }
 
-def summarize(batches: Iterable[pa.RecordBatch]) -> dict[str, Summary]:
-    """Summarize rows of any clusters. Returns cluster id -> summary. The batches have the columns `COLUMNS`."""
-    found: dict[str, Summary] = {}
-    for batch in batches:
-        for cluster_id, part in _summaries(batch).items():
-            found.setdefault(cluster_id, Summary()).add(part)
-    return found
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Parse what `as_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            log={(source, epoch): _stretches(told) for source, epoch, told in found["log"]},
+            copies={
+                Copy(offset, epoch, source): _stretches(told)
+                for offset, epoch, source, told in found["copies"]
+            },
+            footers={
+                Copy(offset, epoch, source): ordinal for offset, epoch, source, ordinal in found["footers"]
+            },
+            brackets={(offset, epoch, kind) for offset, epoch, kind in found["brackets"]},
+        )
+
+
+def _stretches(told: Iterable[Iterable[Any]]) -> list[Stretch]:
+    return [Stretch(*one) for one in told]
+
+
+def summarize(batch: pa.RecordBatch) -> Summary:
+    """Summarize rows of one cluster. The batch has the columns `COLUMNS`. Rows of gaps are left out."""
+    summary = Summary()
+    (sources, names), (kinds, kind_names) = (codes(batch.column(name)) for name in ("source", "kind"))
+    is_log = np.array([kind == rows.LOG for kind in kind_names], np.bool_)[kinds]
+    is_row = is_log | np.array([kind == rows.SNAPSHOT for kind in kind_names], np.bool_)[kinds]
+    offsets, ordinals, epochs = (
+        batch.column(name).fill_null(-1).to_numpy(zero_copy_only=False)
+        for name in ("offset", "ordinal", "epoch")
+    )
+    number = np.where(is_log, offsets, ordinals)
+    begins = np.ones(len(batch), np.bool_)
+    begins[1:] = np.diff(number) != 1
+    for column in (sources, kinds, epochs, np.where(is_log, 0, offsets)):
+        begins[1:] |= np.diff(column) != 0
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(batch))
+    times = batch.column("time")
+    # Rows that directly follow the previous row are taken together.
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if not is_row[start]:
+            continue
+        source, epoch = names[sources[start]], int(epochs[start])
+        first = int(number[start])
+        one = Stretch(first, first + end - start, times[start].as_py())
+        if is_log[start]:
+            summary.log.setdefault((source, epoch), []).append(one)
+        else:
+            summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(one)
+    _add_marks(batch, summary, is_log, is_row)
+    tidied = Summary()
+    tidied.add(summary)
+    return tidied
 
 
 def codes(column: pa.Array) -> tuple[Any, list[Any]]:
@@ -100,64 +170,12 @@ def codes(column: pa.Array) -> tuple[Any, list[Any]]:
     return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
 
 
-def _summaries(batch: pa.RecordBatch) -> dict[str, Summary]:
-    """Summarize one batch. Rows that directly follow the previous row are taken together."""
-    found: dict[str, Summary] = {}
-    keys, values = zip(*(codes(batch.column(name)) for name in ("cluster_id", "source", "kind")), strict=True)
-    is_log = np.array([kind == rows.LOG for kind in values[2]], np.bool_)[keys[2]]
-    is_row = is_log | np.array([kind == rows.SNAPSHOT for kind in values[2]], np.bool_)[keys[2]]
-    offsets, ordinals, epochs = (
-        batch.column(name).fill_null(-1).to_numpy(zero_copy_only=False)
-        for name in ("offset", "ordinal", "epoch")
-    )
-    number = np.where(is_log, offsets, ordinals)
-    fixed = (*keys, epochs, np.where(is_log, 0, offsets))
-    begins = np.ones(len(batch), np.bool_)
-    begins[1:] = np.diff(number) != 1
-    for column in fixed:
-        begins[1:] |= np.diff(column) != 0
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], len(batch))
-    times = batch.column("time")
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if not is_row[start]:
-            continue
-        summary = found.setdefault(values[0][keys[0][start]], Summary())
-        source, epoch = values[1][keys[1][start]], int(epochs[start])
-        first, time_us = int(number[start]), times[start].as_py()
-        one = Stretch(first, first + end - start, time_us)
-        if is_log[start]:
-            _add_span(summary, source, epoch, first, one.end - 1)
-            summary.log.setdefault(epoch, []).append(one)
-        else:
-            offset = int(offsets[start])
-            if offset > 0:
-                _add_span(summary, source, epoch, offset - 1, offset - 1)
-            summary.copies.setdefault(Copy(offset, epoch, source), []).append(one)
-    _add_marks(batch, found, is_log)
-    return {cluster: _tidied(summary) for cluster, summary in found.items()}
-
-
-def _tidied(summary: Summary) -> Summary:
-    tidied = Summary()
-    tidied.add(summary)
-    return tidied
-
-
-def _add_span(summary: Summary, source: str, epoch: int, first: int, last: int) -> None:
-    known = summary.spans.get((source, epoch), (first, last))
-    summary.spans[source, epoch] = (min(first, known[0]), max(last, known[1]))
-
-
-def _add_marks(batch: pa.RecordBatch, found: dict[str, Summary], is_log: Any) -> None:
+def _add_marks(batch: pa.RecordBatch, summary: Summary, is_log: Any, is_row: Any) -> None:
     """Add the begin and end records of transactions, and the footers of snapshots."""
     kinds, types = codes(batch.column("type"))
     marks = np.array([one in (BEGIN, END, ABORT, SNAPSHOT_FOOTER) for one in types], np.bool_)[kinds]
-    for at in np.flatnonzero(marks).tolist():
+    for at in np.flatnonzero(marks & is_row).tolist():
         row = {name: batch.column(name)[at].as_py() for name in COLUMNS}
-        summary = found.get(row["cluster_id"])
-        if summary is None:
-            continue
         if is_log[at]:
             summary.brackets.add((row["offset"], row["epoch"], row["type"]))
         elif row["type"] == SNAPSHOT_FOOTER:

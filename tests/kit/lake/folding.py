@@ -57,12 +57,19 @@ def _place(row: Sequence[Any]) -> tuple[Any, ...]:
     return (True, one["offset"], one["kind"] == rows.LOG, one["epoch"], one["source"], one["ordinal"])
 
 
+def summary_of(told: Iterable[Sequence[Any]]) -> Summary:
+    """The summary of rows of one cluster."""
+    made = Summary()
+    for batch in batches_of(told):
+        made.add(summarize(batch))
+    return made
+
+
 def timelines(raw: Iterable[Sequence[Any]]) -> dict[str, list[Line]]:
     """The lines of each cluster."""
     made = {}
-    summaries = summarize(batches_of(raw))
     for cluster, told in by_cluster(raw).items():
-        timeline = Timeline(evidence_of(summaries.get(cluster, Summary())))
+        timeline = Timeline(evidence_of(summary_of(told)))
         taken = [timeline.take(one).lines for one in batches_of(_but_gaps(told))]
         made[cluster] = [line for lines in taken for line in lines] + timeline.finish()
     return made
@@ -75,9 +82,8 @@ def _but_gaps(told: list[Sequence[Any]]) -> list[Sequence[Any]]:
 def fold_rows(raw: Iterable[Sequence[Any]], tables: Sequence[Table]) -> dict[str, list[Row]]:
     """The tables of rows of the source, in any order; the payload of `records` is text."""
     made: dict[str, list[Row]] = {table.name: [] for table in tables}
-    summaries = summarize(batches_of(raw))
     for cluster, told in by_cluster(raw).items():
-        fold = ClusterFold(evidence_of(summaries.get(cluster, Summary())), tables)
+        fold = ClusterFold(evidence_of(summary_of(told)), tables)
         for batch in batches_of(told):
             found = fold.take(batch).to_pylist()
             if "records" in made:

@@ -1,4 +1,4 @@
-"""A lake of stored rows alone, made without Spark: what the source reads, and no tables."""
+"""A lake of stored rows alone, without tables, as an older version wrote them: in files that are not sorted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark_quorate.jobs import raw
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.stored.folders import folder_name
+from pyspark_quorate.stored.schema import COMMIT
 
 PARTITION_BYTES = "20000"
 
@@ -23,9 +24,10 @@ def store_rows(where: Path, logs: Path, cluster_id: str, *, parts: int = 1) -> N
     reader = MetadataLogReader(parse_options(options))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     with Lake.writing(str(where)) as lake:
-        folder = lake.rows / f"{raw.FOLDER}{cluster_id}"
+        folder = lake.rows / folder_name(cluster_id)
         folder.mkdir(parents=True)
         table = pa.Table.from_batches(batches).drop(["cluster_id"])
+        table = table.append_column(COMMIT, pa.repeat(pa.scalar(1, pa.int64()), len(table)))
         for place, rows in enumerate(_slices(table, parts)):
             pq.write_table(rows, folder / f"{place}.parquet")
         lake.commit(Change(), replace(lake.state, clusters={cluster_id: 1}))

@@ -1,37 +1,51 @@
-"""What a task of the fold writes and returns, without Spark around it."""
+"""What the tasks of the fold write, without Spark around them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from kit.lake.folding import batches_of, by_cluster, fold_rows, instant, plain
+from kit.lake.folding import batches_of, by_cluster, fold_rows, plain
 from kit.lake.oracle import make_quorum
 from kit.lake.oracle_worlds import make_world, rows_of
-from pyspark_quorate.jobs import folding, raw
+from pyspark.sql.types import StringType
+from pyspark.sql.variant_utils import VariantUtils
+from pyspark_quorate.jobs import folding, table_files
+from pyspark_quorate.stored.folders import folder_name, folders
+from pyspark_quorate.stored.writing import RowsWriter
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.evidence import evidence_of
+from pyspark_quorate.tables.records import SCHEMA
 from pyspark_quorate.tables.registry import TABLES
-from pyspark_quorate.tables.summary import summarize
 
 RAW = [*make_quorum(3, 50).rows, *rows_of(make_world(5, 60)), *rows_of(make_world(7, 60))]
 """Clusters that have rows of every table between them."""
 
 
-def task(where: Path) -> list[dict[str, Any]]:
-    """One task over all clusters. Returns the rows of `records`."""
-    evidence = {cluster: evidence_of(one) for cluster, one in summarize(batches_of(RAW)).items()}
-    plan = folding.Plan(where, TABLES, evidence)
-    told = [row for _, of_cluster in sorted(by_cluster(RAW).items()) for row in of_cluster]
-    made = folding._fold(plan, batches_of(told, size=11))
-    return [row | {"time": instant(row["time"])} for batch in made for row in batch.to_pylist()]
+@pytest.fixture(scope="module")
+def lake_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rows as a lake stores them."""
+    where = tmp_path_factory.mktemp("rows")
+    writer = RowsWriter(where, 1)
+    for cluster, told in by_cluster(RAW).items():
+        for batch in batches_of(told, size=11):
+            writer.add(cluster, batch)
+    writer.close()
+    return where
+
+
+def fold(lake_rows: Path, where: Path, kind: str = "parquet") -> None:
+    """All tasks, one after the other."""
+    plan = folding.Plan(rows=lake_rows, where=where, tables=TABLES, format=kind)
+    for cluster in by_cluster(RAW):
+        folding.fold_cluster(plan, cluster)
 
 
 def stored(where: Path, table: Table) -> list[dict[str, Any]]:
     """The rows of a table that are below a directory, with the day of their folder."""
     found = []
-    for cluster, folder in raw.folders(where).items():
+    for cluster, folder in folders(where).items():
         if (folder / table.name).is_dir():
             days = ds.partitioning(pa.schema([("day", pa.string())]), flavor="hive")
             read = ds.dataset(folder / table.name, partitioning=days).to_table()
@@ -41,11 +55,20 @@ def stored(where: Path, table: Table) -> list[dict[str, Any]]:
 
 def _plain(row: dict[str, Any], table: Table) -> dict[str, Any]:
     kinds = {field.name: field.dataType for field in table.schema.fields}
+    if table.name == "records":
+        payload = row["payload"]
+        row["payload"] = _text(VariantUtils.to_python(payload["value"], payload["metadata"]))
+        kinds["payload"] = StringType()
     told = {
         name: plain(_tuples(value), kinds[name]) if name in kinds else value for name, value in row.items()
     }
     assert told.pop("day") == (str(told[table.day].date()) if told[table.day] else None)
     return told
+
+
+def _text(payload: Any) -> str:
+    """JSON whatever the order of its fields."""
+    return json.dumps(payload, sort_keys=True, default=float)
 
 
 def _tuples(value: Any) -> Any:
@@ -57,28 +80,40 @@ def _tuples(value: Any) -> Any:
 
 @pytest.mark.parametrize("waiting_rows_max", [folding.WAITING_ROWS_MAX, 10])
 def test_a_task_writes_what_the_fold_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting_rows_max: int
+    lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting_rows_max: int
 ) -> None:
     """Goal: files have the rows of the fold, below their days, whether they are written at once or bit by bit.
 
-    Method: a task over all clusters; then once more, as Spark repeats one: nothing changes, nothing is left over.
+    Method: a task for each cluster; then once more, as Spark repeats them: nothing changes, nothing is left over.
     """
     monkeypatch.setattr(folding, "WAITING_ROWS_MAX", waiting_rows_max)
     expected = fold_rows(RAW, TABLES)
-    records = expected.pop("records")
+    expected["records"] = [
+        {name: row[name] for name in SCHEMA.names} | {"payload": _text(json.loads(row["payload"]))}
+        for row in expected["records"]
+    ]
     for _ in range(2):
-        assert sorted(map(repr, task(tmp_path))) == sorted(map(repr, records))
-        assert {one.name for one in tmp_path.iterdir()} == set(map(raw.folder_name, by_cluster(RAW)))
+        fold(lake_rows, tmp_path)
+        assert {one.name for one in tmp_path.iterdir()} == set(map(folder_name, by_cluster(RAW)))
         for table in TABLES:
-            if table.name in expected:
-                wanted = sorted(map(repr, expected[table.name]))
-                assert sorted(map(repr, stored(tmp_path, table))) == wanted, table.name
+            wanted = sorted(map(repr, expected[table.name]))
+            assert sorted(map(repr, stored(tmp_path, table))) == wanted, table.name
     assert all(expected.values()), "every table has rows"
 
 
-def test_a_task_that_fails_leaves_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_payloads_are_text_in_delta(lake_rows: Path, tmp_path: Path) -> None:
+    """Goal: readers of Delta, which has no VARIANT, get the JSON. Method: the texts of the folded records."""
+    fold(lake_rows, tmp_path, "delta")
+    found = [ds.dataset(one / "records").to_table().column("payload") for one in folders(tmp_path).values()]
+    expected = [row["payload"] for row in fold_rows(RAW, TABLES)["records"]]
+    assert sorted(text for column in found for text in column.to_pylist()) == sorted(expected)
+
+
+def test_a_task_that_fails_leaves_no_cluster(
+    lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Goal: half a cluster never counts. Method: the disk is full at a file; then another attempt succeeds."""
-    real, count = folding.pq.write_table, 0
+    real, count = table_files.pq.write_table, 0
 
     def full(*arguments: Any, **options: Any) -> None:
         nonlocal count
@@ -88,15 +123,15 @@ def test_a_task_that_fails_leaves_no_cluster(tmp_path: Path, monkeypatch: pytest
         real(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(folding.pq, "write_table", full)
+        patched.setattr(table_files.pq, "write_table", full)
         with pytest.raises(OSError, match="No space left"):
-            task(tmp_path)
-    assert raw.folders(tmp_path) == {}
-    task(tmp_path)
-    assert set(raw.folders(tmp_path)) == set(by_cluster(RAW))
+            fold(lake_rows, tmp_path)
+    assert folders(tmp_path) == {}
+    fold(lake_rows, tmp_path)
+    assert set(folders(tmp_path)) == set(by_cluster(RAW))
 
 
 def test_folders_are_named_as_spark_names_them() -> None:
     """Goal: tables that Spark writes and those that a task writes have the same folders. Method: odd cluster ids."""
-    assert raw.folder_name("4L6g3nShT-eMCtK--X86sw") == "cluster_id=4L6g3nShT-eMCtK--X86sw"
-    assert raw.folder_name("a/b=c d%\n") == "cluster_id=a%2Fb%3Dc d%25%0A"
+    assert folder_name("4L6g3nShT-eMCtK--X86sw") == "cluster_id=4L6g3nShT-eMCtK--X86sw"
+    assert folder_name("a/b=c d%\n") == "cluster_id=a%2Fb%3Dc d%25%0A"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark_quorate.jobs.ingest import Place, find_places, remembered
 from pyspark_quorate.jobs.state import LakeError, Read
+from pyspark_quorate.jobs.tail import next_build_s
 
 
 def directory(where: Path, *names: str) -> Path:
@@ -62,3 +63,9 @@ def test_wrong_sources_are_named(tmp_path: Path) -> None:
     for name, words in (("missing", "not a directory"), ("empty", "no metadata log below it")):
         with pytest.raises(LakeError, match=words):
             find_places([str(tmp_path / name)], {})
+
+
+@pytest.mark.parametrize(("took_s", "wait_s"), [(0, 60), (1, 60), (15, 60), (16, 64), (600, 2400)])
+def test_tables_of_a_long_history_are_built_less_often(took_s: float, wait_s: float) -> None:
+    """Goal: a tail does not spend its time on tables. Method: the next build after builds that took a while."""
+    assert next_build_s(1_000, 1_000 + took_s, 60) == pytest.approx(1_000 + took_s + wait_s)

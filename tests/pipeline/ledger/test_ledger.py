@@ -30,10 +30,10 @@ from kit.history import (
 from kit.lake.comparing import assert_same_tables
 from kit.lake.folding import collected
 from kit.lake.plans.registry import make_all
+from kit.lake.stored import frame_of
 from kit.membership import Membership, quorate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs import raw
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import ingest
 from pyspark_quorate.jobs.lake import Lake
@@ -126,8 +126,7 @@ def test_the_tables_are_what_plans_make(told: Told) -> None:
     """Goal: the fold is right where the ledger has nothing to say. Method: declarative plans over the stored rows
     make the same tables, in every column of every row.
     """
-    stored = raw.read_rows(told.spark, told.lake, told.lake.state.clusters).drop(raw.COMMIT_COLUMN)
-    made = make_all(stored.localCheckpoint(), lambda frame: frame.localCheckpoint())
+    made = make_all(frame_of(told.spark, told.lake).localCheckpoint(), lambda frame: frame.localCheckpoint())
     made["records"] = made["records"].withColumn("payload", f.to_json("payload"))
     found = {}
     for table in TABLES:

@@ -1,0 +1,210 @@
+"""Reads the stored rows of a cluster: a summary of them, the gaps that count, and all records in order.
+
+The files of several nodes have copies of the same offsets. They are merged, group by group: at any time, one group of
+rows is in memory for each file that has rows at the current place.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_quorate import rows
+from pyspark_quorate.stored.schema import (
+    FOLDED_SCHEMA,
+    FOOTER,
+    GROUP_ROWS,
+    ORDER,
+    Key,
+    key_of,
+    with_times_as_numbers,
+)
+from pyspark_quorate.tables.summary import Summary, summarize
+
+
+class StoredRows:
+    """The rows of one cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the footers of the files in the cluster's folder."""
+        self._files = [_opened(path) for path in sorted(folder.glob("*.parquet"))]
+
+    @property
+    def files(self) -> int:
+        """The number of files."""
+        return len(self._files)
+
+    def summary(self) -> Summary:
+        """A summary of all rows but gaps."""
+        made = Summary()
+        for one in self._files:
+            made.add(one.summary)
+        return made
+
+    def gaps(self) -> pa.RecordBatch:
+        """All gaps, whether a newer read resolved them or not, with the columns `FOLDED_SCHEMA`."""
+        found = [one.gaps() for one in self._files]
+        return _one_batch(pa.concat_tables([_EMPTY, *found]))
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """Yields all rows but gaps, in order, in batches with the columns `FOLDED_SCHEMA`.
+
+        A row that was stored twice is yielded twice.
+        """
+        pending = sorted(
+            (
+                (first, number)
+                for number, one in enumerate(self._files)
+                if (first := one.first_offset) is not None
+            ),
+            reverse=True,
+        )
+        open_ones: list[_Cursor] = []
+        while pending or open_ones:
+            heads = [one.head for one in open_ones]
+            if pending and (not heads or pending[-1][0] <= min(heads)[0]):
+                open_ones.append(_Cursor(self._files[pending.pop()[1]].batches()))
+                continue
+            limits = [one.limit for one in open_ones if one.limit is not None]
+            limits += [(pending[-1][0],)] if pending else []
+            bound = min(limits, default=None)
+            parts = [one.take(bound) for one in open_ones]
+            open_ones = [one for one in open_ones if not one.is_done]
+            yield from _merged([one for one in parts if len(one)])
+
+
+_EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
+
+
+def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields rows that are in order within each part, in order, in batches of limited size."""
+    if len(parts) < 2:
+        yield from parts
+        return
+    together = _one_batch(pa.Table.from_batches(parts))
+    ordered = pc.sort_indices(together, sort_keys=list(ORDER))
+    for start in range(0, len(together), GROUP_ROWS):
+        yield together.take(ordered.slice(start, GROUP_ROWS))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+class _Cursor:
+    """The place in a file up to which its rows were taken."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._batch: pa.RecordBatch = next(batches)
+        self._following = next(batches, None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows were taken."""
+        return not len(self._batch)
+
+    @property
+    def head(self) -> Key:
+        """The place of the next row."""
+        return key_of(self._batch, 0)
+
+    @property
+    def limit(self) -> Key | None:
+        """The place of the last row in memory; None if the file has no others."""
+        return None if self._following is None else key_of(self._batch, -1)
+
+    def take(self, bound: Key | None) -> pa.RecordBatch:
+        """Take the rows in memory up to and including this place; None: all."""
+        count = len(self._batch)
+        if bound is not None:
+            count = _bisect(self._batch, bound)
+        taken, self._batch = self._batch.slice(0, count), self._batch.slice(count)
+        if not len(self._batch) and self._following is not None:
+            self._batch, self._following = self._following, next(self._batches, None)
+        return taken
+
+
+def _bisect(batch: pa.RecordBatch, bound: Key) -> int:
+    """Returns the number of rows of an ordered batch that are not behind a place."""
+    low, high = 0, len(batch)
+    while low < high:
+        middle = (low + high) // 2
+        if key_of(batch, middle) <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+# Files
+
+
+def _opened(path: Path) -> "_SortedFile | _UnsortedFile":
+    file = pq.ParquetFile(path)
+    told = (file.metadata.metadata or {}).get(FOOTER)
+    return _UnsortedFile(path) if told is None else _SortedFile(path, file.metadata, json.loads(told))
+
+
+class _SortedFile:
+    """A file of :class:`pyspark_quorate.stored.writing.RowsWriter`."""
+
+    def __init__(self, path: Path, metadata: pq.FileMetaData, footer: Mapping[str, Any]) -> None:
+        self.summary = Summary.from_json(footer["summary"])
+        self._path = path
+        self._groups = range(metadata.num_row_groups)
+        self._record_groups = int(footer["recordGroups"])
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset of its records; None without records."""
+        return self.summary.first_offset()
+
+    def gaps(self) -> pa.Table:
+        """The rows of gaps."""
+        groups = list(self._groups[self._record_groups :])
+        return _folded(pq.ParquetFile(self._path).read_row_groups(groups)) if groups else _EMPTY
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the other rows, in order."""
+        file = pq.ParquetFile(self._path, pre_buffer=True)
+        for group in self._groups[: self._record_groups]:
+            yield _one_batch(_folded(file.read_row_group(group)))
+
+
+class _UnsortedFile:
+    """A file of an older version. It is read into memory as a whole, and sorted there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        batch = _one_batch(self._read())
+        self.summary = summarize(batch) if len(batch) else Summary()
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset of its records; None without records."""
+        return self.summary.first_offset()
+
+    def gaps(self) -> pa.Table:
+        """The rows of gaps."""
+        return _folded(pq.read_table(self._path, filters=pc.field("kind") == rows.GAP, partitioning=None))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the other rows, in order."""
+        yield from self._read().sort_by(list(ORDER)).to_batches(max_chunksize=GROUP_ROWS)
+
+    def _read(self) -> pa.Table:
+        return _folded(pq.read_table(self._path, filters=pc.field("kind") != rows.GAP, partitioning=None))
+
+
+def _folded(table: pa.Table) -> pa.Table:
+    """The columns `FOLDED_SCHEMA` of a stored table."""
+    batches = [with_times_as_numbers(one) for one in table.select(FOLDED_SCHEMA.names).to_batches()]
+    return pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays(one.columns, schema=FOLDED_SCHEMA) for one in batches], FOLDED_SCHEMA
+    )

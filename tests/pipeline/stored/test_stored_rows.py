@@ -1,0 +1,136 @@
+"""The rows that a lake stores: written bit by bit into any number of files, read in order."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kit.lake.folding import COLUMNS, batches_of, by_cluster, summary_of
+from kit.lake.oracle import make_quorum
+from kit.lake.oracle_worlds import make_world, rows_of
+from pyspark_quorate import rows
+from pyspark_quorate.stored import reading, schema, writing
+from pyspark_quorate.stored.folders import folder_name
+from pyspark_quorate.stored.gaps import valid_gaps
+from pyspark_quorate.stored.known import without_known
+from pyspark_quorate.stored.reading import StoredRows
+from pyspark_quorate.stored.writing import RowsWriter
+from pyspark_quorate.tables.summary import Summary
+
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+WORLDS = (make_quorum(3, 50).rows, rows_of(make_world(5, 60)), rows_of(make_world(7, 60)))
+"""Rows of one cluster each: logs of several nodes, lost leaders, checkpoints, and gaps."""
+Row = tuple[Any, ...]
+
+
+def ordered(world: list[Row]) -> list[Row]:
+    """The rows of a world, gaps first, then in the order of the timeline."""
+    (told,) = by_cluster(world).values()
+    return [tuple(one) for one in told]
+
+
+def shown(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """The rows of batches, without cluster and commit."""
+    names = [name for name in COLUMNS if name != "cluster_id"]
+    return [row for batch in batches for row in batch.select(names).to_pylist()]
+
+
+def is_gap(row: Row) -> bool:
+    """Whether a row of the source is one of a gap."""
+    return bool(row[COLUMNS.index("kind")] == rows.GAP)
+
+
+def write(where: Path, world: list[Row], chance: random.Random) -> Path:
+    """Store the rows as several tasks do: each takes some sources, and batches of any size. Returns their folder."""
+    source = COLUMNS.index("source")
+    sources = sorted({row[source] for row in world})
+    chance.shuffle(sources)
+    tasks = max(1, chance.randrange(len(sources) + 1))
+    for task in range(tasks):
+        writer = RowsWriter(where / f"task-{task}", task + 1)
+        for one in sources[task::tasks]:
+            for batch in batches_of([row for row in world if row[source] == one], chance.randrange(1, 40)):
+                writer.add(CLUSTER, batch)
+        for _, file in writer.close():
+            target = where / folder_name(CLUSTER) / f"{task}-{Path(file).name}"
+            target.parent.mkdir(exist_ok=True)
+            Path(file).rename(target)
+    return where / folder_name(CLUSTER)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Goal: whatever was stored by whichever tasks is read once, in the order of the fold, with a summary of it.
+
+    Method: random tasks, batches and row groups; the rows against those of a sort in memory.
+    """
+    chance = random.Random(seed)
+    group_rows = chance.choice((3, 17, schema.GROUP_ROWS))
+    for module in (writing, reading):
+        monkeypatch.setattr(module, "GROUP_ROWS", group_rows)
+    world = WORLDS[seed % len(WORLDS)]
+    stored = StoredRows(write(tmp_path, world, chance))
+    expected = ordered(world)
+    records = list(stored.records())
+    assert shown(records) == shown(batches_of([row for row in expected if not is_gap(row)]))
+    assert group_rows > 17 or len(records) > 1, "they came at once"
+    gaps = sorted(shown([stored.gaps()]), key=repr)
+    assert gaps == sorted(shown(batches_of([row for row in expected if is_gap(row)])), key=repr)
+    assert comparable(stored.summary()) == comparable(summary_of(expected))
+
+
+def comparable(summary: Summary) -> dict[str, Any]:
+    """A summary, whatever the order of its parts."""
+    told = summary.as_json()
+    assert Summary.from_json(told).as_json() == told
+    return {name: sorted(map(repr, part)) for name, part in told.items()}
+
+
+def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path) -> None:
+    """Goal: a lake outlives its version. Method: rows in any order, in a file without a footer of ours, beside one of
+    today.
+    """
+    chance = random.Random(1)
+    folder = write(tmp_path, WORLDS[0], chance)
+    expected = shown(list(StoredRows(folder).records()))
+    first, *_ = sorted(folder.glob("*.parquet"))
+    table = pq.read_table(first, partitioning=None).replace_schema_metadata(None)
+    order = list(range(len(table)))
+    chance.shuffle(order)
+    assert order != sorted(order)
+    pq.write_table(table.take(pa.array(order)), first)
+    assert schema.FOOTER not in (pq.read_metadata(first).metadata or {})
+    stored = StoredRows(folder)
+    assert shown(list(stored.records())) == expected
+    assert comparable(stored.summary()) == comparable(summary_of(ordered(WORLDS[0])))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_are_known_are_left_out(seed: int) -> None:
+    """Goal: a file that is read again after it had grown is not stored twice. Method: summarise a part of the rows,
+    then filter all of them: what remains is the other part, and every gap.
+    """
+    world = ordered(WORLDS[seed])
+    chance = random.Random(seed)
+    known = [row for row in world if chance.random() < 0.5]
+    summary = summary_of([row for row in known if not is_gap(row)])
+    left = [without_known(batch, summary) for batch in batches_of(world)]
+    assert shown(left) == shown(batches_of([row for row in world if row not in known or is_gap(row)]))
+
+
+def test_a_read_makes_older_gaps_void(tmp_path: Path) -> None:
+    """Goal: a gap counts until its place is read again. Method: reads before it, behind its end, and of another
+    directory; finally one that covers it.
+    """
+    writer = RowsWriter(tmp_path, 5)
+    gap = (CLUSTER, "/a/00000000000000000000.log", rows.GAP, 10, 0, None, None, rows.TORN_TAIL, None)
+    writer.add(CLUSTER, *batches_of([(*gap, '{"endOffset":20,"detail":""}')]))
+    writer.close()
+    gaps = StoredRows(tmp_path / folder_name(CLUSTER)).gaps()
+    assert len(gaps) == 1
+    for reads in ({}, {"/a": [(5, 0)]}, {"/a": [(6, 20)]}, {"/b": [(6, 0)]}):
+        assert len(valid_gaps(gaps, reads)) == 1
+    for start in (0, 19):
+        assert len(valid_gaps(gaps, {"/a": [(5, 0), (6, start)]})) == 0
