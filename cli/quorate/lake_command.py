@@ -329,7 +329,7 @@ def _job(
     try:
         with (
             steps_shown() as steps,
-            spark_session(name, scratch, master, settings) as spark,
+            spark_session(name, scratch, steps, master, settings) as spark,
             steps.watching(spark),
             _report_spark_failures(),
         ):

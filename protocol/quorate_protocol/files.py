@@ -1,5 +1,6 @@
-"""Files that a user names: they are read at once, and only up to a size."""
+"""Files of a user: those that are named are read at once, up to a size; those that are made are kept in a cache."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,3 +20,10 @@ def read_bounded(path: Path, size_bytes_max: int) -> bytes:
     if len(content) > size_bytes_max:
         raise ValueError(f"it has more than {size_bytes_max} bytes")
     return content
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Returns where files are kept that can be made again: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    # The specification of these directories says to ignore a relative path.
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "quorate"

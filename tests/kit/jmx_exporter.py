@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_protocol.files import cache_directory
 
 ROOT: Final = Path(__file__).parents[2]
 FETCH_TIMEOUT_S: Final = 300

@@ -9,7 +9,8 @@ from kit.cluster import Cluster, manifests
 from kit.releases import RELEASE
 from kit.requirements import missing
 from quorate_operator.runtime.local import identity
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools, cache_directory
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools
+from quorate_protocol.files import cache_directory
 
 
 def find_kafka_jars(version: str = RELEASE) -> Path | None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -11,11 +12,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_quorate.jobs.class_archive import ClassArchive, class_archive
+from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler and
+several threads of a garbage collector cost more than they bring.
+"""
 LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose master and memory settings are kept."""
@@ -25,6 +33,7 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
+JVM_ENDS_WITHIN_S: Final = 60
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",
     "java": "Java is missing, which Spark needs: version 17 or 21, on the PATH or in JAVA_HOME; "
@@ -34,9 +43,13 @@ HOW_TO_GET: Final = {
 
 @contextmanager
 def spark_session(
-    name: str, scratch: Path, master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str,
+    scratch: Path,
+    steps: Steps,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator["SparkSession"]:
-    """A session for one job. Spark's files on disk are below `scratch`, a directory of this job.
+    """A session for one job, and for one process. Spark's files on disk are below `scratch`, a directory of this job.
 
     `master` None: that of spark-submit, otherwise all cores of this machine.
 
@@ -55,7 +68,12 @@ def spark_session(
     chosen = master or (None if is_submitted else LOCAL_MASTER)
     if chosen is not None:
         builder = builder.master(chosen)
-    for key, value in _with_defaults(settings or {}, chosen, scratch).items():
+    given = settings or {}
+    archive = None
+    if not is_submitted and chosen is not None and _is_local(chosen):
+        archive = class_archive(os.environ, scratch, given.get(JAVA_OPTIONS, ""))
+    makes_archive = archive is not None and archive.kept is None
+    for key, value in _with_defaults(given, chosen, scratch, archive).items():
         builder = builder.config(key, value)
     launcher = _Launcher()
     try:
@@ -63,21 +81,36 @@ def spark_session(
             session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         # Only keys: values may be secrets.
-        given = [f"--master {chosen}"] if chosen is not None else []
-        given += [f"--conf {key}" for key in settings or ()]
-        with_these = f" with {' '.join(given)}" if given else ""
+        told = [f"--master {chosen}"] if chosen is not None else []
+        told += [f"--conf {key}" for key in given]
+        with_these = f" with {' '.join(told)}" if told else ""
         is_without_java = NO_JAVA in str(error)
         reason = (is_without_java and launcher.reason()) or spark_reason(error)
         raise LakeError(f"Spark did not start{with_these}: {reason}") from error
     session.sparkContext.setLogLevel("ERROR")
     # A signal may interrupt a call to the JVM: py4j would log tracebacks, some through the root logger.
     logging.getLogger().addHandler(logging.NullHandler())
+    context = session.sparkContext
     try:
         yield session
     finally:
         # A signal to the process group ends the JVM too.
         with suppress(Py4JError, OSError), warnings.catch_warnings(action="ignore"):
             session.stop()
+    if archive is not None and makes_archive:
+        steps.begin("keeping Spark's classes, so that later jobs start faster")
+        if _ends(context):
+            archive.keep()
+
+
+def _ends(context: "SparkContext") -> bool:
+    """End the JVM of a stopped context, and wait for it. Returns whether it ended in time, and as it should."""
+    process = context._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - PySpark has no other way to it
+    process.stdin.close()  # the JVM ends with its standard input
+    try:
+        return bool(process.wait(JVM_ENDS_WITHIN_S) == 0)
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def spark_reason(error: Exception) -> str:
@@ -87,7 +120,13 @@ def spark_reason(error: Exception) -> str:
     return text.strip().splitlines()[0]
 
 
-def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) -> dict[str, str]:
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _with_defaults(
+    given: Mapping[str, str], master: str | None, scratch: Path, archive: ClassArchive | None
+) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
@@ -98,7 +137,7 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
     }
     if master is not None:
         settings |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    is_local = master is not None and master.startswith("local")
+    is_local = master is not None and _is_local(master)
     if master is not None and is_local:
         settings |= {
             "spark.driver.bindAddress": "127.0.0.1",
@@ -106,16 +145,17 @@ def _with_defaults(given: Mapping[str, str], master: str | None, scratch: Path) 
             "spark.sql.shuffle.partitions": str(2 * _cores(master)),
             "spark.local.dir": str(scratch / "spark"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            # One job sorts rows for the fold. Adaptive planning and compiled code cost more time there than they
-            # save.
+            # A query only takes what a stream brings: to plan it anew or to compile it would cost more than it saves.
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "2g"),
+            "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "1g"),
         }
     settings |= given
     if is_local:
         # Libraries unpack native code there, and a JVM that is killed leaves it.
-        settings[JAVA_OPTIONS] = f'"-Djava.io.tmpdir={scratch}" {given.get(JAVA_OPTIONS, "")}'.strip()
+        options = [f'"-Djava.io.tmpdir={scratch}"', LOCAL_JVM]
+        options += [archive.options] if archive is not None else []
+        settings[JAVA_OPTIONS] = " ".join([*options, given.get(JAVA_OPTIONS, "")]).strip()
     return settings
 
 

@@ -14,7 +14,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_protocol.files import cache_directory
 
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 START_TIMEOUT_S = 60

@@ -15,7 +15,8 @@ from typing import IO, Any, Self
 
 from kit.java.class_archive import archive_options
 from quorate_operator.properties import TOOLS_LOG4J2
-from quorate_operator.runtime.local.stock_kafka import Kafka, cache_directory
+from quorate_operator.runtime.local.stock_kafka import Kafka
+from quorate_protocol.files import cache_directory
 
 SERVER = Path(__file__).with_name("ToolServer.java")
 JVM = (

@@ -25,7 +25,7 @@ from kit.local_kubernetes.versions import (
     KUBERNETES,
     LOCAL_PATH_PROVISIONER,
 )
-from quorate_operator.runtime.local.stock_kafka import cache_directory
+from quorate_protocol.files import cache_directory
 
 MODULES = Path(__file__).with_name("modules")
 BUILD_TIMEOUT_S = 3_000

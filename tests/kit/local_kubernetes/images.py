@@ -22,7 +22,8 @@ from kit.local_kubernetes.golang import Progress, locked
 from kit.local_kubernetes.processes import run
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, cache_directory, find_kafka
+from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, find_kafka
+from quorate_protocol.files import cache_directory
 
 QUORATE = "quorate:test"
 BROKERS = "quorate-broker"  # with the release as its tag

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaTools, cache_directory, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaTools, find_kafka
+from quorate_protocol.files import cache_directory
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 FETCH = """

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from quorate_protocol.files import cache_directory
 from quorate_protocol.kafka.releases import version_key
 
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
@@ -86,13 +87,6 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
     lender = BORROWED_TOOLS.get(version, version)
     tools = KafkaTools(version=lender, libs=_cached(lender, environment, progress))
     return Kafka(version=version, java=java, libs=libs, tools=tools)
-
-
-def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Returns where fetched jars are kept: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
-    base = environment.get("XDG_CACHE_HOME", "")
-    # The specification of these directories says to ignore a relative path.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "quorate"
 
 
 def _find_java(environment: Mapping[str, str]) -> str:
