@@ -3,7 +3,8 @@
 #   docker build -t ghcr.io/quorate/quorate:0.1.0 .
 #
 # --build-arg BASE=... chooses another base, for instance one with Debian's Python; it needs Python 3.11 or newer with
-# venv. The image has the compiled codec if there is a wheel of it in dist/native, into which `make native` puts one.
+# venv. The image has the compiled codec if there is a wheel of it in dist/native, into which `make native` puts one;
+# with --build-arg NATIVE=required there is no image without it.
 # Without access to a package index, put the wheels of all dependencies, and of hatchling, into dist/wheels. Without a
 # Maven repository, put the jar of Prometheus' JMX exporter into dist/jmx-exporter; MAVEN may then be any image.
 ARG BASE=python:3.13-slim-bookworm
@@ -21,16 +22,14 @@ RUN if [ ! -d dist/jmx-exporter ]; then \
     && mv "dist/jmx-exporter/jmx_prometheus_javaagent-${JMX_EXPORTER_VERSION}.jar" jmx_prometheus_javaagent.jar
 
 FROM ${BASE} AS build
+ARG NATIVE=optional
 WORKDIR /source
 COPY . .
 RUN python3 -m venv /opt/quorate \
     && if [ -d dist/wheels ]; then offline="--no-index --find-links=dist/wheels"; fi \
     && /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check $offline \
         --constraint=constraints.txt '.[operator,oauthbearer]' \
-    # The compiled codec, if there is a wheel of it for this platform; else the codec in Python runs.
-    && { /opt/quorate/bin/pip install --no-cache-dir --disable-pip-version-check --quiet --no-deps \
-            --no-index --find-links=dist/native --find-links=dist/wheels quorate-native 2>/dev/null \
-        || echo 'without quorate-native: no wheel in dist/native or dist/wheels fits'; } \
+    && PATH="/opt/quorate/bin:$PATH" docker/install-native.sh "$NATIVE" \
     && /opt/quorate/bin/pip uninstall --yes --quiet pip setuptools 2>/dev/null
 
 FROM ${BASE}

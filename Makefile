@@ -120,7 +120,7 @@ kind-down: $(VENV)/.all ## remove what `make kind` made
 dist: $(VENV)/.all ## wheel, sdist, chart, definitions, kubectl's plugin in dist/release; REGISTRY=... of the chart's images; needs Helm
 	@$(BIN)/python tools/dist.py --helm '$(HELM)' --registry '$(REGISTRY)' $(if $(DOWNLOADS),--downloads '$(DOWNLOADS)')
 
-images: $(VENV)/.all ## build all images with docker; ONLY=quorate: one of them; REGISTRY=... for other names
+images: $(VENV)/.all $(if $(shell command -v cargo 2>/dev/null),dist/native/.built) ## build all images with docker; ONLY=quorate: one of them; REGISTRY=... for other names
 	@$(BIN)/python tools/publish.py build --registry '$(REGISTRY)' $(if $(ONLY),--only '$(ONLY)')
 
 # What a release does, by .github/workflows/release.yaml: docs/releasing.md.
@@ -156,12 +156,17 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.native: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(VENV)/.core
+$(VENV)/.native: dist/native/.built | $(VENV)/.core
+	@echo 'installing the compiled codec into $(VENV)'
+	@$(PIP) install --no-index --no-deps --force-reinstall dist/native/quorate_native-*.whl
+	@QUORATE_NATIVE=on $(BIN)/python -c 'from quorate_protocol.wire.codec.native import *; assert CODEC == "native", CODEC_REASON'
+	@touch $@
+
+# The wheel for this machine, which images built here get, too.
+dist/native/.built: native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs) constraints.txt | $(BIN)/python
 	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust 1.88 or newer, or go on with the codec in Python' >&2; exit 1; }
-	@echo 'building the codec into $(VENV)'
+	@echo 'building the codec'
 	@$(PIP) install -c constraints.txt maturin
 	@rm -rf dist/native
 	@$(MATURIN) --interpreter $(BIN)/python
-	@$(PIP) install --no-index --no-deps --force-reinstall dist/native/quorate_native-*.whl
-	@QUORATE_NATIVE=on $(BIN)/python -c 'from quorate_protocol.wire.codec.native import *; assert CODEC == "native", CODEC_REASON'
 	@touch $@

@@ -1,6 +1,7 @@
 """Build the images; publish images, chart and files of a release, each with its signature.
 
-`build` makes the images on this machine, with docker alone. `login` takes the token of --user from the variable
+`build` makes the images on this machine, with docker alone; they have the compiled codec if dist/native has a wheel of
+it. `images` needs the wheels for all platforms there. `login` takes the token of --user from the variable
 REGISTRY_TOKEN. The others need docker with buildx, cosign, helm and gh; cosign signs keyless, with the identity of
 the workflow that runs it.
 """
@@ -23,6 +24,7 @@ from version import version
 
 ROOT = Path(__file__).parents[1]
 PLATFORMS = ("linux/amd64", "linux/arm64")
+WHEELS = ROOT / "dist" / "native"
 REPOSITORY = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+")
 _DIGEST = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)
 
@@ -33,12 +35,16 @@ class PublishError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image of the project: its name, Dockerfile and tags, and what the Dockerfile is told."""
+    """An image of the project: its name, Dockerfile and tags, and what the Dockerfile is told.
+
+    `has_codec` says whether it has the compiled codec, if there is a wheel of it.
+    """
 
     name: str
     dockerfile: str
     tags: tuple[str, ...]
     arguments: dict[str, str] = field(default_factory=dict)
+    has_codec: bool = False
 
     @property
     def label(self) -> str:
@@ -71,24 +77,30 @@ def images() -> list[Image]:
         for release in RELEASES
     ]
     return [
-        Image(name="quorate", dockerfile="Dockerfile", tags=(version(),)),
-        Image(name="quorate-lake", dockerfile="docker/lake/Dockerfile", tags=(version(),)),
+        Image(name="quorate", dockerfile="Dockerfile", tags=(version(),), has_codec=True),
+        Image(
+            name="quorate-lake", dockerfile="docker/lake/Dockerfile", tags=(version(),), has_codec=True
+        ),
         *brokers,
     ]
 
 
 def build(image: Image, registry: str) -> None:
     """Build an image for the platform of this machine. Raises PublishError."""
+    if image.has_codec and not any(WHEELS.glob("*.whl")):
+        print(f"{image.name} runs the codec in Python: dist/native has no wheel", file=sys.stderr)
     _run("docker", "build", *image.options(registry), ".")
 
 
 def publish_image(image: Image, registry: str, target: Path) -> None:
     """Build and push an image for all platforms, sign it, and write its bill of materials. Raises PublishError."""
     metadata = target / f"{image.label}.metadata.json"
+    # A platform without a wheel would be published with the slower codec, and nothing would say so.
+    required = ["--build-arg=NATIVE=required"] if image.has_codec else []
     _run(
         *("docker", "buildx", "build", f"--platform={','.join(PLATFORMS)}"),
         *("--sbom=true", "--provenance=mode=max", "--push", f"--metadata-file={metadata}"),
-        *(*image.options(registry), "."),
+        *(*image.options(registry), *required, "."),
     )
     digest = json.loads(metadata.read_text())["containerimage.digest"]
     metadata.unlink()

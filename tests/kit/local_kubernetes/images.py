@@ -1,10 +1,12 @@
 """Builds the images of this project by its own Dockerfiles, for a Docker that may reach no registry.
 
 In a Docker of our own the base images are made of Debian's packages, and what the builds would fetch is fetched
-outside and put into their contexts: wheels, and Kafka's jars.
+outside and put into their contexts: wheels, and Kafka's jars. The wheel of the compiled codec is built here, where cargo
+is.
 """
 
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -31,6 +33,7 @@ BROKER = f"{BROKERS}:{KAFKA_VERSION}"
 LAKE = "quorate-lake:test"
 ROOT = Path(__file__).parents[3]
 BUILD_TIMEOUT_S = 600
+_CODEC_WHEELS = "dist/native"
 _PYTHON_BASE = "quorate.local/python:bookworm"
 _JAVA_BASE = "quorate.local/java:bookworm"
 _BASES = {
@@ -61,7 +64,7 @@ _SOURCES = (
 def build_images(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
     """Build QUORATE and BROKER. Raises LocalKubernetesError."""
     with _context(QUORATE, progress) as context:
-        options = [f"--tag={QUORATE}"]
+        options = [f"--tag={QUORATE}", *codec_options(context, environment, progress)]
         if docker.is_ours:
             _import(docker, _PYTHON_BASE, environment, progress)
             _copy(_wheels(_QUORATE_EXTRAS, environment, progress), context / "dist/wheels")
@@ -101,11 +104,27 @@ def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progres
     """Build LAKE, which has more than a gigabyte; without Delta. Raises LocalKubernetesError."""
     with _context(LAKE, progress) as context:
         options = ["--file=docker/lake/Dockerfile", f"--tag={LAKE}", f"--build-arg=EXTRAS={_LAKE_EXTRA}"]
+        options += codec_options(context, environment, progress)
         if docker.is_ours:
             _import(docker, _JAVA_BASE, environment, progress)
             _copy(_wheels((_LAKE_EXTRA,), environment, progress), context / "dist/wheels")
             options.append(f"--build-arg=BASE={_JAVA_BASE}")
         _build(docker, context, options)
+
+
+def codec_options(context: Path, environment: Mapping[str, str], progress: Progress) -> list[str]:
+    """Put the wheel of the compiled codec into a context, built if need be. Returns what the build is told then.
+
+    Without cargo, the image runs the codec in Python. Raises LocalKubernetesError.
+    """
+    if shutil.which("cargo", path=environment.get("PATH", os.defpath)) is None:
+        progress("cargo is missing: the image runs the codec in Python")
+        return []
+    built = f"{_CODEC_WHEELS}/.built"
+    run(["make", f"VENV={sys.prefix}", built], BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
+    for wheel in (ROOT / _CODEC_WHEELS).glob("*.whl"):
+        _copy(wheel, context / _CODEC_WHEELS / wheel.name)
+    return ["--build-arg=NATIVE=required"]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ until its machine is back. They can't grow; `test_growing_volumes` has others.
 import base64
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,10 +101,20 @@ def test_brokers_serve_metrics(production_story: Story) -> None:
     """Goal: the JMX exporter runs in the pods. Method: scrape each broker and each controller."""
     story = production_story.installation
     for pod in (*story.uids(BROKERS), *story.uids(QUORUM)):
-        path = f"/api/v1/namespaces/{story.namespace}/pods/{pod}:{HTTP_PORT}/proxy/metrics"
-        scraped = story.kubectl("get", f"--raw={path}")
         name = "kafka_server_" if pod.startswith(BROKERS) else "quorate_"
-        assert any(line.startswith(name) for line in scraped.splitlines()), scraped[:1_000]
+        assert any(line.startswith(name) for line in _scraped(story, pod))
+
+
+def test_controllers_run_the_compiled_codec(production_story: Story) -> None:
+    """Goal: the image has the codec that was compiled for it. Method: what controllers report; where cargo is missing,
+    images are built without it.
+    """
+    story = production_story.installation
+    codec = "python" if shutil.which("cargo") is None else "native"
+    for pod in story.uids(QUORUM):
+        (told,) = (line for line in _scraped(story, pod) if line.startswith("quorate_build_info{"))
+        assert f'codec="{codec}"' in told
+        assert told.endswith("} 1.0")
 
 
 def test_clients_log_in_with_the_passwords_of_the_script(production_story: Story) -> None:
@@ -288,6 +299,12 @@ def test_deletion_leaves_nothing(production_story: Story) -> None:
         return {one for one in listed if one.split("/")[1] not in ours}
 
     eventually(lambda: not left(), TIMEOUT_S, "everything to go", left)
+
+
+def _scraped(story: Installation, pod: str) -> list[str]:
+    """The lines of a pod's metrics."""
+    path = f"/api/v1/namespaces/{story.namespace}/pods/{pod}:{HTTP_PORT}/proxy/metrics"
+    return story.kubectl("get", f"--raw={path}").splitlines()
 
 
 def _zones(story: Installation) -> dict[str, str]:

@@ -94,6 +94,25 @@ def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> No
     assert json.loads(bill.read_text()) == {"SPDX": {}}
 
 
+def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_path: Path) -> None:
+    """Goal: a platform whose wheel is missing fails its build. Method: what the builds of all images are told; `build`
+    makes images without a wheel, too.
+    """
+    code, calls, told = publish(programs, "images", f"--directory={tmp_path / 'files'}")
+    assert code == 0, told
+    files = {
+        option.removeprefix("--file=")
+        for call in calls
+        if "--build-arg=NATIVE=required" in call
+        for option in call
+        if option.startswith("--file=")
+    }
+    assert files == {"Dockerfile", "docker/lake/Dockerfile"}
+    code, calls, told = publish(programs, "build")
+    assert code == 0, told
+    assert not [call for call in calls if "--build-arg=NATIVE=required" in call]
+
+
 def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -> None:
     """Goal: `spec.version` finds its image. Method: the arguments of the builds."""
     code, calls, told = publish(
