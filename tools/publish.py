@@ -1,7 +1,7 @@
 """Build the images; publish images, chart and files of a release, each with its signature.
 
-`build` makes the images on this machine, with docker alone; they have the compiled codec if dist/native has a wheel of
-it. `images` needs the wheels for all platforms there. `login` takes the token of --user from the variable
+`build` makes the images on this machine, with docker alone; they have the compiled codec if dist/native has a wheel
+of it. `images` needs its wheels for all platforms there. `login` takes the token of --user from the variable
 REGISTRY_TOKEN. The others need docker with buildx, cosign, helm and gh; cosign signs keyless, with the identity of
 the workflow that runs it.
 """
@@ -78,9 +78,7 @@ def images() -> list[Image]:
     ]
     return [
         Image(name="quorate", dockerfile="Dockerfile", tags=(version(),), has_codec=True),
-        Image(
-            name="quorate-lake", dockerfile="docker/lake/Dockerfile", tags=(version(),), has_codec=True
-        ),
+        Image(name="quorate-lake", dockerfile="docker/lake/Dockerfile", tags=(version(),), has_codec=True),
         *brokers,
     ]
 

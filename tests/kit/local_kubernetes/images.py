@@ -1,8 +1,8 @@
 """Builds the images of this project by its own Dockerfiles, for a Docker that may reach no registry.
 
 In a Docker of our own the base images are made of Debian's packages, and what the builds would fetch is fetched
-outside and put into their contexts: wheels, and Kafka's jars. The wheel of the compiled codec is built here, where cargo
-is.
+outside and put into their contexts: wheels, and Kafka's jars. The wheel of the compiled codec is built outside for
+any Docker, where cargo is installed.
 """
 
 import hashlib

@@ -106,8 +106,9 @@ def test_brokers_serve_metrics(production_story: Story) -> None:
 
 
 def test_controllers_run_the_compiled_codec(production_story: Story) -> None:
-    """Goal: the image has the codec that was compiled for it. Method: what controllers report; where cargo is missing,
-    images are built without it.
+    """Goal: the image has the codec that was compiled for it. Method: what controllers report.
+
+    Where cargo is missing, images are built without it.
     """
     story = production_story.installation
     codec = "python" if shutil.which("cargo") is None else "native"

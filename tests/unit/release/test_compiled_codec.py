@@ -69,7 +69,9 @@ def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
     """Goal: no platform is released without. Method: platforms of tools/publish.py, targets of `make native-wheels`,
     and the job that downloads what another one built to where the Dockerfiles look.
     """
-    published = re.search(r"^PLATFORMS = \((.+)\)$", (ROOT / "tools" / "publish.py").read_text(), re.MULTILINE)
+    published = re.search(
+        r"^PLATFORMS = \((.+)\)$", (ROOT / "tools" / "publish.py").read_text(), re.MULTILINE
+    )
     assert published is not None
     told = _dry_run("native-wheels", os.environ["PATH"])
     for platform in re.findall(r'"(.+?)"', published[1]):
@@ -86,7 +88,7 @@ def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
 
 
 def test_images_of_this_machine_get_a_wheel_where_cargo_is(tmp_path: Path) -> None:
-    """Goal: `make images` builds the wheel first, where it can. Method: what make would run, with cargo and without."""
+    """Goal: `make images` builds the wheel first, where it can. Method: a dry run, with cargo and without."""
     for name in ("expr", "nproc", "sed"):  # what the Makefile itself runs
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     assert "maturin build" not in _dry_run("images", f"{tmp_path}")

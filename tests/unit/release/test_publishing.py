@@ -95,8 +95,9 @@ def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> No
 
 
 def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_path: Path) -> None:
-    """Goal: a platform whose wheel is missing fails its build. Method: what the builds of all images are told; `build`
-    makes images without a wheel, too.
+    """Goal: a platform whose wheel is missing fails its build. Method: what the builds of all images are told.
+
+    `build` makes images without a wheel, too.
     """
     code, calls, told = publish(programs, "images", f"--directory={tmp_path / 'files'}")
     assert code == 0, told
