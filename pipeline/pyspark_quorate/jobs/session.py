@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler and
-several threads of a garbage collector cost more than they bring.
+LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms48m"
+"""Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler, and
+a garbage collector with threads and a large heap, cost more than they bring.
 """
 LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"

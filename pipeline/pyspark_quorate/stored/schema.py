@@ -31,7 +31,7 @@ FOLDED_SCHEMA: Final = pa.schema(
     [pa.field(one.name, pa.int64()) if one.name == "time" else one for one in ARROW_SCHEMA]
 )
 """The columns as summaries and the fold want them: with times as microseconds since 1970."""
-GROUP_ROWS: Final = 1 << 16
+GROUP_ROWS: Final = 1 << 14
 """The number of rows that a reader of a file has in memory at once, and the writer."""
 FOOTER: Final = b"quorate.rows"
 """The key of a JSON object in a file's footer: `summary`, and `recordGroups`, the number of row groups with records.
