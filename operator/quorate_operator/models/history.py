@@ -139,7 +139,7 @@ class History(Model):
     lake: LakePath = Field(default="lake", description="The directory of the lake on the volume.")
     resources: Resources = Field(
         default_factory=Resources,
-        description="Requests and limits of the ingest. Default: memory from 2Gi to 4Gi.",
+        description="Requests and limits of the ingest. Default: memory from 1Gi to 4Gi.",
     )
     image: Image | None = Field(
         default=None, description="The image of the ingest. Default: the operator's --lake-image."

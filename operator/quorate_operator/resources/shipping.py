@@ -25,7 +25,7 @@ START_DEADLINE_S = 3600
 JOBS_KEPT = 3
 
 _SHIP_RESOURCES: Object = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
-_INGEST_RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
+_INGEST_RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
 _TMP_SIZE = "8Gi"
 """The size of the volume on which Spark sorts."""
 

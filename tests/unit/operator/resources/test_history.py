@@ -182,8 +182,11 @@ def test_a_volume_of_one_machine_has_the_job_there(make: Make) -> None:
 
 
 def test_resources_of_the_job_are_those_that_are_asked_for(make: Make) -> None:
-    """Spark has gigabytes unless somebody says otherwise."""
+    """A long history has gigabytes unless somebody says otherwise."""
     asked = "history: {claimName: c, resources: {limits: {memory: 8Gi}}}"
     assert ingest_of(make(asked))["containers"][0]["resources"] == {"limits": {"memory": "8Gi"}}
-    assert "2Gi" in str(ingest_of(make(STORAGE))["containers"][0]["resources"]["requests"])
+    assert ingest_of(make(STORAGE))["containers"][0]["resources"] == {
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+        "limits": {"memory": "4Gi"},
+    }
     assert make(asked).node(3000).revision == make("history: {claimName: c}").node(3000).revision
