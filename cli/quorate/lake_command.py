@@ -101,12 +101,17 @@ def ingest(
         chosen = _checked(to, format_, tables)
         from pyspark_quorate.jobs import ingest as job
 
-        # Refuses a source on this machine before Spark starts; listing a store twice would take too long.
+        settings = _settings(conf or ())
+        # Refuses a source on this machine before it makes a lake; listing a store twice would take too long.
         job.find_places([one for one in sources if "://" not in one], {}, cluster_id)
-        with _job("quorate lake ingest", master, conf) as (spark, steps), Lake.writing(to, format_) as found:
-            done = job.ingest(
-                spark, found, sources, steps, tables=chosen, cluster_id=cluster_id, everything=rebuild
-            )
+        with steps_shown() as steps, Lake.writing(to, format_) as found:
+            steps.begin("listing the sources")
+            news = job.find_news(found, sources, cluster_id)
+            if job.is_needed(found, news, chosen, everything=rebuild):
+                with _spark("quorate lake ingest", steps, master, settings) as spark:
+                    done = job.ingest(spark, found, news, steps, tables=chosen, everything=rebuild)
+            else:
+                done = job.ingested(news)
             summary = {
                 "directories": done.directories,
                 "changedDirectories": done.changed_directories,
@@ -322,18 +327,26 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
 def _job(
     name: str, master: str | None, conf: Sequence[str] | None
 ) -> Iterator[tuple["SparkSession", "Steps"]]:
+    settings = _settings(conf or ())
+    with steps_shown() as steps, _spark(name, steps, master, settings) as spark:
+        yield spark, steps
+
+
+@contextmanager
+def _spark(
+    name: str, steps: "Steps", master: str | None, settings: Mapping[str, str]
+) -> Iterator["SparkSession"]:
     from pyspark_quorate.jobs.session import spark_session
 
-    settings = _settings(conf or ())
+    steps.begin("starting Spark")
     scratch = Path(tempfile.mkdtemp(prefix="quorate-lake-"))
     try:
         with (
-            steps_shown() as steps,
             spark_session(name, scratch, steps, master, settings) as spark,
             steps.watching(spark),
             _report_spark_failures(),
         ):
-            yield spark, steps
+            yield spark
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

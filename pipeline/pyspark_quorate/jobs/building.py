@@ -1,7 +1,7 @@
 """Builds tables from the rows: for clusters with new rows, and for all when a table's definition changed."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,9 @@ class Built:
     clusters: int
 
 
+NOTHING_BUILT: Final = Built((), 0)
+
+
 def choose_tables(names: str | None) -> tuple[Table, ...]:
     """The tables of a comma-separated list, or all. Raises LakeError for an unknown one."""
     if names is None:
@@ -50,30 +53,32 @@ def choose_tables(names: str | None) -> tuple[Table, ...]:
     return tuple(table for table in TABLES if table.name in wanted)
 
 
+def stale_tables(
+    lake: Lake, tables: Sequence[Table], *, everything: bool = False
+) -> list[tuple[Table, frozenset[str]]]:
+    """Returns the tables that have to be built, each with the clusters whose part of it is stale."""
+    stale = []
+    for table in tables:
+        clusters = lake.state.stale(table.name, _fingerprint(table))
+        if everything:
+            clusters = frozenset(lake.state.clusters)
+        if clusters or table.name not in lake.state.tables:
+            stale.append((table, clusters))
+    return stale
+
+
 def build(
-    spark: SparkSession,
-    lake: Lake,
-    tables: Sequence[Table],
-    steps: Steps,
-    *,
-    everything: bool = False,
+    spark: SparkSession, lake: Lake, tables: Sequence[Table], steps: Steps, *, everything: bool = False
 ) -> Built:
     """Build the stale parts of some tables, in one commit. Call it within `Lake.writing`."""
-    fingerprints = {table.name: _fingerprint(table) for table in tables}
-    stale = {
-        table.name: frozenset(lake.state.clusters)
-        if everything
-        else lake.state.stale(table.name, fingerprints[table.name])
-        for table in tables
-    }
-    unseen = [table for table in tables if table.name not in lake.state.tables]
-    clusters = frozenset[str]().union(*stale.values())
-    if not clusters and not unseen:
-        return Built((), 0)
-    chosen = [table for table in tables if stale[table.name] or table in unseen]
+    stale = stale_tables(lake, tables, everything=everything)
+    if not stale:
+        return NOTHING_BUILT
+    chosen = [table for table, _ in stale]
+    clusters = frozenset[str]().union(*(some for _, some in stale))
     steps.begin(f"building {len(chosen)} tables")
     _stage(spark, lake, chosen, clusters)
-    lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters, fingerprints))
+    lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
 
@@ -127,15 +132,13 @@ def _change(lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> Ch
     return Change(place=place, remove=remove, deltas=deltas)
 
 
-def _state(
-    state: State, tables: Sequence[Table], clusters: frozenset[str], fingerprints: Mapping[str, str]
-) -> State:
+def _state(state: State, tables: Sequence[Table], clusters: frozenset[str]) -> State:
     made = dict(state.tables)
     for table in tables:
         before = made.get(table.name)
         built = dict(before.built) if before is not None else {}
         built |= {cluster: state.clusters[cluster] for cluster in clusters}
-        made[table.name] = TableState(fingerprints[table.name], built)
+        made[table.name] = TableState(_fingerprint(table), built)
     return replace(state, tables=made)
 
 

@@ -54,35 +54,54 @@ class Ingested:
     built: building.Built
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What an ingest reads: the places with new files, ordered by address, of `directories` in all."""
+
+    places: Sequence[Place]
+    directories: int
+
+
+def find_news(lake: Lake, sources: Sequence[str], cluster_id: str | None = None) -> News:
+    """List the sources. `cluster_id` is for directories without meta.properties.
+
+    Raises:
+        LakeError: for a source that does not exist or has no metadata log.
+    """
+    return News(*find_places(sources, lake.state.files, cluster_id))
+
+
+def is_needed(lake: Lake, news: News, tables: Sequence[Table], *, everything: bool = False) -> bool:
+    """Whether an ingest would change the lake."""
+    return bool(news.places or building.stale_tables(lake, tables, everything=everything))
+
+
 def ingest(
     spark: SparkSession,
     lake: Lake,
-    sources: Sequence[str],
+    news: News,
     steps: Steps,
     *,
     tables: Sequence[Table],
-    cluster_id: str | None = None,
     everything: bool = False,
 ) -> Ingested:
     """Update a lake from its sources. Call it within `Lake.writing`.
 
     Two commits: first the rows, then the tables. After a crash between the two, the next run builds the tables.
-    `cluster_id` is for directories without meta.properties.
-
-    Raises:
-        LakeError: for a source that does not exist or has no metadata log.
     """
-    steps.begin("listing the sources")
-    places, count = find_places(sources, lake.state.files, cluster_id)
-    if places:
-        steps.begin(f"reading {sum(place.new_files for place in places)} files")
-        _add_rows(spark, lake, places)
-    built = building.build(spark, lake, tables, steps, everything=everything)
+    if news.places:
+        steps.begin(f"reading {sum(place.new_files for place in news.places)} files")
+        _add_rows(spark, lake, news.places)
+    return ingested(news, building.build(spark, lake, tables, steps, everything=everything))
+
+
+def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Ingested:
+    """The result of an ingest that read this and built these tables."""
     return Ingested(
-        directories=count,
-        changed_directories=len(places),
-        files=sum(place.new_files for place in places),
-        bytes=sum(place.new_bytes for place in places),
+        directories=news.directories,
+        changed_directories=len(news.places),
+        files=sum(place.new_files for place in news.places),
+        bytes=sum(place.new_bytes for place in news.places),
         built=built,
     )
 

@@ -34,7 +34,7 @@ class Bars(Steps):
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress
-        self._steps = progress.add_task("starting Spark", total=None)
+        self._steps = progress.add_task("", total=None)
 
     def begin(self, title: str, total: int | None = None) -> None:
         """A new bar."""

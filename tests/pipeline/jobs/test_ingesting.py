@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.compaction import compact
-from pyspark_quorate.jobs.ingest import Ingested, ingest
+from pyspark_quorate.jobs.ingest import Ingested, find_news, ingest
 from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.reading import count_rows, read_table
@@ -55,7 +55,13 @@ def run(
 ) -> Ingested:
     """One ingest, into a lake of this format."""
     with Lake.writing(str(lake), kind) as found:
-        return ingest(spark, found, [str(one) for one in sources], Steps(), tables=choose_tables(tables))
+        return ingest(
+            spark,
+            found,
+            find_news(found, [str(one) for one in sources]),
+            Steps(),
+            tables=choose_tables(tables),
+        )
 
 
 def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
@@ -142,7 +148,14 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
     assert len(list((lake / "_lake" / "rows" / f"cluster_id={CLUSTER}").glob("*.parquet"))) == 1
     with Lake.writing(str(lake)) as found:
         # Made again, the tables are the same, though complaints that are void are gone.
-        ingest(spark, found, [str(bits)], Steps(), tables=choose_tables(TABLES), everything=True)
+        ingest(
+            spark,
+            found,
+            find_news(found, [str(bits)]),
+            Steps(),
+            tables=choose_tables(TABLES),
+            everything=True,
+        )
         assert gaps_of(found, TORN_TAIL) == 0
         assert count_rows(found, "records") == len(expected["records"])
     assert content(spark, lake) == expected
@@ -172,7 +185,7 @@ def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_
     assert delta_rows(lake) == expected
     with Lake.writing(str(lake)) as found:
         tables = choose_tables(DELTA_TABLES)
-        ingest(spark, found, [str(bits)], Steps(), tables=tables, everything=True)
+        ingest(spark, found, find_news(found, [str(bits)]), Steps(), tables=tables, everything=True)
     assert delta_rows(lake) == expected
 
 

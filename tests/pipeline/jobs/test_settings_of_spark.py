@@ -80,3 +80,16 @@ def test_what_spark_can_not_do_with_is_named(
     assert line.startswith("error: ")
     for words in named:
         assert words in line
+
+
+def test_without_news_spark_is_not_started(tmp_path: Path) -> None:
+    """Goal: an ingest that has nothing to do ends at once. Method: a master that does not exist, after an ingest and
+    before one that has to build the tables anew.
+    """
+    first = ingest(tmp_path, "--master", "local[1]", "-o", "json")
+    again = ingest(tmp_path, "--master", "nonsense", "-o", "json")
+    assert (again.returncode, again.stderr) == (0, "")
+    nothing = {"changedDirectories": 0, "filesRead": 0, "bytesRead": 0, "clustersBuilt": 0}
+    assert json.loads(again.stdout) == json.loads(first.stdout) | nothing
+    rebuilt = ingest(tmp_path, "--master", "nonsense", "--rebuild")
+    assert rebuilt.returncode == 1

@@ -15,7 +15,7 @@ from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.tail import Followed, follow
@@ -59,7 +59,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
 
     with Lake.writing(str(tmp_path / "read")) as found:
         sources = [str(cluster.data(one)) for one in cluster.controllers]
-        ingest(spark, found, sources, Steps(), tables=choose_tables(TABLES))
+        ingest(spark, found, find_news(found, sources), Steps(), tables=choose_tables(TABLES))
     tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read
     assert len(tailed["leadership"]) >= 2

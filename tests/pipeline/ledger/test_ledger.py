@@ -35,7 +35,7 @@ from kit.membership import Membership, quorate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.reading import read_table
@@ -93,7 +93,7 @@ def told(
         cluster.kill(*cluster.brokers)
         sources = tuple(map(str, directories(cluster, lost)))
         with Lake.writing(str(where / "lake")) as lake:
-            ingest(spark, lake, sources, Steps(), tables=choose_tables(None))
+            ingest(spark, lake, find_news(lake, sources), Steps(), tables=choose_tables(None))
         yield Told(ledger, cluster, sources, lake, spark, cluster.founders, addresses)
 
 
@@ -170,7 +170,7 @@ def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> Non
     lake = shutil.copytree(told.lake.path, tmp_path / "lake")
     with Lake.writing(str(lake)) as changed:
         tables = choose_tables(",".join(history.TABLES))
-        done = ingest(told.spark, changed, told.sources, Steps(), tables=tables)
+        done = ingest(told.spark, changed, find_news(changed, told.sources), Steps(), tables=tables)
     assert 0 < done.changed_directories < done.directories, "the lost leader's has no news"
 
     command = ("doctor", "--bootstrap-controller", cluster.asks(), "--history", str(lake))

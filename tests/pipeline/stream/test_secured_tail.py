@@ -13,7 +13,7 @@ from kit.java.cluster import JavaCluster
 from kit.lake.tables import stored_lines
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import ingest
+from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.source.follow_feed import FollowError
@@ -62,7 +62,9 @@ def test_a_secured_quorum_is_tailed(
 
     cluster.kill(*cluster.controllers)
     with Lake.writing(str(tmp_path / "read")) as found:
-        ingest(spark, found, [str(cluster.data(3000))], Steps(), tables=choose_tables(TABLES))
+        ingest(
+            spark, found, find_news(found, [str(cluster.data(3000))]), Steps(), tables=choose_tables(TABLES)
+        )
     tailed = stored_lines(tmp_path / "tailed", TABLES)
     assert tailed == stored_lines(tmp_path / "read", TABLES)
     assert all(tailed.values())
