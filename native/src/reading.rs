@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.data.len().saturating_sub(self.offset)
     }
 
@@ -65,7 +65,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An unsigned number of at most 32 bits, seven bits per byte, low bits first.
-    fn varint(&mut self) -> Decided<u32> {
+    pub fn varint(&mut self) -> Decided<u32> {
         let mut value = 0u64;
         for shift in [0, 7, 14, 21, 28] {
             let byte = self.byte()?;
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A compact length, or one of 32 bits; None for null.
-    fn length(&mut self, is_compact: bool) -> Decided<Option<usize>> {
+    pub fn length(&mut self, is_compact: bool) -> Decided<Option<usize>> {
         if is_compact {
             return Ok((self.varint()? as usize).checked_sub(1));
         }

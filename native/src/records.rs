@@ -110,7 +110,7 @@ fn number<'py, T: IntoPyObject<'py>>(py: Python<'py>, value: T) -> Decided<Bound
 }
 
 /// A number of at most 64 bits, as batches have them.
-fn zigzag(cursor: &mut Cursor<'_>) -> Decided<i64> {
+pub fn zigzag(cursor: &mut Cursor<'_>) -> Decided<i64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = cursor.byte()?;
@@ -127,7 +127,7 @@ fn zigzag(cursor: &mut Cursor<'_>) -> Decided<i64> {
 }
 
 /// A length; None for null.
-fn length_of(value: i64) -> Decided<Option<usize>> {
+pub fn length_of(value: i64) -> Decided<Option<usize>> {
     if value == -1 { Ok(None) } else { usize::try_from(value).map(Some).map_err(|_| Refusal::GiveUp) }
 }
 

@@ -8,7 +8,7 @@ same text for usual records.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
+from quorate_protocol.wire.codec.native import extension
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
@@ -248,6 +249,8 @@ class Program:
     layout: tuple[tuple[str, str], ...]
     """Fields in the order of the JSON, each with its text if this version lacks it."""
     is_config: bool
+    native: Any
+    """The same program in the extension, if that is installed."""
 
     def run(
         self, window: NDArray[np.uint8], limit: int, start: Integers, end: Integers
@@ -294,11 +297,51 @@ def program_of(key: int, version: int) -> Program | None:
     if not fields or not entity_type.__flexible__ or None in readers.values():
         return None
     absent = convert(zero_entity(entity_type), newest)
-    tagged = sorted((field.tag, field.name) for field in fields if field.tag is not None)
+    untagged = [field for field in fields if field.tag is None]
+    tagged = sorted((field for field in fields if field.tag is not None), key=_tag)
+    layout = [(field.name, field_text(absent, field.name)) for field in schema_of(newest)]
     usable = {name: reader for name, reader in readers.items() if reader is not None}
+    is_config = newest is ConfigRecord
     return Program(
-        untagged=tuple((field.name, usable[field.name]) for field in fields if field.tag is None),
-        tagged=tuple((name, tag, usable[name], field_text(absent, name)) for tag, name in tagged),
-        layout=tuple((field.name, field_text(absent, field.name)) for field in schema_of(newest)),
-        is_config=newest is ConfigRecord,
+        untagged=tuple((field.name, usable[field.name]) for field in untagged),
+        tagged=tuple((field.name, _tag(field), usable[field.name], dict(layout)[field.name]) for field in tagged),
+        layout=tuple(layout),
+        is_config=is_config,
+        native=extension and _native_program(untagged, tagged, layout, is_config=is_config),
     )
+
+
+def _tag(field: FieldSchema) -> int:
+    assert field.tag is not None
+    return field.tag
+
+
+def _native_program(
+    untagged: Sequence[FieldSchema],
+    tagged: Sequence[FieldSchema],
+    layout: Sequence[tuple[str, str]],
+    *,
+    is_config: bool,
+) -> Any:
+    """The program as the extension has it: fields of a version, and texts between them."""
+    places = {field.name: place for place, field in enumerate((*untagged, *tagged))}
+    parts: list[tuple[str, int, str]] = []
+    before = "{"
+    for number, (name, absent) in enumerate(layout):
+        before += f'{"," if number else ""}"{field_name(name)}":'
+        if name in places:
+            parts.append((before, places[name], absent))
+            before = ""
+        else:
+            before += absent
+    return extension.Program(
+        [_described(field) for field in untagged],
+        [(_tag(field), _described(field)) for field in tagged],
+        parts,
+        before + "}",
+        (places["resource_type"], places["name"], is_secret_config) if is_config else None,
+    )
+
+
+def _described(field: FieldSchema) -> tuple[str | None, bool, bool]:
+    return field.kafka_type, field.is_array, field.is_nullable

@@ -4,7 +4,8 @@ import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.framing import FRAME_VERSION
+from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
 from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.framing import Records, frame_records, padded
+from pyspark_quorate.source.native_texts import make_texts, texts_of
 from pyspark_quorate.source.payload import (
     METADATA_NAMES,
     NO_OP,
@@ -69,7 +72,7 @@ class _Found:
         """Add one record."""
         self._single.append((index, decoded))
 
-    def in_order(self, count: int) -> tuple[Integers, pa.StringArray, pa.Array, pa.StringArray]:
+    def in_order(self, count: int) -> "_Columns":
         """Index, type, version and payload of all records, ordered by index, which is below `count`."""
         single = [decoded for _, decoded in self._single]
         index = np.concatenate(
@@ -93,19 +96,18 @@ class _Found:
         return index, types, pa.array(np.concatenate(version)[order]), payload
 
 
-def _decode_each(data: bytes, records: Records) -> Iterator[Decoded | Undecodable]:
-    """Decode records one by one: rare, damaged and unknown ones."""
-    columns = (records.key_start, records.key_size, records.value_start, records.value_size)
-    for is_control, *places in zip(
-        records.is_control.tolist(), *(column.tolist() for column in columns), strict=True
-    ):
-        key_start, key_size, start, size = places
-        value = data[start : start + size] if size >= 0 else None
-        if is_control:
-            key = data[key_start : key_start + key_size] if key_size >= 0 else None
-            yield decode_control_record(key, value)
-        else:
-            yield decode_metadata(value)
+_Columns: TypeAlias = tuple[Integers, pa.Array, pa.Array, pa.StringArray]
+"""Index, type, version and payload of records."""
+
+
+def _decode_at(data: bytes, records: Records, index: int) -> Decoded | Undecodable:
+    """Decode one record: a rare, damaged or unknown one."""
+    start, size = int(records.value_start[index]), int(records.value_size[index])
+    value = data[start : start + size] if size >= 0 else None
+    if not records.is_control[index]:
+        return decode_metadata(value)
+    start, size = int(records.key_start[index]), int(records.key_size[index])
+    return decode_control_record(data[start : start + size] if size >= 0 else None, value)
 
 
 class RowReader:
@@ -126,12 +128,11 @@ class RowReader:
         """
         scanned = self._scanner.scan(data, is_end=is_end)
         gaps = scanned.gaps
-        window = padded(data)
         batches: list[pa.RecordBatch] = []
         for group in _groups(scanned.batches):
-            records, faults = frame_records(data, window, group)
+            records, faults = frame_records(data, group)
             gaps += faults
-            batches += self._rows(data, window, records, gaps)
+            batches += self._rows(data, records, gaps)
         if is_end and self._origin.snapshot is not None and not self._has_footer and not gaps:
             detail = "the checkpoint has no SnapshotFooterRecord: it is incomplete"
             gaps.append(Gap(reason=rows.TORN_TAIL, detail=detail))
@@ -151,9 +152,7 @@ class RowReader:
             place += ")" if gap.end_offset is None else f" up to {gap.end_offset})"
         return Gap(reason=gap.reason, epoch=gap.epoch, detail=gap.detail + place)
 
-    def _rows(
-        self, data: bytes, window: NDArray[np.uint8], records: Records, gaps: list[Gap]
-    ) -> Iterator[pa.RecordBatch]:
+    def _rows(self, data: bytes, records: Records, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
         if self._origin.snapshot is not None:
             self._note_header_and_footer(data, records)
         if not self._wanted and not self._selection.wants_undecodable:
@@ -164,37 +163,47 @@ class RowReader:
                 records = records.select((records.offset >= low) & (records.offset < high))
         elif not low <= self._origin.snapshot[0] < high:
             return
-        if NO_OP not in self._wanted:
-            at = records.value_start
-            is_no_op = (window[at] == 1) & (window[at + 1] == _NO_OP_KEY) & (records.value_size > 1)
-            records = records.select(~is_no_op | records.is_control)
         if len(records):
-            yield from self._decode(data, window, records, gaps)
+            decode = self._decode_in_numpy if extension is None else self._decode_natively
+            index, types, versions, payloads = decode(data, records, gaps)
+            if len(index):
+                chosen = records if len(index) == len(records) else records.select(index)
+                yield self._assemble(chosen, types, versions, payloads)
 
-    def _decode(
-        self, data: bytes, window: NDArray[np.uint8], records: Records, gaps: list[Gap]
-    ) -> Iterator[pa.RecordBatch]:
+    @property
+    def _looked_into(self) -> frozenset[str]:
+        """Names of the records that are decoded, also to find out whether they can be."""
+        return self._wanted | self._selection.names if self._selection.wants_undecodable else self._wanted
+
+    def _decode_natively(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
+        texts = texts_of(self._wanted, self._looked_into)
+        return make_texts(texts, data, records, partial(self._decode_one, data, records, gaps))
+
+    def _decode_in_numpy(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
+        window = padded(data)
         found = _Found()
-        left = self._decode_alike(data, window, records, found)
-        for index, decoded in zip(left.tolist(), _decode_each(data, records.select(left)), strict=True):
-            if isinstance(decoded, Decoded):
-                if decoded.name in self._wanted:
-                    found.add_one(index, decoded)
-                continue
-            offset = int(records.offset[index])
-            gaps.append(
-                Gap(
-                    reason=rows.UNKNOWN_RECORD,
-                    offset=offset,
-                    end_offset=offset + 1,
-                    epoch=int(records.epoch[index]),
-                    detail=decoded.detail,
-                )
+        for index in self._decode_alike(data, window, records, found).tolist():
+            decoded = self._decode_one(data, records, gaps, index)
+            if decoded is not None:
+                found.add_one(index, decoded)
+        return found.in_order(len(records))
+
+    def _decode_one(self, data: bytes, records: Records, gaps: list[Gap], index: int) -> Decoded | None:
+        """A record that is rare, unknown or damaged; None, and maybe a gap, if it does not become a row."""
+        decoded = _decode_at(data, records, index)
+        if isinstance(decoded, Decoded):
+            return decoded if decoded.name in self._wanted else None
+        offset = int(records.offset[index])
+        gaps.append(
+            Gap(
+                reason=rows.UNKNOWN_RECORD,
+                offset=offset,
+                end_offset=offset + 1,
+                epoch=int(records.epoch[index]),
+                detail=decoded.detail,
             )
-        index, types, versions, payloads = found.in_order(len(records))
-        if len(index):
-            chosen = records if len(index) == len(records) else records.select(index)
-            yield self._assemble(chosen, types, versions, payloads)
+        )
+        return None
 
     def _decode_alike(
         self, data: bytes, window: NDArray[np.uint8], records: Records, found: "_Found"
@@ -205,16 +214,18 @@ class RowReader:
         # Frame version, key and version are varints of one byte in all known records.
         is_plain = (size > _FRAME_BYTES) & ~records.is_control & (head[:, 0] == FRAME_VERSION)
         is_plain &= (head[:, 1] < 0x80) & (head[:, 2] < 0x80)
+        is_left = ~is_plain
+        if NO_OP not in self._wanted:
+            is_no_op = (head[:, 0] == FRAME_VERSION) & (head[:, 1] == _NO_OP_KEY) & (size > 1)
+            is_no_op &= ~records.is_control
+            is_left &= ~is_no_op
+            is_plain &= ~is_no_op
         code = np.where(is_plain, head[:, 1] << 8 | head[:, 2], -1)
-        is_left = code < 0
-        looked_into = self._wanted
-        if self._selection.wants_undecodable:
-            looked_into |= self._selection.names
         for each in np.unique(code[is_plain]).tolist():
             key, version = each >> 8, each & 0xFF
             alike = np.flatnonzero(code == each)
             name = METADATA_NAMES.get(key)
-            if name is not None and name not in looked_into:
+            if name is not None and name not in self._looked_into:
                 continue
             program = program_of(key, version) if len(alike) >= _ALIKE_MIN else None
             if name is None or program is None:

@@ -1,4 +1,4 @@
-"""Finds the records of all batches of a window at once (numpy).
+"""Finds the records of all batches of a window at once (natively, or with numpy).
 
 A record is: length, attributes i8, timestamp delta, offset delta, key length, key, value length, value, header count;
 its numbers are zigzag varints. Source: Kafka's DefaultRecord.
@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate.rows import CORRUPT_BATCH
-from pyspark_quorate.source.runs import Batch, Batches, Integers
+from pyspark_quorate.source.runs import Batch, Batches, Integers, columns_of
 from pyspark_quorate.source.scanning import Gap
 
 PADDING_BYTES: Final = 64
@@ -48,8 +49,33 @@ def padded(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data + bytes(PADDING_BYTES), np.uint8)
 
 
-def frame_records(data: bytes, window: NDArray[np.uint8], batches: Batches) -> tuple[Records, list[Gap]]:
-    """The records of batches in `data`, whose padded array is `window`; and a gap per batch that can't be split."""
+def frame_records(data: bytes, batches: Batches) -> tuple[Records, list[Gap]]:
+    """The records of batches in `data`, and a gap per batch that can't be split."""
+    records = None if extension is None else _frame_natively(data, batches)
+    return _frame_in_numpy(data, batches) if records is None else (records, [])
+
+
+def _frame_natively(data: bytes, batches: Batches) -> Records | None:
+    """The records of batches; None if one of them can't be split."""
+    columns = (batches.start, batches.end, batches.record_count, batches.base_offset, batches.base_timestamp_ms)
+    found = extension.frame_records(data, *(column.tobytes() for column in columns))
+    if found is None:
+        return None
+    offset, time_ms, key_start, key_size, value_start, value_size = columns_of(found, 6)
+    return Records(
+        offset=offset,
+        time_ms=time_ms,
+        epoch=np.repeat(batches.epoch, batches.record_count),
+        is_control=np.repeat(batches.is_control, batches.record_count),
+        key_start=key_start,
+        key_size=key_size,
+        value_start=value_start,
+        value_size=value_size,
+    )
+
+
+def _frame_in_numpy(data: bytes, batches: Batches) -> tuple[Records, list[Gap]]:
+    window = padded(data)
     start, is_whole = _record_starts(data, window, batches)
     gaps = [_unsplittable(batches[number]) for number in np.flatnonzero(~is_whole).tolist()]
     if gaps:

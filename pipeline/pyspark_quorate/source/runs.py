@@ -21,6 +21,7 @@ from quorate_protocol.records.batch import (
     RECORD_SIZE_BYTES_MIN,
 )
 from quorate_protocol.records.checksum import crc32c
+from quorate_protocol.wire.codec.native import extension
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -91,6 +92,8 @@ def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max:
 
     Expected are correct checksums, consecutive offsets from `next_offset`, this epoch, and KRaft's attributes.
     """
+    if extension is not None:
+        return _take_natively(data, at, next_offset=next_offset, epoch=epoch, count_max=count_max)
     starts = _follow_lengths(data, at, count_max)
     start, end = np.array(starts[:-1], np.int64), np.array(starts[1:], np.int64)
     header = gather(np.frombuffer(data, np.uint8), start, HEADER_SIZE_BYTES).view(_HEADER).ravel()
@@ -113,6 +116,25 @@ def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max:
         is_control=header["attributes"] == CONTROL,
         base_timestamp_ms=header["base_timestamp_ms"].astype(np.int64),
     ).select(slice(length))
+
+
+def _take_natively(data: bytes, at: int, *, next_offset: int, epoch: int, count_max: int) -> Batches:
+    found = columns_of(extension.usual_batches(data, at, next_offset, epoch, count_max), 6)
+    start, end, base_offset, record_count, is_control, base_timestamp_ms = found
+    return Batches(
+        start=start,
+        end=end,
+        base_offset=base_offset,
+        record_count=record_count,
+        epoch=np.full(len(start), epoch, np.int64),
+        is_control=is_control != 0,
+        base_timestamp_ms=base_timestamp_ms,
+    )
+
+
+def columns_of(numbers: bytes, count: int) -> Integers:
+    """The columns that a native function returns, one after the other in `numbers`."""
+    return np.frombuffer(numbers, np.int64).reshape(count, -1)
 
 
 def _true_until(are: NDArray[np.bool_]) -> int:

@@ -26,7 +26,7 @@ __all__ = ("CODEC", "CODEC_REASON", "SWITCH", "NativeCodecs", "extension", "load
 
 SWITCH: Final = "QUORATE_NATIVE"
 """The environment variable that turns the extension off."""
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 """Which arguments the extension's functions take: that of `native/src/lib.rs` has to be the same."""
 
 
