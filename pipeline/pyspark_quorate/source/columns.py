@@ -20,6 +20,7 @@ from quorate_protocol.wire.codec.native import extension
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
+from pyspark_quorate.source.arrow import strings, strings_of
 from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
 from pyspark_quorate.source.runs import Integers, gather
@@ -44,7 +45,7 @@ _ALPHABET: Final = np.frombuffer(
 )
 _PAIRS: Final = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).view(np.uint16).ravel()
 """The two base64 characters of each 12 bits, as one number."""
-_BOOLEANS: Final = pa.array(["false", "true"])
+_BOOLEANS: Final = strings_of(["false", "true"])
 _QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
 
 
@@ -102,11 +103,6 @@ def _offsets(length: Integers) -> Integers:
     return offsets
 
 
-def _strings(data: NDArray[np.uint8], offsets: Integers) -> pa.StringArray:
-    buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data)))
-    return pa.StringArray.from_buffers(len(offsets) - 1, *buffers)
-
-
 # Fields
 
 Reader = Callable[[Cursor], list[Text]]
@@ -142,7 +138,7 @@ def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
     code[:, 0:10:2] = first << 4 | second >> 4
     code[:, 1:10:2] = (second & 0x0F) << 8 | third
     code[:, 10] = taken[:, 15].astype(np.uint16) << 4
-    return _strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
+    return strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
 
 
 def _string_reader(*, is_nullable: bool) -> Reader:
@@ -155,7 +151,7 @@ def _string_reader(*, is_nullable: bool) -> Reader:
             owners = np.searchsorted(offsets, np.flatnonzero(is_special), "right") - 1
             cursor.is_usual[owners] = False
             data = np.where(is_special, np.uint8(_SPACE), data)
-        parts: list[Text] = ['"', _strings(data, offsets), '"']
+        parts: list[Text] = ['"', strings(np.ascontiguousarray(data), offsets), '"']
         return parts if is_null is None else [_with_nulls(parts, is_null)]
 
     return read
@@ -304,7 +300,9 @@ def program_of(key: int, version: int) -> Program | None:
     is_config = newest is ConfigRecord
     return Program(
         untagged=tuple((field.name, usable[field.name]) for field in untagged),
-        tagged=tuple((field.name, _tag(field), usable[field.name], dict(layout)[field.name]) for field in tagged),
+        tagged=tuple(
+            (field.name, _tag(field), usable[field.name], dict(layout)[field.name]) for field in tagged
+        ),
         layout=tuple(layout),
         is_config=is_config,
         native=extension and _native_program(untagged, tagged, layout, is_config=is_config),

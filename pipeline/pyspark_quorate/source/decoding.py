@@ -16,6 +16,7 @@ from quorate_protocol.records.framing import FRAME_VERSION
 from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
+from pyspark_quorate.source.arrow import arrow_of, repeated
 from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.framing import Records, frame_records, padded
 from pyspark_quorate.source.native_texts import make_texts, texts_of
@@ -244,21 +245,24 @@ class RowReader:
         self, records: Records, types: pa.Array, versions: pa.Array, payloads: pa.Array
     ) -> pa.RecordBatch:
         origin, count = self._origin, len(records)
+        time = None
         if origin.snapshot is None:
-            offset: pa.Array = pa.array(records.offset)
-            ordinal = pa.repeat(pa.scalar(0, pa.int32()), count)
-            epoch = pa.array(records.epoch.astype(np.int32))
-            time = _timestamps(records.time_ms)
+            offset, epoch = records.offset, records.epoch
+            ordinal = np.zeros(count, np.int32)
+            time = _microseconds(records.time_ms)
         else:
-            offset = pa.repeat(pa.scalar(origin.snapshot[0], pa.int64()), count)
-            ordinal = pa.array(records.offset.astype(np.int32))
-            epoch = pa.repeat(pa.scalar(origin.snapshot[1], pa.int32()), count)
-            time = pa.repeat(pa.scalar(self._snapshot_time_us, ARROW_SCHEMA.field("time").type), count)
+            offset, epoch = (np.full(count, each) for each in origin.snapshot)
+            ordinal = records.offset.astype(np.int32)
+            if self._snapshot_time_us is not None:
+                time = np.full(count, self._snapshot_time_us)
+        time_type = ARROW_SCHEMA.field("time").type
         columns = [
-            pa.repeat(pa.scalar(origin.cluster_id), count),
-            pa.repeat(pa.scalar(origin.source), count),
-            pa.repeat(pa.scalar(origin.kind), count),
-            *(offset, ordinal, epoch, time, types, versions, payloads),
+            *(repeated(text, count) for text in (origin.cluster_id, origin.source, origin.kind)),
+            arrow_of(offset, pa.int64()),
+            arrow_of(ordinal, pa.int32()),
+            arrow_of(epoch.astype(np.int32), pa.int32()),
+            pa.nulls(count, time_type) if time is None else arrow_of(time, time_type),
+            *(types, versions, payloads),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
@@ -280,9 +284,8 @@ def _timestamp_us(time_ms: int) -> int:
     return max(-_MILLISECONDS_MAX, min(_MILLISECONDS_MAX, time_ms)) * 1000
 
 
-def _timestamps(time_ms: Integers) -> pa.Array:
-    microseconds = np.clip(time_ms, -_MILLISECONDS_MAX, _MILLISECONDS_MAX) * 1000
-    return pa.array(microseconds).view(ARROW_SCHEMA.field("time").type)
+def _microseconds(time_ms: Integers) -> Integers:
+    return np.clip(time_ms, -_MILLISECONDS_MAX, _MILLISECONDS_MAX) * 1000
 
 
 def _groups(batches: Batches) -> Iterator[Batches]:

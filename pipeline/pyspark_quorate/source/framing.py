@@ -57,7 +57,13 @@ def frame_records(data: bytes, batches: Batches) -> tuple[Records, list[Gap]]:
 
 def _frame_natively(data: bytes, batches: Batches) -> Records | None:
     """The records of batches; None if one of them can't be split."""
-    columns = (batches.start, batches.end, batches.record_count, batches.base_offset, batches.base_timestamp_ms)
+    columns = (
+        batches.start,
+        batches.end,
+        batches.record_count,
+        batches.base_offset,
+        batches.base_timestamp_ms,
+    )
     found = extension.frame_records(data, *(column.tobytes() for column in columns))
     if found is None:
         return None

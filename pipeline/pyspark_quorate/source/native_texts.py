@@ -9,6 +9,7 @@ import pyarrow as pa
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.codec.native import extension
 
+from pyspark_quorate.source.arrow import arrow_of, strings, strings_of
 from pyspark_quorate.source.columns import program_of
 from pyspark_quorate.source.framing import Records
 from pyspark_quorate.source.payload import METADATA_NAMES, NO_OP, Decoded
@@ -54,6 +55,5 @@ def make_texts(
         kind[places] = np.arange(len(names), len(names) + len(singles))
         version[places] = [decoded.version for decoded in singles]
         names = [*names, *(decoded.name for decoded in singles)]
-    types = pa.array(names).take(pa.array(kind))
-    payload = pa.StringArray.from_buffers(len(index), pa.py_buffer(ends), pa.py_buffer(text))
-    return index, types, pa.array(version), payload
+    types = strings_of(names).take(arrow_of(kind, pa.int64()))
+    return index, types, arrow_of(version, pa.int16()), strings(text, np.frombuffer(ends, np.int32))
