@@ -51,7 +51,7 @@ test: $(VENV)/.all .jars ## the fast tests and a smoke test for each subsystem: 
 	$(PYTEST) -m quick --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
 
 test-codec: $(VENV)/.all ## what tests the codec: golden bytes, protocol, properties; with QUORATE_NATIVE=off the one in Python
-	$(PYTEST) tests/golden tests/unit/protocol tests/property --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
+	$(PYTEST) tests/golden tests/unit/protocol tests/property tests/pipeline/source/test_damage.py tests/pipeline/source/test_payloads.py --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)
 
 test-rungs: $(VENV)/.all .jars ## all other tests on real parts but the nightly ones; QUORATE_REQUIRE=kafka,... fails where one is missing
 	$(PYTEST) -m 'not quick and not nightly' --numprocesses $(PROCESSES) $(SIDE_BY_SIDE)

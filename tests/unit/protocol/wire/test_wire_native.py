@@ -68,7 +68,7 @@ def codecs(
 
 def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever suspects the extension runs without it. Method: load it with the switch off."""
-    monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=1, VERSION="1.2.3"))
+    monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=2, VERSION="1.2.3"))
     assert load({SWITCH: "off"}) == (None, "QUORATE_NATIVE is off")
     extension, reason = load({})
     assert extension is not None
@@ -86,7 +86,7 @@ def test_nothing_is_lost_where_it_is_not_installed(monkeypatch: pytest.MonkeyPat
 def test_one_of_another_release_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: an old extension never breaks a new Quorate. Method: one with another number of its interface."""
     monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=0, VERSION="0.0.9"))
-    assert load({}) == (None, "quorate_native 0.0.9 has interface 0, 1 is needed")
+    assert load({}) == (None, "quorate_native 0.0.9 has interface 0, 2 is needed")
 
 
 @needs_extension
