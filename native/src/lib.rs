@@ -3,6 +3,9 @@
 //! Python describes the fields of a class once, and a `Codec` reads and writes entities of that very class. A codec
 //! never refuses anything: whatever is unusual or malformed it leaves to the function in Python for the same class,
 //! so that values, errors and their texts are the same with and without this extension.
+//!
+//! The same holds for the lake: `batches` and `texts` read usual batches and records of logs, and leave the others to
+//! `pyspark_quorate.source`.
 
 mod batches;
 mod checksum;
