@@ -260,9 +260,9 @@ class Program:
         is_usual: Mask = cursor.is_usual & (cursor.at == end) & (remaining == 0)
         if self.is_config:
             is_usual &= ~_secrets(found["resource_type"], found["name"])
-        parts: list[Text] = []
+        parts: list[Text] = ["{"]
         for number, (name, absent) in enumerate(self.layout):
-            parts.append(f'{"," if number else "{"}"{field_name(name)}":')
+            parts.append(f'{"," if number else ""}"{field_name(name)}":')
             parts += found.get(name, [absent])
         merged = _merge([*parts, "}"])
         if len(merged) == 1 and isinstance(merged[0], str):
@@ -290,7 +290,7 @@ def program_of(key: int, version: int) -> Program | None:
     entity_type, newest = classes[version], classes[-1]
     fields = schema_of(entity_type)
     readers = {field.name: _reader(field) for field in fields}
-    if not fields or not entity_type.__flexible__ or None in readers.values():
+    if not entity_type.__flexible__ or None in readers.values():
         return None
     absent = convert(zero_entity(entity_type), newest)
     untagged = [field for field in fields if field.tag is None]

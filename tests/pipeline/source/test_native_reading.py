@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,8 +26,6 @@ from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 from quorate_protocol.wire.writing import encode
-
-from benchmarks.history import write_history
 
 pytestmark = pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 
@@ -80,7 +79,12 @@ def assert_same_rows(data: bytes, selection: Selection, window: int = 1 << 20) -
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log of a busy cluster."""
     directory = tmp_path_factory.mktemp("history") / "log"
-    write_history(directory, cluster_id="c", records=RECORDS, segment_bytes=300_000, seed=3, topics=50)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(Path(__file__).parents[3])
+        history = import_module("benchmarks.history")
+    history.write_history(
+        directory, cluster_id="c", records=RECORDS, segment_bytes=300_000, seed=3, topics=50
+    )
     return directory
 
 
@@ -149,7 +153,7 @@ def test_secrets_are_redacted_natively() -> None:
     """Goal: a secret config is left to the way that redacts it. Method: one among plain ones of many topics."""
     configs = [
         ConfigRecord(resource_type=4, resource_name="1", name=name, value="x")
-        for name in ("ssl.keystore.password", "retention.ms", "ssl.keystore.password", "retention.ms")
+        for name in ("ssl.keystore.password", "log.retention.ms", "ssl.keystore.password", "log.retention.ms")
     ]
     table = assert_same_rows(build_batch(list(map(encode_record, configs)), 7, 3, 0), Selection())
     texts = table.column("payload").to_pylist()
