@@ -92,7 +92,9 @@ impl Field {
             (false, Kind::Number { is_signed, .. }) => write_number(output, value, is_signed),
             (false, Kind::Uuid) => write_uuid(output, value),
             (true, Kind::Number { bytes, is_signed }) => {
-                write_all(output, value.chunks_exact(bytes), |output, each| write_number(output, each, is_signed));
+                write_all(output, value.chunks_exact(bytes), |output, each| {
+                    write_number(output, each, is_signed)
+                });
             }
             (true, Kind::Uuid) => write_all(output, value.chunks_exact(UUID_BYTES), write_uuid),
         }
