@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms48m"
-"""Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler, and
-a garbage collector with threads and a large heap, cost more than they bring.
+LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -Xms48m"
+"""Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler and
+a large heap cost more than they bring.
 """
+COLLECTOR: Final = "-XX:+UseSerialGC"
+"""For the same reason a garbage collector without threads, unless the user chose one: a JVM refuses two."""
+OWN_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 LOCAL_MASTER: Final = "local[*]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose master and memory settings are kept."""
@@ -153,9 +157,11 @@ def _with_defaults(
     settings |= given
     if is_local:
         # Libraries unpack native code there, and a JVM that is killed leaves it.
+        chosen = given.get(JAVA_OPTIONS, "")
         options = [f'"-Djava.io.tmpdir={scratch}"', LOCAL_JVM]
+        options += [] if OWN_COLLECTOR.search(chosen) else [COLLECTOR]
         options += [archive.options] if archive is not None else []
-        settings[JAVA_OPTIONS] = " ".join([*options, given.get(JAVA_OPTIONS, "")]).strip()
+        settings[JAVA_OPTIONS] = " ".join([*options, chosen]).strip()
     return settings
 
 

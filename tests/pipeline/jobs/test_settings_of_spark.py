@@ -57,6 +57,17 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
     assert sum(one["Event"] == "SparkListenerJobEnd" for one in written) == 2, "rows, then tables"
 
 
+def test_a_collector_that_the_user_chooses_replaces_ours(tmp_path: Path) -> None:
+    """Goal: options of the user win, also where a JVM takes only one of a kind. Method: choose another garbage
+    collector, with which a JVM that gets two does not start; its log names the user's.
+    """
+    log = tmp_path / "gc.log"
+    chosen = f"-XX:+UseParallelGC -Xlog:gc:file={log}"
+    ran = ingest(tmp_path, "--master", "local[1]", "--conf", f"spark.driver.extraJavaOptions={chosen}")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Using Parallel" in log.read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
