@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
@@ -22,6 +23,8 @@ from rich.console import Console
 from benchmarks import report, tables
 from benchmarks.authorization import ACLS, AuthorizationMeasurements, measure_authorization
 from benchmarks.controllers import measure_rounds
+from benchmarks.ingest import CONTROLLERS, Ingest, measure_ingests
+from benchmarks.ingest import RECORDS as INGEST_RECORDS
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
 from benchmarks.quorum import free_ports, java_implementation, python_implementation
@@ -36,7 +39,7 @@ from benchmarks.scale_report import (
 from benchmarks.tools import measure_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from quorate_operator.runtime.local.stock_kafka import Kafka
 
@@ -180,7 +183,15 @@ def _lake(bench: Bench) -> dict[str, object]:
     )
     if bench.prints_tables:
         _print_lake(lake, bench.kafka.tools_version)
-    return {"lake": asdict(lake) | {"estimate": asdict(estimate(lake))}}
+    bench.progress("ingests of a small cluster")
+    ingests = measure_ingests(bench.options.python, bench.scratch / "ingest", runs=INGESTS)
+    if bench.prints_tables:
+        _print_ingests(ingests)
+    measured = asdict(lake) | {
+        "estimate": asdict(estimate(lake)),
+        "ingests": [asdict(one) for one in ingests],
+    }
+    return {"lake": measured}
 
 
 def _scale(bench: Bench) -> dict[str, object]:
@@ -253,7 +264,7 @@ def _print_lake(lake: LakeMeasurements, tools_release: str) -> None:
     rate("two cores, start of the process to its end", whole.seconds, dump.seconds, "none")
     rate("one core, query", one.read_seconds, dump.seconds, "none")
     rate("per second of processor time", two.cpu_seconds, dump.cpu_seconds, "none")
-    ours, theirs = two.resident_bytes_max, dump.resident_bytes_max
+    ours, theirs = two.memory_bytes_max, dump.memory_bytes_max
     ratio = f"{ours / theirs:.1f}x"
     table.add_row("memory, all processes", tables.mebibytes(ours), tables.mebibytes(theirs), ratio, "none")
     scaling = one.read_seconds / two.read_seconds
@@ -270,6 +281,23 @@ def _print_lake(lake: LakeMeasurements, tools_release: str) -> None:
     )
 
 
+def _print_ingests(ingests: Sequence[Ingest]) -> None:
+    """Medians, with the least and the most."""
+    title = f"quorate lake ingest of {CONTROLLERS} controllers' directories, {INGEST_RECORDS:,} records each"
+    table = tables.table(title, "Quorate", "aim")
+
+    def row(label: str, values: Sequence[float], aim: str) -> None:
+        cell = f"{median(values):.1f} s ({min(values):.1f} to {max(values):.1f})"
+        table.add_row(label, cell, aim)
+
+    row("from the start of the process to its end", [one.seconds for one in ingests], "<= 8 s")
+    row("processor time of all processes", [one.cpu_seconds for one in ingests], "none")
+    row("the same, of the JVM", [one.jvm_cpu_seconds for one in ingests], "none")
+    most = max(one.memory_bytes_max for one in ingests)
+    table.add_row("memory, all processes", tables.mebibytes(most), "none")
+    Console(width=110).print(table)
+
+
 PARTS: Final[Mapping[str, Callable[[Bench], dict[str, object]]]] = {
     "controllers": _controllers,
     "tools": _tools,
@@ -278,6 +306,7 @@ PARTS: Final[Mapping[str, Callable[[Bench], dict[str, object]]]] = {
     "scale": _scale,
     "authorization": _authorization,
 }
+INGESTS: Final = 5
 DEFAULT_PARTS: Final = ("controllers", "tools")
 """What is measured without `--only`."""
 

@@ -1,8 +1,7 @@
 """What `quorate lake ingest` of a small cluster costs: time, processor time and memory of all its processes.
 
 `python -m benchmarks.ingest` writes the directories of three controllers with the same log, starts the command on
-them, and prints a line of JSON. Processor time is the sum over the processes that were seen; one that lives shorter
-than a sample is missed.
+them, and prints a line of JSON for each run.
 """
 
 from __future__ import annotations
@@ -13,53 +12,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
-
-import psutil
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.history import write_history
+from benchmarks.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CONTROLLERS: Final = 3
 RECORDS: Final = 30_000
 TOPICS: Final = 200
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
-SAMPLE_SECONDS: Final = 0.05
 
 
-class Tree:
-    """Watches a process and all that it starts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """What one ingest took. Processor time and memory are those of all processes."""
 
-    def __init__(self, pid: int) -> None:
-        self.resident_bytes_max = 0
-        self._cpu: dict[tuple[int, float], tuple[str, float]] = {}
-        self._process = psutil.Process(pid)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> dict[str, float]:
-        """End the watch. Returns seconds of processor time, by the name of the program."""
-        self._stopped.set()
-        self._thread.join()
-        found: dict[str, float] = {}
-        for name, seconds in self._cpu.values():
-            found[name] = found.get(name, 0.0) + seconds
-        return found
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(SAMPLE_SECONDS):
-            resident_bytes = 0
-            with suppress(psutil.Error):
-                for each in (self._process, *self._process.children(recursive=True)):
-                    with suppress(psutil.Error), each.oneshot():
-                        used = sum(each.cpu_times()[:2])
-                        self._cpu[each.pid, each.create_time()] = (each.name(), used)
-                        resident_bytes += each.memory_info().rss
-            self.resident_bytes_max = max(self.resident_bytes_max, resident_bytes)
+    seconds: float
+    cpu_seconds: float
+    jvm_cpu_seconds: float
+    memory_bytes_max: int
 
 
 def write_controllers(directory: Path, records: int, topics: int) -> None:
@@ -72,23 +49,39 @@ def write_controllers(directory: Path, records: int, topics: int) -> None:
         shutil.copytree(first, directory / str(number))
 
 
-def measure(source: Path, lake: Path, options: list[str]) -> dict[str, object]:
+def measure_ingests(
+    python: str,
+    scratch: Path,
+    *,
+    runs: int,
+    records: int = RECORDS,
+    topics: int = TOPICS,
+    options: Sequence[str] = (),
+) -> list[Ingest]:
+    """Ingests of the same directories into new lakes. Raises RuntimeError if one fails."""
+    source = scratch / "source"
+    write_controllers(source, records, topics)
+    # The first job on a machine keeps an archive of Spark's classes.
+    return [measure(python, source, scratch / f"lake-{number}", options) for number in range(runs + 1)][1:]
+
+
+def measure(python: str, source: Path, lake: Path, options: Sequence[str]) -> Ingest:
     """One ingest, as a process of its own. Raises RuntimeError if it fails."""
-    command = [sys.executable, "-m", "quorate", "lake", "ingest", str(source), "--to", str(lake), *options]
+    command = [python, "-m", "quorate", "lake", "ingest", str(source), "--to", str(lake), *options]
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        tree = Tree(process.pid)
+        watch = Watch(process.pid)
         output, errors = process.communicate()
     seconds = time.perf_counter() - started
-    by_program = tree.stop()
+    watch.stop()
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors or output}")
-    return {
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(sum(by_program.values()), 1),
-        "cpu_seconds_by_program": {name: round(used, 1) for name, used in sorted(by_program.items())},
-        "resident_mib_max": tree.resident_bytes_max // 1024**2,
-    }
+    return Ingest(
+        seconds=seconds,
+        cpu_seconds=watch.cpu_seconds,
+        jvm_cpu_seconds=watch.cpu_seconds_of("java"),
+        memory_bytes_max=watch.memory_bytes_max,
+    )
 
 
 def main() -> int:
@@ -96,14 +89,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.ingest", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS, help="records of the log")
     parser.add_argument("--topics", type=int, default=TOPICS, help="topics that exist at once")
-    parser.add_argument("--runs", type=int, default=1, help="ingests, each into a new lake")
+    parser.add_argument(
+        "--runs", type=int, default=1, help="ingests, each into a new lake, after one that is not shown"
+    )
     parser.add_argument("options", nargs="*", help="options of `quorate lake ingest`, after --")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "source"
-        write_controllers(source, given.records, given.topics)
-        for number in range(given.runs):
-            print(json.dumps(measure(source, Path(scratch) / f"lake-{number}", given.options)), flush=True)
+        for one in measure_ingests(
+            *(sys.executable, Path(scratch)),
+            runs=given.runs,
+            records=given.records,
+            topics=given.topics,
+            options=given.options,
+        ):
+            print(json.dumps(asdict(one)), flush=True)
     return 0
 
 

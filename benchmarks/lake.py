@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from benchmarks.history import write_history
+from benchmarks.watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,6 @@ SMALL_CLUSTERS: Final = 1_000
 SMALL_RECORDS: Final = 300
 IDLE_RECORDS: Final = 200_000
 PROCESS_SECONDS_MAX: Final = 3_600.0
-SAMPLE_SECONDS: Final = 0.2
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 
 ESTIMATE_CLUSTERS: Final = 10_000
@@ -55,7 +54,7 @@ class Run:
     """Of the query alone; for DumpLogSegments the whole process."""
     cpu_seconds: float
     """Of all processes, of the query alone; for DumpLogSegments of the whole process."""
-    resident_bytes_max: int
+    memory_bytes_max: int
     """Of all processes together; pages that they share count once."""
 
 
@@ -162,12 +161,12 @@ def _run_spark(python: str, directory: Path, warm_up: Path | None, cores: int) -
         text=True,
         cwd=Path(__file__).parents[1],
     ) as process:
-        peak = _Peak(process.pid)
-        output, errors = _wait(process, peak)
+        watch = Watch(process.pid)
+        output, errors = _wait(process, watch)
     report = json.loads(output.splitlines()[-1]) if process.returncode == 0 else None
     if report is None:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors[-2000:]}")
-    return Run(seconds=time.perf_counter() - started, resident_bytes_max=peak.resident_bytes, **report)
+    return Run(seconds=time.perf_counter() - started, memory_bytes_max=watch.memory_bytes_max, **report)
 
 
 def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
@@ -182,8 +181,8 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
             text=True,
         ) as process,
     ):
-        peak = _Peak(process.pid)
-        _, errors = _wait(process, peak)
+        watch = Watch(process.pid)
+        _, errors = _wait(process, watch)
     seconds = time.perf_counter() - started
     output.unlink()
     if process.returncode != 0:
@@ -191,12 +190,12 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
     return Run(
         seconds=seconds,
         read_seconds=seconds,
-        cpu_seconds=peak.cpu_seconds,
-        resident_bytes_max=peak.resident_bytes,
+        cpu_seconds=watch.cpu_seconds,
+        memory_bytes_max=watch.memory_bytes_max,
     )
 
 
-def _wait(process: subprocess.Popen[str], peak: _Peak) -> tuple[str, str]:
+def _wait(process: subprocess.Popen[str], watch: Watch) -> tuple[str, str]:
     """What it printed; kills it, and what it started, if it takes too long."""
     try:
         return process.communicate(timeout=PROCESS_SECONDS_MAX)
@@ -205,48 +204,17 @@ def _wait(process: subprocess.Popen[str], peak: _Peak) -> tuple[str, str]:
             each.kill()
         raise
     finally:
-        peak.stop()
+        watch.stop()
 
 
-class _Peak:
-    """Watches a process and its children: the most memory that they had together, and the time that they took."""
-
-    def __init__(self, pid: int) -> None:
-        self.resident_bytes = 0
-        self.cpu_seconds = 0.0
-        self._process = psutil.Process(pid)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the watch."""
-        self._stopped.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(SAMPLE_SECONDS):
-            self.resident_bytes = max(self.resident_bytes, _resident_bytes(self._process))
-            self.cpu_seconds = max(self.cpu_seconds, _cpu_seconds(self._process))
-
-
-def _sum(process: psutil.Process, measure: Callable[[psutil.Process], float]) -> float:
+def _cpu_seconds(process: psutil.Process) -> float:
     """Of a process and its children; of those that have just ended, nothing."""
     total = 0.0
     with suppress(psutil.Error):
         for each in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
-                total += measure(each)
+                total += sum(each.cpu_times()[:2])
     return total
-
-
-def _resident_bytes(process: psutil.Process) -> int:
-    # Spark forks its Python processes: most of their pages are those of one daemon.
-    return int(_sum(process, lambda each: each.memory_full_info().pss))
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    return _sum(process, lambda each: sum(each.cpu_times()[:2]))
 
 
 def main() -> int:
