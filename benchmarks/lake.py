@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from benchmarks.history import write_history
+from benchmarks.ingest import Ingest, measure
 from benchmarks.watching import Watch
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ SMALL_CLUSTERS: Final = 1_000
 SMALL_RECORDS: Final = 300
 IDLE_RECORDS: Final = 200_000
 PROCESS_SECONDS_MAX: Final = 3_600.0
+ROWS_ALONE: Final = ("--tables", "")
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 
 ESTIMATE_CLUSTERS: Final = 10_000
@@ -64,8 +66,10 @@ class LakeMeasurements:
 
     records: int
     segment_bytes: int
+    stored: Ingest
+    """Rows alone, into a new lake, from the start of the process to its end."""
     whole: Run
-    """On two cores, without a warm-up: what a job takes that reads once."""
+    """On two cores, without a warm-up: what a query takes that reads once."""
     two_cores: Run
     one_core: Run
     dump: Run
@@ -108,6 +112,9 @@ def measure_lake(
         )
     runs = {}
     warm_up = small / "0000"
+    progress("Quorate stores the rows of large")
+    # The first job on a machine keeps an archive of Spark's classes.
+    stored = [measure(python, one, scratch / f"lake-of-{one.name}", ROWS_ALONE) for one in (warm_up, large)]
     for name, directory, cores, before in (
         *(("whole", large, 2, None), ("two_cores", large, 2, warm_up), ("one_core", large, 1, warm_up)),
         *(("small", small, 2, warm_up), ("idle", idle, 1, warm_up)),
@@ -120,6 +127,7 @@ def measure_lake(
         records=records,
         segment_bytes=sum(path.stat().st_size for path in segments),
         dump=_run_dump(kafka, segments, scratch / "dump.txt"),
+        stored=stored[-1],
         small_clusters=SMALL_CLUSTERS,
         small_records=SMALL_RECORDS,
         idle_records=IDLE_RECORDS,

@@ -104,3 +104,23 @@ def test_without_news_spark_is_not_started(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == json.loads(first.stdout) | nothing
     rebuilt = ingest(tmp_path, "--master", "nonsense", "--rebuild")
     assert rebuilt.returncode == 1
+
+
+def test_rows_are_stored_without_tables(tmp_path: Path) -> None:
+    """Goal: sources that will be deleted can be read at once, and made into tables later. Method: an ingest of no
+    table, then one of the tables alone, whose source has no news.
+    """
+    command = [*DIE_WITH_PARENT, *QUORATE, "lake", "ingest", str(GOLDEN), "--to", str(tmp_path / "lake")]
+    command += ["--cluster-id", CLUSTER, "--master", "local[1]", "-o", "json"]
+    told = []
+    for tables in ("", "leadership"):
+        ran = subprocess.run(
+            [*command, "--tables", tables], capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        told.append(json.loads(ran.stdout))
+    rows, built = told
+    assert rows["filesRead"] > 0
+    assert rows["tables"] == {}
+    assert built["filesRead"] == 0
+    assert built["tables"]["leadership"] > 0
