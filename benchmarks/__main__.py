@@ -279,7 +279,7 @@ def _print_lake(lake: LakeMeasurements, tools_release: str) -> None:
     console.print(
         f"On paper, {paper.clusters:,} clusters and a year: {paper.records:.2g} records, most of them NoOpRecords, "
         f"in {paper.log_bytes / 1e12:.1f} TB of logs, are read once in {paper.core_hours:,.0f} hours of one core: "
-        f"{paper.core_hours / (365 * 24):.1f} cores that read all the time keep up."
+        f"{paper.core_hours / (365 * 24):.2f} cores that read all the time keep up."
     )
 
 
