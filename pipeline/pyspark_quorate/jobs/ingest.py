@@ -108,7 +108,7 @@ def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Inge
 
 def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> None:
     pieces, starts = _pieces(places)
-    again = {address for place in places for address in place.files if address in lake.state.files}
+    again = {piece.origin.source for piece in pieces if piece.origin.source in lake.state.files}
     files = storing.store_pieces(spark, storing.storing(lake, again, starts), pieces)
     clusters = {cluster_id for cluster_id, _ in files}
     lake.commit(Change(place=storing.staged_moves(lake, files)), _state(lake.state, places, clusters))

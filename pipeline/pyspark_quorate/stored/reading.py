@@ -33,11 +33,6 @@ class StoredRows:
         """Read the footers of the files in the cluster's folder."""
         self._files = [_opened(path) for path in sorted(folder.glob("*.parquet"))]
 
-    @property
-    def files(self) -> int:
-        """The number of files."""
-        return len(self._files)
-
     def summary(self) -> Summary:
         """A summary of all rows but gaps."""
         made = Summary()
