@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.image import index as partition_index
 from quorate_protocol.image.snapshot import image_to_records, read_checkpoint, write_checkpoint
 from quorate_protocol.records import generated as records
 from quorate_protocol.records.generated import MetadataRecord
@@ -379,17 +381,6 @@ class ImageHistory(RuleBasedStateMachine):
         assert copied.provenance == self.image.stable
         assert copied.provenance.end_offset >= stable_end
 
-    @invariant()
-    def delta_leads_from_the_stable_state_to_this_and_back(self) -> None:
-        copied = self.image.committed_copy()
-        delta = self.image.delta(self.image.stable.end_offset)
-        there = copied.copy()
-        delta.apply(there)
-        assert there.same_as(self.image)
-        back = self.image.copy()
-        delta.revert(back)
-        assert back.same_as(copied)
-
     @precondition(lambda self: self.image.committed_end_offset > 0)
     @invariant()
     def snapshot_and_the_log_behind_it_lead_to_this(self) -> None:
@@ -403,5 +394,19 @@ class ImageHistory(RuleBasedStateMachine):
         assert replay(self.batches, self.image.end_offset, restored).same_as(self.image)
 
 
+class HistoryOfLargeTopics(ImageHistory):
+    """The same with counts of replicas, which only large topics have."""
+
+    def __init__(self) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(partition_index, "COUNTED_PARTITIONS_MIN", 2)
+        super().__init__()
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
 TestImageHistory = ImageHistory.TestCase
 TestImageHistory.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestHistoryOfLargeTopics = HistoryOfLargeTopics.TestCase
+TestHistoryOfLargeTopics.settings = TestImageHistory.settings

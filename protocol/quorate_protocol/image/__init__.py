@@ -1,4 +1,4 @@
-"""The metadata image: a cluster as its metadata log describes it; replay, undo, deltas, snapshots.
+"""The metadata image: a cluster as its metadata log describes it; replay, undo, snapshots.
 
 Start at :class:`~quorate_protocol.image.image.MetadataImage`. All values in it are frozen. It is loaded from log
 batches and checkpoints by :mod:`quorate_protocol.image.loading`, and written as records and checkpoints by
@@ -7,7 +7,7 @@ batches and checkpoints by :mod:`quorate_protocol.image.loading`, and written as
 
 from quorate_protocol.image.errors import CorruptCheckpointError, ReplayError, UnwritableImageError
 from quorate_protocol.image.image import MetadataImage
-from quorate_protocol.image.journal import Change, MetadataDelta, Transaction
+from quorate_protocol.image.journal import Transaction
 from quorate_protocol.image.partitions import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
@@ -41,14 +41,12 @@ __all__ = (
     "UNASSIGNED_DIRECTORY",
     "AccessControlEntry",
     "BrokerRegistration",
-    "Change",
     "ConfigResource",
     "ControllerRegistration",
     "CorruptCheckpointError",
     "DelegationToken",
     "ImageState",
     "Listener",
-    "MetadataDelta",
     "MetadataImage",
     "PartitionKey",
     "PartitionRegistration",

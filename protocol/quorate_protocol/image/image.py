@@ -11,7 +11,7 @@ from typing import Final
 
 from quorate_protocol.image.errors import CannotReplay, ReplayError
 from quorate_protocol.image.index import PartitionIndex
-from quorate_protocol.image.journal import Journal, MetadataDelta, Transaction
+from quorate_protocol.image.journal import Journal, Transaction
 from quorate_protocol.image.replay import WRITES_OF, ReplayedState, key_of, with_entries
 from quorate_protocol.image.state import ConfigResource, ImageState, Provenance
 from quorate_protocol.records.generated import (
@@ -36,6 +36,7 @@ class MetadataImage(ReplayedState):
 
     __slots__ = (
         "_batch_ends",
+        "_committed_batch_end",
         "_journal",
         "_replayed_end_offset",
         "committed_end_offset",
@@ -46,9 +47,11 @@ class MetadataImage(ReplayedState):
     def __init__(self) -> None:
         self.index = PartitionIndex()
         """Partitions by broker and by unusual state; counts for metrics."""
-        super().__init__(self.index.on_change)
+        super().__init__(self.index)
         self._journal = Journal()
         self._batch_ends: deque[Provenance] = deque()
+        """The ends of the batches that are not committed."""
+        self._committed_batch_end = Provenance()
         self._replayed_end_offset = 0
         self.committed_end_offset = 0
         """The last high watermark that was committed."""
@@ -160,14 +163,10 @@ class MetadataImage(ReplayedState):
         self.committed_end_offset = end_offset
         # A snapshot has to end at a batch end where no transaction is open: not even one that has ended
         # since, if the next one began in the middle of a batch.
-        settled = 0
-        for place, batch_end in enumerate(self._batch_ends, start=1):
-            if batch_end.end_offset > end_offset:
-                break
-            if not self._journal.transaction_open_at(batch_end.end_offset):
-                settled, self.stable = place, batch_end
-        for _ in range(settled):
-            self._batch_ends.popleft()
+        while self._batch_ends and self._batch_ends[0].end_offset <= end_offset:
+            self._committed_batch_end = self._batch_ends.popleft()
+            if not self._journal.transaction_open_at(self._committed_batch_end.end_offset):
+                self.stable = self._committed_batch_end
         self._journal.forget_below(self.stable.end_offset)
 
     def revert_to(self, end_offset: int) -> None:
@@ -175,17 +174,9 @@ class MetadataImage(ReplayedState):
         assert end_offset >= self.committed_end_offset, f"{end_offset} is below {self.committed_end_offset}"
         while self._batch_ends and self._batch_ends[-1].end_offset > end_offset:
             self._batch_ends.pop()
-        self.provenance = self._batch_ends[-1] if self._batch_ends else self.stable
+        self.provenance = self._batch_ends[-1] if self._batch_ends else self._committed_batch_end
         self._replayed_end_offset = self.provenance.end_offset
         self._journal.undo_from(self.end_offset)
-
-    def delta(self, start_offset: int, end_offset: int | None = None) -> MetadataDelta:
-        """Return the changes by the records from ``start_offset`` to below ``end_offset``, by default all.
-
-        ``start_offset`` must not be below that of ``stable``: call this before ``commit``.
-        """
-        assert start_offset >= self.stable.end_offset, f"{start_offset} is below {self.stable.end_offset}"
-        return self._journal.delta(start_offset, self.end_offset if end_offset is None else end_offset)
 
     def committed_copy(self) -> ImageState:
         """Return the state at ``stable``, for a snapshot; it does not change with this image.
@@ -193,7 +184,7 @@ class MetadataImage(ReplayedState):
         The time depends on the number of topics and of unstable changes, not on that of partitions.
         """
         copied = self.copy()
-        self.delta(self.stable.end_offset).revert(copied)
+        self._journal.undo_in(copied, self.stable.end_offset)
         copied.provenance = self.stable
         return copied
 
@@ -216,7 +207,7 @@ class MetadataImage(ReplayedState):
             fresh._journal.forget_below(end_offset)
             if place % RECORDS_PER_STEP == 0:
                 yield end_offset
-        fresh.provenance = fresh.stable = provenance
+        fresh.provenance = fresh.stable = fresh._committed_batch_end = provenance
         fresh.committed_end_offset = fresh._replayed_end_offset = provenance.end_offset
         for name in (*ImageState.__slots__, *ReplayedState.__slots__, *MetadataImage.__slots__):
             setattr(self, name, getattr(fresh, name))

@@ -1,6 +1,9 @@
 """Indexes of partitions, updated with each change, so that common queries do not scan all partitions."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -8,6 +11,11 @@ from quorate_protocol.image.partitions import NO_LEADER, PartitionRegistration
 
 if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage
+
+COUNTED_PARTITIONS_MIN: Final = 128
+"""A topic with this many partitions has counts of its replicas on each broker: looking through all its partitions for
+each replica that leaves takes quadratic time. For smaller topics, counts would take more memory than they save time.
+"""
 
 _LEADERLESS: Final = 1
 _IMBALANCED: Final = 2
@@ -43,6 +51,10 @@ class PartitionSet:
     def of_topic(self, topic_id: UUID) -> frozenset[int]:
         """Partition ids of one topic."""
         return frozenset(self._by_topic.get(topic_id, ()))
+
+    def discard_topic(self, topic_id: UUID) -> None:
+        """Remove all partitions of a topic."""
+        self._size -= len(self._by_topic.pop(topic_id, ()))
 
     def toggle(self, topic_id: UUID, partition_id: int) -> None:
         """Add a partition that is not in the set; remove one that is."""
@@ -84,7 +96,7 @@ class TopicsByBroker:
                     if byte >> bit & 1:
                         yield self._names[place * 8 + bit]
 
-    def add(self, name: str, broker_ids: tuple[int, ...]) -> None:
+    def add(self, name: str, broker_ids: Iterable[int]) -> None:
         """Note that the topic has a replica on each of these brokers; repeating it changes nothing."""
         number = self._numbers.get(name)
         if number is None:
@@ -122,6 +134,7 @@ class PartitionIndex:
     """Topics by broker, leaderships by broker, and partitions in an unusual state."""
 
     __slots__ = (
+        "_counts",
         "_leaderships",
         "_topics_by_broker",
         "imbalanced",
@@ -143,6 +156,8 @@ class PartitionIndex:
         """Partitions with adding or removing replicas."""
         self._topics_by_broker = TopicsByBroker()
         self._leaderships: dict[int, int] = {}
+        self._counts: dict[UUID, Counter[int]] = {}
+        """Of each large topic, the number of replicas on each broker."""
 
     def leaderships(self, broker_id: int) -> int:
         """Return the number of partitions that ``broker_id`` leads."""
@@ -172,38 +187,97 @@ class PartitionIndex:
         if old.leader != new.leader:
             self._move_leadership(old.leader, new.leader)
         changed = _state(old) ^ _state(new)
+        if changed:
+            self._toggle(topic.topic_id, partition_id, changed)
+
+    def on_topic_removed(self, topic: "TopicImage") -> None:
+        """Forget a topic and its partitions. The passes over the partitions are loops of the interpreter."""
+        partitions = topic.partitions.values()
+        self.num_partitions -= len(partitions)
+        self.revision += 1
+        for leader, count in Counter(map(_LEADER, partitions)).items():
+            if leader != NO_LEADER:
+                self._add_leaderships(leader, -count)
+        for broker_id in _brokers_of(partitions):
+            self._topics_by_broker.discard(topic.name, broker_id)
+        if partitions:
+            self._topics_by_broker.forget(topic.name)
+        self._counts.pop(topic.topic_id, None)
+        for unusual in (self.leaderless, self.imbalanced, self.reassigning):
+            unusual.discard_topic(topic.topic_id)
+
+    def on_topic_restored(self, topic: "TopicImage") -> None:
+        """Put a topic back with its partitions."""
+        partitions = topic.partitions
+        self.num_partitions += len(partitions)
+        self.revision += 1
+        for leader, count in Counter(map(_LEADER, partitions.values())).items():
+            if leader != NO_LEADER:
+                self._add_leaderships(leader, count)
+        if partitions:
+            self._topics_by_broker.add(topic.name, _brokers_of(partitions.values()))
+        for partition_id, partition in partitions.items():
+            if state := _state(partition):
+                self._toggle(topic.topic_id, partition_id, state)
+
+    def _toggle(self, topic_id: UUID, partition_id: int, changed: int) -> None:
         if changed & _LEADERLESS:
-            self.leaderless.toggle(topic.topic_id, partition_id)
+            self.leaderless.toggle(topic_id, partition_id)
         if changed & _IMBALANCED:
-            self.imbalanced.toggle(topic.topic_id, partition_id)
+            self.imbalanced.toggle(topic_id, partition_id)
         if changed & _REASSIGNING:
-            self.reassigning.toggle(topic.topic_id, partition_id)
+            self.reassigning.toggle(topic_id, partition_id)
 
     def _move_replicas(self, topic: "TopicImage", old: tuple[int, ...], new: tuple[int, ...]) -> None:
         self._topics_by_broker.add(topic.name, new)
+        counts = self._counts.get(topic.topic_id)
+        if counts is not None:
+            for broker_id in new:
+                counts[broker_id] += 1
+            for broker_id in old:
+                counts[broker_id] -= 1
+        elif len(topic.partitions) >= COUNTED_PARTITIONS_MIN:
+            counts = self._counts[topic.topic_id] = Counter(
+                chain.from_iterable(map(_REPLICAS, topic.partitions.values()))
+            )
         for broker_id in old:
-            # Usually one of the first partitions has a replica there, so that no counts need to be kept.
-            if broker_id not in new and not any(
-                broker_id in partition.replicas for partition in topic.partitions.values()
-            ):
+            if broker_id not in new and not _has_replica(topic, counts, broker_id):
                 self._topics_by_broker.discard(topic.name, broker_id)
         if not topic.partitions:
             self._topics_by_broker.forget(topic.name)
+            self._counts.pop(topic.topic_id, None)
 
     def _move_leadership(self, old: int, new: int) -> None:
         if new != NO_LEADER:
-            self._leaderships[new] = self._leaderships.get(new, 0) + 1
+            self._add_leaderships(new, 1)
         if old != NO_LEADER:
-            left = self._leaderships[old] - 1
-            if left:
-                self._leaderships[old] = left
-            else:
-                del self._leaderships[old]
+            self._add_leaderships(old, -1)
+
+    def _add_leaderships(self, broker_id: int, change: int) -> None:
+        count = self._leaderships.get(broker_id, 0) + change
+        if count:
+            self._leaderships[broker_id] = count
+        else:
+            del self._leaderships[broker_id]
 
 
 _NO_PARTITION: Final = PartitionRegistration(
     replicas=(), directories=(), isr=(), leader=NO_LEADER, leader_epoch=-1, partition_epoch=-1
 )
+
+
+_LEADER: Final = attrgetter("leader")
+_REPLICAS: Final = attrgetter("replicas")
+
+
+def _brokers_of(partitions: Iterable[PartitionRegistration]) -> set[int]:
+    return set(chain.from_iterable(map(_REPLICAS, partitions)))
+
+
+def _has_replica(topic: "TopicImage", counts: Counter[int] | None, broker_id: int) -> bool:
+    if counts is not None:
+        return counts[broker_id] > 0
+    return any(broker_id in partition.replicas for partition in topic.partitions.values())
 
 
 def _state(partition: PartitionRegistration) -> int:

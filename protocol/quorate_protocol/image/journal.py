@@ -1,4 +1,4 @@
-"""The undo journal: the rows that uncommitted writes replaced, and the difference between two offsets.
+"""The undo journal: the rows that uncommitted writes replaced.
 
 The active controller replays its records before they are committed, so that the next decision sees them.
 The journal keeps each write with the row that it replaced until then:
@@ -7,67 +7,19 @@ The journal keeps each write with the row that it replaced until then:
 - the high watermark makes entries obsolete (:meth:`Journal.forget_below`), except those of a metadata
   transaction that is still open (KIP-868): AbortTransactionRecord has to undo them, committed or not;
 - the undo of an abort is itself written and journaled: the AbortTransactionRecord may be uncommitted and lost;
-- the first and the last row of each key are the difference between two offsets: a :class:`MetadataDelta`.
+- a copy of the tables, for a snapshot, gets the same rows back (:meth:`Journal.undo_in`).
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 from quorate_protocol.image.errors import CannotReplay
-from quorate_protocol.image.state import AnyTable, ImageState, TableOf
+from quorate_protocol.image.state import AnyTable, ImageState
 from quorate_protocol.plain_data import dataclass
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 _Entry = tuple[int, AnyTable, Any, Any]
 """One write: offset of its record, table, key, and the row (None: no row) that it replaced."""
-
-
-class Change(NamedTuple, Generic[V]):
-    """One row before and after a change; None stands for no row."""
-
-    before: V | None
-    after: V | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataDelta:
-    """The net changes by the records from ``start_offset`` to below ``end_offset``."""
-
-    start_offset: int
-    end_offset: int
-    changes: Mapping[str, Mapping[Any, Change[Any]]]
-    """Table name -> key -> change; unchanged rows are left out."""
-
-    def of(self, table: TableOf[K, V]) -> Mapping[K, Change[V]]:
-        """Return the changes of one table, for instance ``delta.of(image.cluster.brokers)``."""
-        return self.changes.get(table.name, {})
-
-    def apply(self, state: ImageState) -> None:
-        """Turn the state at ``start_offset`` into that at ``end_offset``."""
-        self._overwrite(state, "after")
-
-    def revert(self, state: ImageState) -> None:
-        """Turn the state at ``end_offset`` into that at ``start_offset``."""
-        self._overwrite(state, "before")
-
-    def _overwrite(self, state: ImageState, side: Literal["before", "after"]) -> None:
-        # Partitions are nested in topics, and a name may have moved from one topic to another: removals
-        # come first, inner rows before outer ones; then additions, outer rows before inner ones.
-        rows = [
-            (table, key, getattr(change, side))
-            for table in state.tables()
-            for key, change in self.of(table).items()
-        ]
-        for table, key, row in reversed(rows):
-            if row is None:
-                table.write(key, None)
-        for table, key, row in rows:
-            if row is not None:
-                table.write(key, row)
 
 
 @dataclass(slots=True)
@@ -114,21 +66,11 @@ class Journal:
             one for one in self._transactions if one.end_offset is None or one.end_offset >= offset
         ]
 
-    def delta(self, start_offset: int, end_offset: int) -> MetadataDelta:
-        """Return the difference between two offsets, neither of which may be below a forgotten one."""
-        firsts: dict[tuple[str, Any], tuple[AnyTable, Any]] = {}
-        afters: dict[tuple[str, Any], Any] = {}
-        for offset, table, key, old in self._newest_until(start_offset):
-            if offset >= end_offset:
-                afters[table.name, key] = old
-            else:
-                firsts[table.name, key] = (table, old)
-        changes: dict[str, dict[Any, Change[Any]]] = {}
-        for (name, key), (table, before) in firsts.items():
-            after = afters[name, key] if (name, key) in afters else table.get(key)
-            if before != after:
-                changes.setdefault(name, {})[key] = Change(before, after)
-        return MetadataDelta(start_offset=start_offset, end_offset=end_offset, changes=changes)
+    def undo_in(self, state: ImageState, offset: int) -> None:
+        """Undo the writes of the records from ``offset`` on in a copy of the tables, not in the tables themselves."""
+        tables = {table.name: table for table in state.tables()}
+        for _, table, key, old in self._newest_until(offset):
+            tables[table.name].write(key, old)
 
     def _newest_until(self, offset: int) -> Iterator[_Entry]:
         for entry in reversed(self._entries):

@@ -17,7 +17,7 @@ from quorate_protocol.image.partitions import BrokerIdsPool, DirectoriesPool, Pa
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, ScramCredential, quota_entity
 from quorate_protocol.image.state import NEXT_PRODUCER_ID, AnyTable, ImageState
-from quorate_protocol.image.topics import OnPartitionChange, TopicImage
+from quorate_protocol.image.topics import TopicImage, TopicsObserver
 from quorate_protocol.kafka.enums import ConfigResourceType, ScramMechanism
 from quorate_protocol.records import generated as records
 
@@ -27,8 +27,8 @@ class ReplayedState(ImageState):
 
     __slots__ = ("intern_directories", "intern_ids")
 
-    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
-        super().__init__(on_partition_change)
+    def __init__(self, observer: TopicsObserver | None = None) -> None:
+        super().__init__(observer)
         self.intern_ids = BrokerIdsPool()
         self.intern_directories = DirectoriesPool()
 
@@ -139,10 +139,8 @@ def _partition_change(image: ReplayedState, record: records.PartitionChangeRecor
 
 def _remove_topic(image: ReplayedState, record: records.RemoveTopicRecord) -> Writes:
     topic = _existing_topic(image, record.topic_id)
-    partitions = image.topics.partitions
     return (
-        *((partitions, (topic.topic_id, partition_id), None) for partition_id in topic.partitions),
-        (image.topics.names, topic.topic_id, None),
+        (image.topics.removals, topic.topic_id, None),
         (image.configs, (ConfigResourceType.TOPIC, topic.name), None),
     )
 

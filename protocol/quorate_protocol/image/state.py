@@ -7,7 +7,7 @@ from uuid import UUID
 from quorate_protocol import features
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, QuotaEntity, ScramCredential
-from quorate_protocol.image.topics import OnPartitionChange, TopicsImage
+from quorate_protocol.image.topics import TopicsImage, TopicsObserver
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.plain_data import dataclass
 
@@ -112,12 +112,12 @@ class ImageState:
         "topics",
     )
 
-    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
+    def __init__(self, observer: TopicsObserver | None = None) -> None:
         self.provenance = Provenance()
         self.features = Table[str, int]("features")
         """Finalized levels, metadata.version included; a feature at level 0 has no row."""
         self.cluster = ClusterImage()
-        self.topics = TopicsImage(on_partition_change)
+        self.topics = TopicsImage(observer)
         self.configs = Table[ConfigResource, Mapping[str, str]]("configs")
         """Dynamic configs of each resource that has any, by name."""
         self.client_quotas = Table[QuotaEntity, Mapping[str, float]]("client_quotas")
@@ -140,8 +140,9 @@ class ImageState:
         return self.producer_ids.get(NEXT_PRODUCER_ID, -1)
 
     def tables(self) -> tuple[AnyTable, ...]:
-        """Return all tables; topics come before partitions."""
-        return (self.topics.names, self.topics.partitions, *self.flat_tables())
+        """Return all tables."""
+        topics = self.topics
+        return (topics.names, topics.partitions, topics.removals, *self.flat_tables())
 
     def flat_tables(self) -> tuple[Table[Any, Any], ...]:
         """Return the tables whose rows do not nest in those of another."""

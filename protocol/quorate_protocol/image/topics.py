@@ -8,8 +8,7 @@ topics that carry it; it clones any other topic before a change. A copy gives bo
 from then on the one that writes to a topic clones it, once.
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from quorate_protocol.image.partitions import PartitionRegistration
@@ -41,10 +40,23 @@ def _metric_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-OnPartitionChange = Callable[
-    [TopicImage, int, PartitionRegistration | None, PartitionRegistration | None], None
-]
-"""Called with the changed topic, the partition id, and the partition before and after."""
+class TopicsObserver(Protocol):
+    """Follows the changes of topics, each after it has been made."""
+
+    def on_change(
+        self,
+        topic: TopicImage,
+        partition_id: int,
+        old: PartitionRegistration | None,
+        new: PartitionRegistration | None,
+    ) -> None:
+        """A partition was created (``old`` is None), changed, or removed (``new`` is None)."""
+
+    def on_topic_removed(self, topic: TopicImage) -> None:
+        """A topic was removed with all its partitions."""
+
+    def on_topic_restored(self, topic: TopicImage) -> None:
+        """Such a topic is back."""
 
 
 class TopicsImage:
@@ -52,19 +64,19 @@ class TopicsImage:
 
     __slots__ = (
         "_by_metric_name",
-        "_on_partition_change",
+        "_observer",
         "_owner",
         "by_id",
         "by_name",
     )
 
-    def __init__(self, on_partition_change: OnPartitionChange | None = None) -> None:
+    def __init__(self, observer: TopicsObserver | None = None) -> None:
         self.by_id: dict[UUID, TopicImage] = {}
         self.by_name: dict[str, TopicImage] = {}
         self._by_metric_name: dict[str, tuple[str, ...]] = {}
         """Names with '.' or '_' by the one that metrics have for them."""
         self._owner = object()
-        self._on_partition_change = on_partition_change
+        self._observer = observer
 
     @property
     def names(self) -> "TopicNames":
@@ -77,6 +89,11 @@ class TopicsImage:
     def partitions(self) -> "TopicPartitions":
         """The same as a table: (topic id, partition id) -> PartitionRegistration."""
         return TopicPartitions(self)
+
+    @property
+    def removals(self) -> "RemovedTopics":
+        """Topics with their partitions as a table from which they are removed whole."""
+        return RemovedTopics(self)
 
     def named_alike(self, name: str) -> tuple[str, ...]:
         """Return the topics whose names differ from `name` at most in '.' against '_'; none if it has neither."""
@@ -104,21 +121,27 @@ class TopicsImage:
         )
 
     def write_name(self, topic_id: UUID, name: str | None) -> str | None:
-        """Create or rename a topic, or (None) remove one without partitions; return its old name.
-
-        No record renames a topic, but a delta does for an id that was removed and reused.
-        """
+        """Create a topic, or (None) remove one without partitions; return its old name."""
         old = self.by_id.get(topic_id)
-        if old is not None and self.by_name.get(old.name) is old:
-            del self.by_name[old.name]
-            self._index(old.name, is_present=False)
+        assert not old or (name is None and not old.partitions), f"topic {topic_id} exists: {old}"
         if name is not None:
-            self._index(name, is_present=True)
-            self._put(TopicImage(name, topic_id, old.partitions.copy() if old else {}, self._owner))
+            self._add(TopicImage(name, topic_id, {}, self._owner))
         elif old is not None:
-            assert not old.partitions, f"topic {old.name} still has partitions"
-            del self.by_id[topic_id]
+            self._drop(old)
         return old.name if old else None
+
+    def write_whole(self, topic_id: UUID, topic: TopicImage | None) -> TopicImage | None:
+        """Remove a topic with its partitions (None), or put it back; return the topic that there was."""
+        old = self.by_id.get(topic_id)
+        if old is not None:
+            self._drop(old)
+            if self._observer:
+                self._observer.on_topic_removed(old)
+        if topic is not None:
+            self._add(topic)
+            if self._observer:
+                self._observer.on_topic_restored(topic)
+        return old
 
     def write_partition(
         self, topic_id: UUID, partition_id: int, partition: PartitionRegistration | None
@@ -133,8 +156,8 @@ class TopicsImage:
             topic.partitions[partition_id] = partition
         elif old is not None:
             del topic.partitions[partition_id]
-        if self._on_partition_change:
-            self._on_partition_change(topic, partition_id, old, partition)
+        if self._observer:
+            self._observer.on_change(topic, partition_id, old, partition)
         return old
 
     def _index(self, name: str, *, is_present: bool) -> None:
@@ -147,6 +170,16 @@ class TopicsImage:
             self._by_metric_name[metric_name] = names
         else:
             self._by_metric_name.pop(metric_name, None)
+
+    def _add(self, topic: TopicImage) -> None:
+        self._index(topic.name, is_present=True)
+        self._put(topic)
+
+    def _drop(self, topic: TopicImage) -> None:
+        del self.by_id[topic.topic_id]
+        if self.by_name.get(topic.name) is topic:
+            del self.by_name[topic.name]
+            self._index(topic.name, is_present=False)
 
     def _put(self, topic: TopicImage) -> None:
         self.by_id[topic.topic_id] = topic
@@ -186,3 +219,22 @@ class TopicPartitions:
         self, key: PartitionKey, value: PartitionRegistration | None, /
     ) -> PartitionRegistration | None:
         return self._topics.write_partition(key[0], key[1], value)
+
+
+class RemovedTopics:
+    """Topics as a table whose rows are whole: one write removes a topic, whatever its number of partitions.
+
+    A removed topic is the row that the journal keeps; nothing changes it until an undo puts it back.
+    """
+
+    __slots__ = ("_topics", "name")
+
+    def __init__(self, topics: TopicsImage) -> None:
+        self.name: Final = "removals"
+        self._topics = topics
+
+    def get(self, topic_id: UUID, /) -> TopicImage | None:
+        return self._topics.by_id.get(topic_id)
+
+    def write(self, key: UUID, value: TopicImage | None, /) -> TopicImage | None:
+        return self._topics.write_whole(key, value)

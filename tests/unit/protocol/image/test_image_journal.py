@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from quorate_protocol.image import ImageState, MetadataImage, Provenance, ReplayError
+from quorate_protocol.image import ImageState, Provenance, ReplayError
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records import generated as records
 
@@ -84,62 +84,6 @@ def test_control_records_leave_gaps(log: Any, make: Any) -> None:
     assert log.image.stable == Provenance(end_offset=4, epoch=2, timestamp_ms=77)
     log.append(make.acl(2))
     assert log.image.end_offset == 5
-
-
-def test_delta_tells_before_and_after(log: Any, make: Any) -> None:
-    """Goal: one change per key, from first to last row; detours are left out. Method: several tables."""
-    image: MetadataImage = log.image
-    log.append(make.broker(1), make.topic(1), make.partition(1, 0), make.config("a", "1"), make.acl(1))
-    log.commit()
-    start = image.end_offset
-    broker = image.cluster.brokers[1]
-    log.append(make.broker(1, epoch=5), make.broker(1, epoch=6), make.change(1, 0, leader=2))
-    log.append(make.config("a", "2"), make.config("a", "1"), make.topic(2), make.partition(2, 0))
-    log.append(records.RemoveAccessControlEntryRecord(id=UUID(int=0x4001)))
-    delta = image.delta(start)
-    assert (delta.start_offset, delta.end_offset) == (start, image.end_offset)
-    (change,) = delta.of(image.cluster.brokers).values()
-    assert change.before == broker
-    assert change.after is not None
-    assert change.after.epoch == 6
-    partitions = delta.of(image.topics.partitions)
-    leaders = {key: (old and old.leader, new and new.leader) for key, (old, new) in partitions.items()}
-    assert leaders == {(make.topic_id(1), 0): (1, 2), (make.topic_id(2), 0): (None, 1)}
-    assert delta.of(image.topics.names) == {make.topic_id(2): (None, "topic-2")}
-    assert delta.of(image.configs) == {}
-    assert delta.of(image.acls)[UUID(int=0x4001)].after is None
-
-
-def test_delta_between_two_offsets(log: Any, make: Any) -> None:
-    """Goal: what came after the end does not count. Method: three versions of a config."""
-    ends = [log.append(make.config("a", value)) for value in ("1", "2", "3")]
-    resource = (2, "topic-1")
-    assert log.image.delta(0, ends[1]).of(log.image.configs) == {resource: (None, {"a": "2"})}
-    assert log.image.delta(ends[0], ends[1]).of(log.image.configs) == {resource: ({"a": "1"}, {"a": "2"})}
-    assert log.image.delta(ends[1]).of(log.image.configs) == {resource: ({"a": "2"}, {"a": "3"})}
-
-
-def test_delta_applies_and_reverts(log: Any, make: Any) -> None:
-    """Goal: a delta carries everything, topics created and removed included. Method: both ways on copies."""
-    log.append(make.topic(1), make.partition(1, 0), make.topic(2), make.partition(2, 0), make.scram("a"))
-    log.commit()
-    before = log.image.copy()
-    start = log.image.end_offset
-    log.append(
-        records.RemoveTopicRecord(topic_id=make.topic_id(1)),
-        make.topic(3, "topic-1"),
-        make.partition(3, 0),
-        make.change(2, 0, isr=(1,)),
-        records.RemoveUserScramCredentialRecord(name="a", mechanism=1),
-    )
-    delta = log.image.delta(start)
-    reverted = log.image.copy()
-    delta.revert(reverted)
-    assert reverted.same_as(before)
-    applied = before.copy()
-    delta.apply(applied)
-    assert applied.same_as(log.image)
-    assert not before.same_as(log.image)
 
 
 def test_committed_copy_stays_while_the_image_goes_on(log: Any, make: Any) -> None:

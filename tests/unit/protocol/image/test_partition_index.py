@@ -3,6 +3,7 @@
 from typing import Any
 
 from quorate_protocol.image import views
+from quorate_protocol.image.index import COUNTED_PARTITIONS_MIN
 from quorate_protocol.records import generated as records
 
 
@@ -74,3 +75,33 @@ def test_active_broker(log: Any, make: Any) -> None:
     )
     brokers = log.image.cluster.brokers
     assert [brokers[number].is_active for number in (1, 2, 3)] == [True, False, False]
+
+
+def test_a_large_topic_counts_its_replicas(log: Any, make: Any) -> None:
+    """Goal: the same answers where replicas are counted. Method: as above, behind many partitions elsewhere."""
+    elsewhere = [make.partition(1, number, (7,)) for number in range(COUNTED_PARTITIONS_MIN)]
+    log.append(make.topic(1), *elsewhere, make.partition(1, COUNTED_PARTITIONS_MIN, (1, 2)))
+    log.commit()
+
+    def topics() -> list[set[str]]:
+        return [set(log.image.index.topics_of_broker(number)) for number in (1, 2, 3, 7)]
+
+    there = {"topic-1"}
+    assert topics() == [there, there, set(), there]
+    log.append(make.change(1, COUNTED_PARTITIONS_MIN, replicas=(2, 3)), make.change(1, 0, replicas=(3,)))
+    assert topics() == [set(), there, there, there]
+    log.append(records.RemoveTopicRecord(topic_id=make.topic_id(1)))
+    assert topics() == [set()] * 4
+    assert views.counts(log.image).partitions == log.image.index.leaderships(7) == 0
+    log.image.revert_to(log.image.committed_end_offset)
+    assert topics() == [there, there, set(), there]
+    assert views.counts(log.image).partitions == COUNTED_PARTITIONS_MIN + 1
+    assert log.image.index.leaderships(7) == COUNTED_PARTITIONS_MIN
+
+
+def test_a_topic_is_removed_by_one_write(log: Any, make: Any) -> None:
+    """Goal: the removal of a topic does not take a write for each partition. Method: count what is journaled."""
+    log.append(make.topic(1), *(make.partition(1, number) for number in range(50)))
+    before = len(log.image._journal)
+    log.append(records.RemoveTopicRecord(topic_id=make.topic_id(1)))
+    assert len(log.image._journal) - before == 2, "the topic and its configs"
