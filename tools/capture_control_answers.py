@@ -178,6 +178,8 @@ ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
     (BROKER, "", [("log.remote.copy.lag.ms", SET, "9")]),
     (BROKER, "", [("errors.deadletterqueue.topic.name.prefix", SET, "d.")]),
     (5, "x", [("a", SET, "1")]),
+    # types that are none; an operation that is none makes a stock controller resign
+    *((number, "x", [("a", SET, "1")]) for number in (0, 3, 99, 127, -1)),
 ]
 DESCRIPTIONS = [
     (TOPIC, "t0"),
@@ -194,6 +196,13 @@ DESCRIPTIONS = [
     (GROUP, ""),
     (8, ""),
     (8, "1"),
+    # types that are none
+    (0, ""),
+    (0, "x"),
+    (3, "x"),
+    (99, ""),
+    (127, "x"),
+    (-1, "x"),
 ]
 
 

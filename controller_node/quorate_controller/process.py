@@ -32,6 +32,7 @@ from quorate_controller.server.server import (
 )
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_controller.structured_logs import REPEAT_INTERVAL_S, report_repeats
 
 if TYPE_CHECKING:
     from quorate_controller.config import ControllerConfig
@@ -122,7 +123,9 @@ class _Process:
             login=config.login,
             tokens=tokens,
         )
-        following = None if tokens is None else asyncio.create_task(tokens.follow())
+        following = [asyncio.create_task(_report_repeats())]
+        if tokens is not None:
+            following.append(asyncio.create_task(tokens.follow()))
         server = ControllerServer(config, driver, counters, tls, connections)
         try:
             try:
@@ -149,8 +152,8 @@ class _Process:
             if self._failure is None:
                 await driver.shut_down()
         finally:
-            if following is not None:
-                following.cancel()
+            for task in following:
+                task.cancel()
             await server.close()
             await peers.close()
             driver.stop()
@@ -172,6 +175,13 @@ class _Process:
         log.error("failed", exc_info=None if isinstance(error, StorageError) else error)
         self._failure = error
         self._ended.set()
+
+
+async def _report_repeats() -> None:
+    """Let summaries of dropped log lines be written in time, also while nothing else is logged. Until cancelled."""
+    while True:
+        await asyncio.sleep(REPEAT_INTERVAL_S)
+        report_repeats()
 
 
 def _settle_memory() -> None:

@@ -1,7 +1,9 @@
 """Structured logs: one line per event, `key=value` for people or JSON for machines.
 
-The message is the event; its details come as `extra={"facts": {...}}`. Repeats of the same event
-within an interval are dropped and counted, so that a peer that is down for a day does not fill a disk.
+The message is the event; its details come as `extra={"facts": {...}}`. Repeats of the same event within an interval
+are dropped, so that a peer that is down for a day does not fill a disk, and a line `repeats_dropped` counts them.
+Events of different principals, hosts, operations and types of resources are never repeats of each other: nobody can
+hide what somebody else does.
 """
 
 import json
@@ -9,6 +11,7 @@ import logging
 import sys
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,8 +21,17 @@ from quorate_protocol.printable import printable
 
 LOGGER_NAME = "quorate_controller"
 REPEATS_MAX = 20
+"""Lines of the same event with the same subject and resource in an interval."""
+RESOURCES_MAX = 200
+"""Lines of the same event with the same subject in an interval, whatever the resources."""
 REPEAT_INTERVAL_S = 10.0
+_SUBJECT = ("principal", "host", "peer", "operation", "resource_type")
+"""The facts that make two events different, beside the name of the resource."""
+_RESOURCE = "resource_name"
 _EVENTS_KEPT_MAX = 1024
+_RESOURCES_KEPT_MAX = 16_384
+"""In all intervals together. A resource takes about 100 bytes."""
+_SUBJECT_LENGTH_MAX = 256
 
 
 class LogFormat(StrEnum):
@@ -65,40 +77,126 @@ class JsonFormatter(logging.Formatter):
         return printable(json.dumps(fields, default=str, ensure_ascii=False))
 
 
-class RepeatFilter(logging.Filter):
-    """Lets an event through a few times per interval; the first one after it has the number of dropped ones.
+class _Interval:
+    """What was written of one event with one subject since the first time, and what was dropped."""
 
-    Events are the same when logger, level and message are; facts do not count. Those with an exception are the same
-    when it is of the same type and was raised at the same line: the messages of libraries differ each time.
-    """
+    __slots__ = ("began_s", "dropped", "event", "level", "lines_of_resource", "logger", "subject", "written")
 
     def __init__(
-        self,
-        *,
-        repeats_max: int = REPEATS_MAX,
-        interval_s: float = REPEAT_INTERVAL_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, logger: str, level: int, event: str, subject: Mapping[str, str], began_s: float
     ) -> None:
-        super().__init__()
-        self._repeats_max = repeats_max
-        self._interval_s = interval_s
-        self._clock = clock
-        self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
+        self.logger = logger
+        self.level = level
+        self.event = event
+        self.subject = subject
+        self.began_s = began_s
+        self.written = 0
+        self.dropped = 0
+        self.lines_of_resource: dict[int, int] = {}
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        key = record.name, record.levelno, _origin(record) or str(record.msg)
-        now_s = self._clock()
-        since_s, count = self._seen.get(key, (now_s, 0))
-        dropped = 0
-        if now_s - since_s >= self._interval_s:
-            dropped = max(0, count - self._repeats_max)
-            since_s, count = now_s, 0
-        if key not in self._seen and len(self._seen) == _EVENTS_KEPT_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[key] = since_s, count + 1
-        if dropped:
-            record.facts = {**_facts(record), "repeats_dropped": dropped}
-        return count < self._repeats_max
+    def admits(self, resource: int) -> bool:
+        """Whether one more line may be written about a resource; counts it, written or dropped."""
+        lines = self.lines_of_resource.get(resource, 0)
+        if lines >= REPEATS_MAX or self.written >= RESOURCES_MAX:
+            self.dropped += 1
+            return False
+        self.lines_of_resource[resource] = lines + 1
+        self.written += 1
+        return True
+
+    def summary(self) -> logging.LogRecord:
+        """Return the line that counts what was dropped."""
+        record = logging.LogRecord(self.logger, self.level, __file__, 0, "repeats_dropped", (), None)
+        record.facts = {"repeated_event": self.event, "dropped": self.dropped, **self.subject}
+        return record
+
+
+class Repeats:
+    """Admits each event a few times per interval, and makes the lines that count the dropped ones.
+
+    Events are the same when logger, level, message and subject are: the principal, the host (of a peer without its
+    port), the operation and the type of the resource. Other facts do not count, but the names of resources have
+    bounds of their own. Events with an exception are the same when it is of the same type and was raised at the same
+    line: the messages of libraries differ each time.
+
+    The memory is bounded. An event that is forgotten early, because of many others, is counted early, too, and then
+    admitted again: pressure makes more lines, never less.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._intervals: OrderedDict[int, _Interval] = OrderedDict()
+        self._resources = 0
+        self._summaries: list[logging.LogRecord] = []
+
+    def admits(self, record: logging.LogRecord) -> bool:
+        """Whether a record is to be written. Call `ended` before."""
+        facts = _facts(record)
+        subject = {key: _subject_value(key, facts[key]) for key in _SUBJECT if key in facts}
+        origin = _origin(record) or str(record.msg)
+        # Texts of clients may be long: their hashes are kept.
+        key = hash((record.name, record.levelno, origin, *subject.items()))
+        interval = self._intervals.get(key)
+        if interval is None:
+            shown = {name: _shortened(value) for name, value in subject.items()}
+            interval = _Interval(record.name, record.levelno, _shortened(origin), shown, self._clock())
+            self._intervals[key] = interval
+        kept = len(interval.lines_of_resource)
+        is_admitted = interval.admits(hash(facts.get(_RESOURCE)))
+        self._resources += len(interval.lines_of_resource) - kept
+        while len(self._intervals) > _EVENTS_KEPT_MAX or self._resources > _RESOURCES_KEPT_MAX:
+            self._end_oldest()
+        return is_admitted
+
+    def ended(self, *, all_of_them: bool = False) -> list[logging.LogRecord]:
+        """Return the summaries of the intervals that have ended since the last time, or end all now."""
+        ended_s = self._clock() - REPEAT_INTERVAL_S
+        while self._intervals and (all_of_them or next(iter(self._intervals.values())).began_s <= ended_s):
+            self._end_oldest()
+        summaries, self._summaries = self._summaries, []
+        return summaries
+
+    def _end_oldest(self) -> None:
+        _, interval = self._intervals.popitem(last=False)
+        self._resources -= len(interval.lines_of_resource)
+        if interval.dropped:
+            self._summaries.append(interval.summary())
+
+
+class BoundedStreamHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream, within the bounds of `Repeats`."""
+
+    def __init__(self, stream: TextIO, repeats: Repeats | None = None) -> None:
+        super().__init__(stream)
+        self._repeats = repeats or Repeats()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.acquire()
+        try:
+            self.report_repeats()
+            return self._repeats.admits(record) and bool(super().handle(record))
+        finally:
+            self.release()
+
+    def report_repeats(self, *, all_of_them: bool = False) -> None:
+        """Write the summaries of the intervals that have ended, or of all."""
+        self.acquire()
+        try:
+            for summary in self._repeats.ended(all_of_them=all_of_them):
+                super().handle(summary)
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        self.report_repeats(all_of_them=True)
+        super().close()
+
+
+def report_repeats() -> None:
+    """Write the summaries of the intervals that have ended, also if nothing else is logged."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, BoundedStreamHandler):
+            handler.report_repeats()
 
 
 def configure_logs(
@@ -108,9 +206,8 @@ def configure_logs(
     stream: TextIO | None = None,
 ) -> None:
     """Send the events of this process to a stream (stderr); libraries' from warnings on."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = BoundedStreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
-    handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
@@ -122,6 +219,15 @@ def configure_logs(
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
     facts = getattr(record, "facts", None)
     return facts if isinstance(facts, Mapping) else {}
+
+
+def _subject_value(key: str, value: object) -> str:
+    """The text by which subjects are compared: of a peer its host, because each connection has another port."""
+    return str(value).rpartition(":")[0] if key == "peer" else str(value)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SUBJECT_LENGTH_MAX else f"{text[:_SUBJECT_LENGTH_MAX]}..."
 
 
 def _origin(record: logging.LogRecord) -> str | None:

@@ -33,7 +33,8 @@ class GivenToken(TokenKeeper):
 class TokenEndpoint:
     """Runs in a thread of its own. Attributes may be changed while it runs.
 
-    It speaks TLS with a `certificate`, a PEM file of the certificate and its key.
+    It speaks TLS with a `certificate`, a PEM file of the certificate and its key. With `redirects_to`, requests for
+    the keys are led to that URL.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class TokenEndpoint:
         *,
         lifetime_s: int = 600,
         certificate: Path | None = None,
+        redirects_to: str | None = None,
     ) -> None:
         self.issuer = issuer
         self.clients = clients
@@ -51,6 +53,7 @@ class TokenEndpoint:
         """The public key of each client that asks with assertions, by the issuer that it names itself."""
         self.lifetime_s = lifetime_s
         self._certificate = certificate
+        self._redirects_to = redirects_to
         self._connections: set[asyncio.Transport] = set()
         self.status = 200
         """What each request is answered with."""
@@ -124,6 +127,8 @@ class TokenEndpoint:
 
     async def _keys(self, request: web.Request) -> web.Response:
         self.requests.append({"path": request.path})
+        if self._redirects_to is not None:
+            raise web.HTTPFound(f"{self._redirects_to}{request.path}")
         return web.Response(text=json.dumps(self.issuer.jwks), status=self.status)
 
 

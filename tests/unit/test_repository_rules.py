@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -103,3 +104,59 @@ def test_no_two_modules_have_names_that_differ_in_an_s(root: str) -> None:
     paths = [path.relative_to(ROOT / root) for path in (ROOT / root).rglob("*.py")]
     names = {path.stem for path in paths} | {part for path in paths for part in path.parts[:-1]}
     assert sorted(name for name in names if f"{name}s" in names) == []
+
+
+FETCHES = (
+    "import aiohttp\n\nsession = aiohttp.ClientSession()\n",
+    "from aiohttp import ClientSession\n",
+    "from aiohttp import TCPConnector\n",
+    "import aiohttp\n\ngot = aiohttp.request('GET', 'http://x')\n",
+    "import urllib.request\n\ngot = urllib.request.urlopen('http://x')\n",
+    "from urllib.request import urlopen\n",
+    "from urllib.request import build_opener\n",
+    "from http.client import HTTPSConnection\n",
+    "import http.client\n",
+    "import requests\n",
+    "import httpx\n",
+    "import urllib3\n",
+    "from kubernetes.aio.client import ApiClient\n",
+)
+
+
+@pytest.mark.parametrize("root", [*SOURCE_ROOTS, "tools"])
+def test_only_one_module_fetches_over_http(root: str) -> None:
+    """Goal: one client with one policy: no redirections, bounds, verified certificates. Method: lint modules that
+    would open URLs themselves, as a new file of each source root.
+    """
+    folder = next((ROOT / root).glob("*/__init__.py"), ROOT / root / "x").parent
+    for content in FETCHES:
+        linted = subprocess.run(
+            [
+                *(sys.executable, "-m", "ruff", "check", "--no-cache", "--select", "TID251"),
+                *("--output-format", "concise", "--stdin-filename", str(folder / "planted.py"), "-"),
+            ],
+            input=content,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "TID251" in linted.stdout, (
+            f"{content!r} is allowed in {folder}: {linted.stdout}{linted.stderr}"
+        )
+
+
+def test_the_rule_about_http_is_selected() -> None:
+    """Goal: `make check` applies it. Method: the selected rules, and that only two modules of ours are exempt."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    assert "TID251" in lint["select"]
+    exempt = [path for path, rules in lint["per-file-ignores"].items() if "TID251" in rules]
+    assert exempt == [
+        "operator/quorate_operator/runtime/kubernetes/api.py",
+        "protocol/quorate_protocol/security/fetching.py",
+        "tests/**",
+        "benchmarks/**",
+    ]
+    silenced = "TID" + "251"
+    sources = [path for path in tracked_files() if path.suffix == ".py" and path != Path(__file__)]
+    assert [path for path in sources if f"noqa: {silenced}" in path.read_text()] == []

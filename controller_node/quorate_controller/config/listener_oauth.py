@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import checked_url, path_of
-from quorate_protocol.security.oauth_properties import number, of_mechanism
+from quorate_protocol.security.oauth_properties import AllowedUrl, number, of_mechanism
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig, list_of, tls_from_properties
 
 from quorate_controller.security.bearer import TokenRules
@@ -46,7 +46,7 @@ class ListenerOauth:
 
     rules: TokenRules
     file: str | None = None
-    url: str | None = None
+    url: AllowedUrl | None = None
     tls: TlsConfig = field(default_factory=TlsConfig)
     """TLS settings for the endpoint: the options ssl.* of the login module."""
     refresh_ms: int = 3_600_000

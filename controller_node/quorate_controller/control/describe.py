@@ -59,6 +59,11 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NO_CONTROLLER: Final = -1
+_UNKNOWN_TYPE: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+    "an incompatible broker. See the broker logs for more details."
+)
+"""Kafka's text of INVALID_REQUEST."""
 TOPICS_PER_STEP: Final = 32
 """Topics that are described before others may have their turn: less than a millisecond."""
 
@@ -241,8 +246,8 @@ class ConfigDescriber:
                 return "client_metrics", _by_name(self._client_metrics_entries(name))
             case ConfigResourceType.GROUP:
                 return "group", _by_name(self._group_entries(name))
-            case unknown:
-                raise ControlError(ErrorCode.invalid_request, f"Unsupported resource type: {unknown}")
+            case _:
+                raise ControlError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
 
     def _topic_entries(self, name: str) -> Mapping[str, _Entry]:
         if reason := why_invalid(name):
@@ -389,7 +394,7 @@ class _WrittenConfigs:
         self, request: DescribeConfigsRequest, shared: Mapping[str, _Entry], written: _Written
     ) -> None:
         """`shared`: the configs that requests have in common, `written`: those of them that were written before."""
-        self.of = 0, ""
+        self.of: tuple[int, str] | None = None
         """The resource that was looked up last, and its section and configs."""
         self.entries: tuple[str, Mapping[str, _Entry]] = ("", {})
         self._include_synonyms = request.include_synonyms

@@ -14,12 +14,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
 from quorate_protocol.files import read_bounded
-from quorate_protocol.security.oauth import TokenError
-from quorate_protocol.security.stores import SecurityConfigError
-from quorate_protocol.security.tls import client_context
-from quorate_protocol.security.tokens import RESPONSE_SIZE_BYTES_MAX, read_response
+from quorate_protocol.security.fetching import RESPONSE_SIZE_BYTES_MAX, FetchError, fetch
 
 from quorate_controller.security.bearer_tokens import InvalidKeysError, UnknownKeyError, parse_keys, validate
 
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S: Final = 20.0
 FILE_INTERVAL_S: Final = 5.0
 UNKNOWN_KEYS_MAX: Final = 16
 UNKNOWN_KEY_INTERVAL_S: Final = 60.0
@@ -80,7 +75,7 @@ class JwksValidator:
             if content == self._content:
                 return
             keys = parse_keys(content)
-        except (InvalidKeysError, OSError, TokenError, ValueError) as error:
+        except (FetchError, InvalidKeysError, OSError, ValueError) as error:
             raise JwksError(f"{self._config.source}: {error or type(error).__name__}") from None
         self._keys, self._content = keys, content
         for key in keys:
@@ -97,20 +92,10 @@ class JwksValidator:
 
     async def _ask_endpoint(self) -> bytes:
         assert self._config.url is not None, "one of file and url is set"
-        connector = aiohttp.TCPConnector(ssl=client_context(self._config.tls), force_close=True)
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        try:
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-                session.get(self._config.url, headers={"Accept": "application/json"}) as response,
-            ):
-                if response.status != 200:
-                    raise JwksError(
-                        f"{self._config.source}: the endpoint answers with status {response.status}"
-                    )
-                return await read_response(response.content)
-        except (aiohttp.ClientError, SecurityConfigError) as error:
-            raise JwksError(f"{self._config.source}: {error}") from None
+        response = await fetch(self._config.url, tls=self._config.tls, headers={"Accept": "application/json"})
+        if response.status != 200:
+            raise JwksError(f"{self._config.source}: the endpoint answers with status {response.status}")
+        return response.content
 
     async def follow(self) -> None:
         """Read the keys again and again, and at once when a key is unknown, until cancelled."""

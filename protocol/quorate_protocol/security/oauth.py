@@ -22,6 +22,7 @@ from quorate_protocol.security.assertions import (
 )
 from quorate_protocol.security.oauth_properties import (
     JAVA_OPTIONS,
+    AllowedUrl,
     allowed_resources,
     number,
     of_mechanism,
@@ -98,7 +99,7 @@ class OAuthLogin:
     """Where a client gets its token: a file or an endpoint, of which exactly one is set."""
 
     file: str | None = None
-    url: str | None = None
+    url: AllowedUrl | None = None
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     assertion: AssertionSettings | None = None
@@ -223,7 +224,7 @@ def is_extension(key: str, value: str) -> bool:
     return key != "auth" and _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
 
 
-def checked_url(properties: Mapping[str, str], key: str, environment: Mapping[str, str]) -> str:
+def checked_url(properties: Mapping[str, str], key: str, environment: Mapping[str, str]) -> AllowedUrl:
     """The URL in a property of OAUTHBEARER: http, https or file, and one that is allowed.
 
     Raises:
@@ -244,7 +245,7 @@ def checked_url(properties: Mapping[str, str], key: str, environment: Mapping[st
             f"{key}={url}: the URL is not allowed; add it to {ALLOWED_URLS}, here or as a system property in "
             f"{JAVA_OPTIONS}"
         )
-    return url
+    return AllowedUrl(url)
 
 
 def path_of(key: str, url: str) -> str:

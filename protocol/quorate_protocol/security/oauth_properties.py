@@ -2,12 +2,16 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NewType
 
 from quorate_protocol.security.stores import SecurityConfigError
 
 JAVA_OPTIONS: Final = "KAFKA_OPTS"
 """The environment variable with the system properties of Java's nodes and tools."""
+
+AllowedUrl = NewType("AllowedUrl", str)
+"""An http:, https: or file: URL that the configuration allows. Only `oauth.checked_url` makes it."""
+
 _DIGITS_MAX: Final = 15
 
 

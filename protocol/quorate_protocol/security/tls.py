@@ -4,6 +4,8 @@ import os
 import re
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -14,6 +16,7 @@ from quorate_protocol.security.stores import TLS_VERSIONS, SecurityConfigError, 
 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _STORE_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 _TLS_13_SUITE: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _OLD_SUITE: Final = re.compile(
@@ -160,26 +163,39 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
 
 def _identify(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
     pem = _pem_of(store, key_password)
-    # OpenSSL reads keys only from files: this one is private, and deleted immediately.
     try:
-        descriptor, name = tempfile.mkstemp(prefix="quorate-", suffix=".pem")
-    except OSError as error:
-        raise SecurityConfigError(
-            f"{_named(store)}: no temporary file can be made, through which OpenSSL reads keys: {error.strerror}"
-        ) from None
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(pem)
-        # Without a callback OpenSSL would prompt for a password.
-        context.load_cert_chain(name, password=lambda: key_password or "")
+        with _file_of(pem) as name:
+            # Without a callback OpenSSL would prompt for a password.
+            context.load_cert_chain(name, password=lambda: key_password or "")
     except (ssl.SSLError, ValueError) as error:
         hint = "" if key_password else " (if the key is encrypted, give ssl.key.password)"
         reason = getattr(error, "reason", None) or error
         raise SecurityConfigError(
             f"{_named(store)}: key or certificate can't be used: {reason}{hint}"
         ) from None
-    finally:
-        Path(name).unlink()
+    except OSError as error:
+        raise SecurityConfigError(
+            f"{_named(store)}: no file can be made through which OpenSSL reads keys: {error.strerror}"
+        ) from None
+
+
+@contextmanager
+def _file_of(pem: str) -> Iterator[str]:
+    """Yield the name of a file with a key, because OpenSSL reads keys only from files. Raises OSError.
+
+    The file is in memory. Where the system has no such files, it is a private temporary file.
+    """
+    content = pem.encode()
+    if hasattr(os, "memfd_create") and _DESCRIPTORS.is_dir():
+        with os.fdopen(os.memfd_create("quorate-key"), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield str(_DESCRIPTORS / str(memory.fileno()))
+        return
+    with tempfile.NamedTemporaryFile(prefix="quorate-", suffix=".pem") as file:
+        file.write(content)
+        file.flush()
+        yield file.name
 
 
 def _pem_of(store: Store, key_password: str | None) -> str:

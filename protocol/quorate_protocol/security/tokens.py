@@ -33,14 +33,9 @@ from quorate_protocol.security.oauth import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aiohttp import StreamReader
-
 log = logging.getLogger(__name__)
 
 TOKEN_SIZE_BYTES_MAX: Final = 64 * 1024
-RESPONSE_SIZE_BYTES_MAX: Final = 1024 * 1024
-TIMEOUT_S: Final = 20.0
-"""The default timeout of a request to an endpoint. Kafka has no limit if no property sets one."""
 FILE_INTERVAL_S: Final = 5.0
 """The interval in seconds at which a file is read again."""
 
@@ -106,44 +101,24 @@ def _file_of(key: str, file: str) -> bytes:
 
 
 async def _ask(login: OAuthLogin) -> Token:
-    import aiohttp
-
-    from quorate_protocol.security.tls import client_context
+    from quorate_protocol.security.fetching import FetchError, fetch
 
     assert login.url is not None, "one of file and url is set"
     settings = login.assertion
     assertion = None if settings is None else await asyncio.to_thread(read_or_make_assertion, settings)
     headers, body = token_request(login, assertion)
-    timeout = aiohttp.ClientTimeout(
-        total=TIMEOUT_S if login.read_timeout_ms is None else None,
-        connect=_seconds(login.connect_timeout_ms),
-        sock_read=_seconds(login.read_timeout_ms),
-    )
-    connector = aiohttp.TCPConnector(ssl=client_context(login.tls), force_close=True)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        try:
-            # A redirection would get the client's secret.
-            request = session.post(login.url, headers=headers, data=body.encode(), allow_redirects=False)
-            async with request as response:
-                content = await read_response(response.content)
-                return token_of_response(response.status, content)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise TokenError(f"the endpoint can't be asked: {error or type(error).__name__}") from None
-
-
-async def read_response(content: "StreamReader") -> bytes:
-    """Read the body of a response, up to 1 MiB. Raises TokenError for a larger one."""
-    body = bytearray()
-    while len(body) <= RESPONSE_SIZE_BYTES_MAX:
-        part = await content.read(RESPONSE_SIZE_BYTES_MAX)
-        if not part:
-            return bytes(body)
-        body += part
-    raise TokenError(f"the response has more than {RESPONSE_SIZE_BYTES_MAX} bytes", is_final=True)
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if not milliseconds else milliseconds / 1000
+    try:
+        response = await fetch(
+            login.url,
+            tls=login.tls,
+            headers=headers,
+            body=body.encode(),
+            connect_timeout_ms=login.connect_timeout_ms,
+            read_timeout_ms=login.read_timeout_ms,
+        )
+    except FetchError as error:
+        raise TokenError(str(error), is_final=error.is_final) from None
+    return token_of_response(response.status, response.content)
 
 
 class TokenKeeper:

@@ -116,8 +116,8 @@ class ServedController:
         self._failures: list[Exception] = []
         self._driver: Driver | None = None
 
-    def serve(self, frame: bytes) -> None:
-        """Serves one frame.
+    def serve(self, frame: bytes) -> Exchange:
+        """Serves one frame. Returns it with its answer, if it has one after a few turns.
 
         Raises:
             AssertionError: the controller logged an error, ended, or gave an answer that does not decode.
@@ -127,7 +127,7 @@ class ServedController:
         logger.setLevel(logging.ERROR)
         logger.addHandler(self._errors)
         try:
-            self._loop.run_until_complete(self._serve(frame))
+            exchange = self._loop.run_until_complete(self._serve(frame))
         finally:
             logger.removeHandler(self._errors)
             logger.setLevel(level)
@@ -139,6 +139,7 @@ class ServedController:
             raise AssertionError(f"the controller logged {record.getMessage()}") from (
                 record.exc_info[1] if record.exc_info else None
             )
+        return exchange
 
     def close(self) -> None:
         """Releases the disk and the loop."""
@@ -147,7 +148,7 @@ class ServedController:
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
-    async def _serve(self, frame: bytes) -> None:
+    async def _serve(self, frame: bytes) -> Exchange:
         if self._driver is None or self._served >= REQUESTS_MAX:
             await self._start()
         self._served += 1
@@ -162,6 +163,7 @@ class ServedController:
         exchange.abandon()
         if exchange.answer is not None:
             _check_answer(frame, bytes(exchange.answer))
+        return exchange
 
     async def _start(self) -> None:
         if self._driver is not None:

@@ -36,7 +36,7 @@ EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 TEXT_SHOWN_MAX = 200
 """How many characters of an answer that is no JSON object an error quotes."""
 
-
+_REDIRECTIONS = (301, 302, 303, 307, 308)
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
 _WATCH_LIMITS = aiohttp.ClientTimeout(
     total=WATCH_TIMEOUT_S + 10, sock_read=WATCH_SILENCE_S, sock_connect=CONNECT_TIMEOUT_S
@@ -134,7 +134,7 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
     settings.connection_pool_maxsize = CONNECTIONS_MAX
     # With trust_env, aiohttp would look for a .netrc before each request, in the thread pool that resolves names:
     # while names of nodes are slow to resolve, a Lease could not be renewed. The proxy is looked up below, once.
-    settings.client_session_kwargs = {"trust_env": False}
+    settings.client_session_kwargs = {"trust_env": False, "middlewares": (_refuse_redirection,)}
     files, named = kubeconfig_files(kubeconfig)
     if not files and (context is not None or kubeconfig is not None):
         raise _no_configuration(
@@ -333,6 +333,19 @@ class KubernetesApi:
             raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+async def _refuse_redirection(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Refuse to follow where a response leads: API servers do not redirect, and the request may have a Secret."""
+    response = await handler(request)
+    if response.status in _REDIRECTIONS:
+        response.close()
+        raise aiohttp.ClientError(
+            f"the answer is a redirection (status {response.status}), which is not followed"
+        )
+    return response
 
 
 def _proxy_of_environment(url: str) -> str | None:

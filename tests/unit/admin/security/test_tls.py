@@ -2,9 +2,11 @@
 
 import shutil
 import ssl
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, FakeCluster
@@ -113,6 +115,41 @@ async def test_stores_of_each_kind_open_both_ways(files: Path) -> None:
         },
     ):
         assert await ask(context, ssl_properties(**trust, **keystore)) == CLUSTER_ID
+
+
+@pytest.mark.parametrize("has_memory_files", [True, False])
+def test_a_key_is_in_no_file_that_stays(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memory_files: bool
+) -> None:
+    """Goal: no key of a store of PKCS12, of a Secret or of an encrypted file reaches a disk. Method: load keys, and
+    look at the file that OpenSSL reads: it has no name where the system has files in memory. Elsewhere it is private
+    and gone afterwards.
+    """
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if not has_memory_files:
+        monkeypatch.delattr("os.memfd_create")
+    read: list[tuple[int, str, bool]] = []
+
+    load = ssl.SSLContext.load_cert_chain
+
+    def note(self: ssl.SSLContext, certfile: str, **options: Any) -> None:
+        path = Path(certfile)
+        assert "PRIVATE KEY" in path.read_text()
+        target = str(path.readlink()) if has_memory_files else ""
+        read.append((stat.S_IMODE(path.stat().st_mode), target, any(tmp_path.iterdir())))
+        load(self, certfile, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", note)
+    descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    client_context(keystore_type="PEM", keystore_location=str(files / "key-and-cert.pem"))
+    client_context(keystore_location=str(files / "key.p12"), keystore_password=SECRET)
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == descriptors
+    assert len(read) == 2
+    for mode, target, is_on_disk in read:
+        assert is_on_disk != has_memory_files
+        assert target.startswith("/memfd:quorate-key") == has_memory_files
+        assert has_memory_files or mode == 0o600
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_keytool

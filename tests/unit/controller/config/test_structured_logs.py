@@ -4,16 +4,19 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from quorate_controller.structured_logs import (
+    RESOURCES_MAX,
+    BoundedStreamHandler,
     JsonFormatter,
     LogFormat,
     LogLevel,
-    RepeatFilter,
+    Repeats,
     TextFormatter,
     configure_logs,
+    report_repeats,
 )
 
 logger = logging.getLogger("quorate_controller.test")
@@ -100,24 +103,125 @@ def test_exceptions_are_shown(stream: io.StringIO, log_format: LogFormat):
     assert "KeyError: 'x'" in (json.loads(text)["traceback"] if log_format is LogFormat.JSON else text)
 
 
+class Clock:
+    """Seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def denied(principal: str, **facts: object) -> logging.LogRecord:
+    """A denial as the audit log has it."""
+    return record("authorization_denied", **{"principal": principal, "host": "10.0.0.1", **facts})
+
+
+def written(repeats: Repeats, events: Iterable[logging.LogRecord]) -> int:
+    """How many of the events are admitted."""
+    return sum(repeats.admits(event) for event in events)
+
+
 def test_repeats_are_dropped_and_counted():
-    """Past the number per interval events are dropped, errors too; the next one tells how many."""
-    now_s = 0.0
-    repeats = RepeatFilter(repeats_max=3, interval_s=10, clock=lambda: now_s)
-    assert [repeats.filter(record("down", node=n)) for n in range(5)] == [True, True, True, False, False]
-    assert repeats.filter(record("other"))
+    """Goal: past the number per interval events are dropped, errors too, and a line counts them. Method: events at
+    one time, and the summaries before and after the end of the interval.
+    """
+    clock = Clock()
+    repeats = Repeats(clock)
+    assert [repeats.admits(record("down", node=n)) for n in range(22)] == [True] * 20 + [False] * 2
+    assert repeats.admits(record("other"))
     error = record("down")
     error.levelno = logging.ERROR
-    assert [repeats.filter(error) for _ in range(9)] == [True] * 3 + [False] * 6
-    now_s = 10.0
-    again = record("down", node=9)
-    assert repeats.filter(again)
-    assert again.facts == {"node": 9, "repeats_dropped": 2}  # type: ignore[attr-defined]
+    assert [repeats.admits(error) for _ in range(29)] == [True] * 20 + [False] * 9
+    clock.now_s = 9.9
+    assert repeats.ended() == []
+    clock.now_s = 10.0
+    summaries = [(one.levelno, one.getMessage(), one.facts) for one in repeats.ended()]
+    assert summaries == [
+        (logging.INFO, "repeats_dropped", {"repeated_event": "down", "dropped": 2}),
+        (logging.ERROR, "repeats_dropped", {"repeated_event": "down", "dropped": 9}),
+    ]
+    assert repeats.ended() == []
+    assert repeats.admits(record("down", node=9))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"principal": "User:bob"},
+        {"host": "10.0.0.2"},
+        {"operation": "ALTER"},
+        {"resource_type": "CLUSTER"},
+        {"resource_name": "payroll"},
+    ],
+)
+def test_nobody_hides_the_denial_of_another_subject_or_resource(other: dict[str, str]):
+    """Goal: the audit log can't be blinded. Method: a thousand denials of one subject, then another one."""
+    repeats = Repeats(Clock())
+    one = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "junk"}
+    assert written(repeats, (denied("User:mallory", **one) for _ in range(1000))) == 20
+    assert repeats.admits(denied(**{"principal": "User:mallory", **one, **other}))
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["authentication_failed", "connection_refused", "envelope_refused", "tls_handshake_failed"],
+)
+def test_nobody_hides_the_failures_of_another_host(event: str):
+    """Goal: as for denials, of peers that are not authenticated. Method: many of one host, each from another port."""
+    repeats = Repeats(Clock())
+    flood = (record(event, peer=f"10.0.0.1:{port}", reason="x") for port in range(1000))
+    assert written(repeats, flood) == 20
+    assert repeats.admits(record(event, peer="10.0.0.2:1", reason="x"))
+    assert repeats.admits(record(event, peer="fd00::1:1", reason="x"))
+
+
+def test_a_subject_has_a_bound_over_all_resources():
+    """Goal: ever new names of resources do not fill the disk, and do not hide other operations. Method: 1,000 names,
+    then another operation and the summary.
+    """
+    clock = Clock()
+    repeats = Repeats(clock)
+    flood = [denied("User:mallory", operation="READ", resource_name=f"{number}") for number in range(1000)]
+    assert written(repeats, flood) == RESOURCES_MAX
+    assert repeats.admits(denied("User:mallory", operation="ALTER", resource_name="x"))
+    clock.now_s = 10.0
+    (summary,) = repeats.ended()
+    assert summary.facts == {
+        "repeated_event": "authorization_denied",
+        "dropped": 1000 - RESOURCES_MAX,
+        "principal": "User:mallory",
+        "host": "10.0.0.1",
+        "operation": "READ",
+    }
+
+
+def test_a_summary_is_written_without_another_event(stream: io.StringIO):
+    """Goal: what was dropped is reported although nothing follows. Method: repeats; the regular report after the
+    interval; more repeats, and the end of the process.
+    """
+    clock = Clock()
+    handler = BoundedStreamHandler(stream, Repeats(clock))
+    handler.setFormatter(TextFormatter())
+    logging.getLogger().handlers[:] = [handler]
+    for _ in range(25):
+        handler.handle(denied("User:mallory"))
+    assert stream.getvalue().count("\n") == 20
+    clock.now_s = 11.0
+    report_repeats()
+    assert [" ".join(line.split()[1:]) for line in stream.getvalue().splitlines()[20:]] == [
+        "INFO repeats_dropped repeated_event=authorization_denied dropped=5 principal=User:mallory host=10.0.0.1"
+    ]
+    for _ in range(21):
+        handler.handle(denied("User:mallory"))
+    handler.close()
+    assert stream.getvalue().splitlines()[-1].endswith("dropped=1 principal=User:mallory host=10.0.0.1")
 
 
 def test_an_error_is_known_by_where_it_was_raised():
     """A library's texts have addresses and values; its error repeats all the same. Another place is another error."""
-    repeats = RepeatFilter(repeats_max=3)
+    repeats = Repeats()
 
     def divide() -> float:
         return 1 / 0
@@ -134,15 +238,25 @@ def test_an_error_is_known_by_where_it_was_raised():
             error.exc_info = sys.exc_info()
         return error
 
-    texts = [f"Exception in callback <Handle at {number:#x}>" for number in range(6)]
-    assert [repeats.filter(failed(text, divide)) for text in texts] == [True] * 3 + [False] * 3
-    assert repeats.filter(failed(texts[0], divide_elsewhere))
-    assert repeats.filter(failed(texts[0], lambda: 2.0**9999))
+    texts = [f"Exception in callback <Handle at {number:#x}>" for number in range(26)]
+    assert [repeats.admits(failed(text, divide)) for text in texts] == [True] * 20 + [False] * 6
+    assert repeats.admits(failed(texts[0], divide_elsewhere))
+    assert repeats.admits(failed(texts[0], lambda: 2.0**9999))
 
 
-def test_repeats_of_many_events_take_bounded_memory():
-    """Events with ever new texts push the oldest ones out."""
-    repeats = RepeatFilter()
+def test_repeats_take_bounded_memory_and_pressure_hides_nothing():
+    """Goal: many events push the oldest ones out, whose dropped lines are counted all the same. Method: ever new
+    texts, ever new resources, long texts.
+    """
+    repeats = Repeats(Clock())
+    assert written(repeats, (denied("User:mallory") for _ in range(30))) == 20
     for number in range(5000):
-        assert repeats.filter(record(f"event {number}"))
-    assert len(repeats._seen) <= 1024
+        assert repeats.admits(record(f"event {number}", principal="x" * 10_000))
+    assert len(repeats._intervals) <= 1024
+    assert [one.facts["dropped"] for one in repeats.ended()] == [10]
+    assert all(len(text) < 300 for one in repeats._intervals.values() for text in one.subject.values())
+    for principal in range(1000):
+        for resource in range(100):
+            assert repeats.admits(denied(f"User:{principal}", resource_name=f"{resource}"))
+    assert repeats._resources == sum(len(one.lines_of_resource) for one in repeats._intervals.values())
+    assert repeats._resources <= 16_384

@@ -256,6 +256,21 @@ def test_descriptions_that_are_refused(harness, resource_type, name, error_code)
     assert second.error_code is ErrorCode.none
 
 
+@pytest.mark.parametrize("name", ["", "x"])
+@pytest.mark.parametrize("resource_type", [0, 3, 99, 127, -1])
+@pytest.mark.parametrize("documentation", [False, True])
+def test_a_type_that_is_none_fails_alone(harness, resource_type, name, documentation):
+    """Goal: the other resources of the request are described. Method: each strange type first and last."""
+    bad = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+    good = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=None)
+    for resources in ((bad, good), (good, bad)):
+        request = DescribeConfigsRequest(resources=resources, include_documentation=documentation)
+        results = harness.apply(request).results
+        assert [(one.error_code, bool(one.configs)) for one in results] == [
+            (ErrorCode.invalid_request, False) if one is bad else (ErrorCode.none, True) for one in resources
+        ]
+
+
 def test_topics_of_later_requests_share_what_they_have_in_common(harness):
     """Goal: thousands of small requests do not describe all configs anew, and none gets what another asked
     for. Method: the same topic twice, with and without documentation and synonyms; then a broker config changes.

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from kit.issuer import AUDIENCE, ISSUER, Issuer, new_key
+from kit.java.tls import Certificates
 from kit.token_endpoint import TokenEndpoint
 from kit.waiting import until
 from quorate_controller.config.listener_oauth import ListenerOauth
 from quorate_controller.security.bearer import InvalidTokenError, TokenRules
 from quorate_controller.server import jwks
 from quorate_controller.server.jwks import JwksError, JwksValidator
+from quorate_protocol.security.oauth_properties import AllowedUrl
+from quorate_protocol.security.stores import Store, StoreType, TlsConfig
 
 RULES = TokenRules(audiences=frozenset({AUDIENCE}), issuer=ISSUER)
 
@@ -99,6 +102,28 @@ async def test_keys_stay_in_use_when_they_cant_be_read(
     await endpoint.stop()
     with pytest.raises(JwksError):
         await found.refresh()
+
+
+async def test_keys_come_from_the_allowed_endpoint_alone(tmp_path: Path) -> None:
+    """Goal: nobody between the controller and the issuer chooses the keys. Method: an endpoint with TLS that
+    redirects to plain http, where an attacker's key is; a token for a super user that this key has signed.
+    """
+    certificates = Certificates.create(tmp_path / "tls")
+    attacker = await TokenEndpoint(Issuer.with_keys("ES256"), {}).start()
+    issuer = await TokenEndpoint(
+        Issuer.with_keys("ES256"), {}, certificate=certificates.server, redirects_to=attacker.url
+    ).start()
+    trust = Store(prefix="ssl.truststore", type=StoreType.PEM, location=str(certificates.authority))
+    config = ListenerOauth(rules=RULES, url=AllowedUrl(f"{issuer.url}/keys"), tls=TlsConfig(truststore=trust))
+    found = JwksValidator("CONTROLLER", config)
+    try:
+        with pytest.raises(JwksError, match="redirects with status 302 to 'http://127"):
+            await found.refresh()
+        assert not is_valid(found, attacker.issuer.token(sub="super"))
+        assert attacker.requests == []
+    finally:
+        await issuer.stop()
+        await attacker.stop()
 
 
 async def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

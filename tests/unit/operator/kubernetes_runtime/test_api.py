@@ -176,3 +176,21 @@ async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
                 await api.list(LEASE, "here")
         finally:
             await api.close()
+
+
+async def test_a_redirection_is_not_followed(server: str, configured: Callable[[str], None]) -> None:
+    """Goal: a proxy before the API server can't lead requests, and the token in them, elsewhere. Method: an address
+    that redirects to a server that would answer.
+    """
+
+    async def redirect(request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(f"{server}{request.path}")
+
+    async with listening(redirect) as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        try:
+            with pytest.raises(ApiError, match="is a redirection \\(status 307\\)"):
+                await api.get(LEASE, "here", "quorate-operator")
+        finally:
+            await api.close()

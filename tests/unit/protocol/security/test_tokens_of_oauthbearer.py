@@ -10,7 +10,7 @@ from aiohttp import web
 from kit.issuer import Issuer
 from kit.token_endpoint import TokenEndpoint
 from kit.waiting import turn_until, until
-from quorate_protocol.security import tokens
+from quorate_protocol.security import fetching, tokens
 from quorate_protocol.security.oauth import (
     OAuthLogin,
     RefreshTimes,
@@ -89,7 +89,7 @@ async def test_a_response_is_read_up_to_a_size(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: an endpoint can't fill the memory. Method: a smaller bound than its response."""
-    monkeypatch.setattr(tokens, "RESPONSE_SIZE_BYTES_MAX", 100)
+    monkeypatch.setattr(fetching, "RESPONSE_SIZE_BYTES_MAX", 100)
     with pytest.raises(TokenError, match="more than 100 bytes"):
         await fetch_token(login(endpoint))
 
