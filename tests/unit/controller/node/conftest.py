@@ -111,6 +111,12 @@ def bench(node_config: ControllerConfig) -> Iterator[Bench]:
 
 
 @pytest.fixture
+def bench_of() -> type[Bench]:
+    """Starts an opened node that is the only voter, and waits until it is active."""
+    return Bench
+
+
+@pytest.fixture
 def voter_config(tmp_path: Path) -> ControllerConfig:
     """That of a formatted controller, which is one voter of three."""
     voters = "3000@localhost:9093,3001@localhost:9094,3002@localhost:9095"
