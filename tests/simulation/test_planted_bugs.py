@@ -5,21 +5,27 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kit.simulator.__main__ import main
+from kit.simulator.checkpoints import Checkpoints
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
 from kit.simulator.wire import RELEASES
 from quorate_controller.control import partition_change, partitions
 from quorate_controller.control.broker_transitions import PartitionTransitions
+from quorate_controller.node import snapshotter
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft import progress
 from quorate_controller.raft.handlers import membership
 from quorate_controller.raft.handlers.common import leader_state
 from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
+from quorate_protocol.image import MetadataImage, snapshot
+from quorate_protocol.image.snapshot import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
     from quorate_protocol.image.partitions import PartitionRegistration
+    from quorate_protocol.image.state import ImageState
 
 
 def test_finds_a_commit_without_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +145,68 @@ def test_finds_an_answer_of_a_deposed_controller(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ControllerNode, "_release", release_all)
     assert first_violation(Shape.of).name in {"Linearizability", "NoAcknowledgedRecordLost"}
+
+
+def leave_out_voters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints have no VotersRecord: a controller that loads one knows no voters."""
+
+    def without_voters(*args: object, **options: object) -> Iterable[bytes]:
+        return write_checkpoint(*args, **(options | {"voters": None}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(snapshotter, "write_checkpoint", without_voters)
+
+
+def test_finds_checkpoints_without_their_voters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a missing VotersRecord is found as soon as the checkpoint has its name."""
+    leave_out_voters(monkeypatch)
+    assert first_violation(Shape.of).name == "CheckpointHasQuorum"
+
+
+def test_an_ended_cluster_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a cluster that its controllers have ended counts as a failure, whatever they believe about their voters.
+    Method: checkpoints without VotersRecord, which nobody reads back.
+    """
+    leave_out_voters(monkeypatch)
+    monkeypatch.setattr(Checkpoints, "check", lambda *_: None)
+    assert first_violation(Shape.of).name == "Liveness"
+
+
+def test_an_ended_cluster_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: `make simulate` ends with an exit code other than 0 for it. Method: the command with that mistake."""
+    leave_out_voters(monkeypatch)
+    monkeypatch.setattr(Checkpoints, "check", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["kit.simulator", "--seeds", "5", "--jobs", "1"])
+    assert main() == 1
+    assert "Liveness: no progress in" in capsys.readouterr().out
+
+
+def test_finds_a_checkpoint_that_lacks_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a checkpoint that is not what the records make is found. Method: the last row of each kind of config is
+    left out.
+    """
+    config_records = snapshot._config_records
+
+    def all_but_one(image: ImageState) -> Iterable[object]:
+        return list(config_records(image))[:-1]
+
+    monkeypatch.setattr(snapshot, "_config_records", all_but_one)
+    assert first_violation(Shape.of).name == "CheckpointIsSame"
+
+
+def test_finds_a_checkpoint_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a checkpoint may not contain what can be reverted. Method: the active controller writes down its whole
+    image.
+    """
+
+    def everything(image: MetadataImage) -> ImageState:
+        copied = image.copy()
+        copied.provenance = image.stable
+        return copied
+
+    monkeypatch.setattr(MetadataImage, "committed_copy", everything)
+    assert first_violation(Shape.of).name == "CheckpointIsSame"
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:

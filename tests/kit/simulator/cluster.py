@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kit.simulator.disk import SimulatedDisk
+from kit.simulator.disk_logs import ANY_DIRECTORY
 from kit.simulator.formatting import format_disk
 from kit.simulator.network import LISTENER
 from kit.simulator.world import PORT, Machine, World
@@ -27,12 +27,20 @@ class Cluster:
     """All controllers of a shape, in a world of their own."""
 
     def __init__(self, seed: int, shape: Shape) -> None:
-        self.world = World(
-            seed, is_dynamic=shape.is_dynamic, is_wired=shape.is_wired, is_sliced=shape.is_sliced
-        )
         self.shape = shape
         ids = range(FIRST_NODE_ID, FIRST_NODE_ID + shape.voters + shape.observers)
         self.initial_voter_ids = tuple(ids)[: shape.voters]
+        initial_voters = frozenset(
+            Machine(node_id).replica if shape.is_dynamic else (node_id, ANY_DIRECTORY)
+            for node_id in self.initial_voter_ids
+        )
+        self.world = World(
+            seed,
+            initial_voters,
+            is_dynamic=shape.is_dynamic,
+            is_wired=shape.is_wired,
+            is_sliced=shape.is_sliced,
+        )
         self._configs: dict[tuple[str, bool], ControllerConfig] = {}
         self.election_timeouts_ms = {
             # Some wait longer than others before they stand.
@@ -62,9 +70,7 @@ class Cluster:
     def replace_disk(self, machine: Machine) -> None:
         """An empty disk in place of the old one, formatted for a replica that is no voter yet."""
         assert machine.node is None
-        machine.disk = SimulatedDisk()
-        machine.rot = machine.sound_batch = None
-        machine.directory_number += 1
+        machine.lose_disk()
         self.world.invariants.disk_replaced(machine.node_id)
         self._format(machine, is_initial_voter=False)
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.records import generated as records
-from quorate_protocol.records.batch import decode_batches
-from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord, decode_control
-from quorate_protocol.records.framing import decode_record
+from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from quorate_controller.node import ControllerNode, Effects
 
@@ -37,6 +35,7 @@ class Happening(Enum):
     REVERT = "uncommitted decisions reverted"
     TRUNCATION = "logs truncated"
     SNAPSHOT_WRITTEN = "snapshots written"
+    CHECKPOINT_READ = "checkpoints read back"
     SNAPSHOT_LOADED = "snapshots fetched and loaded"
     SNAPSHOT_CHUNK = "snapshot chunks after the first"
     LOG_START_MOVED = "log starts moved"
@@ -165,8 +164,6 @@ class Coverage:
     """Counts over one run."""
 
     def __init__(self, *, is_dynamic: bool) -> None:
-        self.on_batch: Callable[[list[object]], None] = lambda _records: None
-        """Takes the metadata records of each committed batch."""
         self._departing: set[int] = set()
         self._kraft_version = int(is_dynamic)
         self.counts: Counter[Happening] = Counter()
@@ -228,19 +225,13 @@ class Coverage:
         if len(candidates) == 2:
             self.count(Happening.RIVALS)
 
-    def committed(self, data: bytes) -> None:
-        """A batch was committed, seen for the first time and in order."""
-        for batch in decode_batches(data):
-            if batch.is_control:
-                for record in batch.records:
-                    self._control_record(decode_control(record))
-                continue
-            metadata = [decode_record(record.value or b"") for record in batch.records]
-            for record in metadata:
-                self._metadata_record(record)
-            self.on_batch(metadata)
+    def metadata_records(self, batch: Iterable[object]) -> None:
+        """The records of a committed batch."""
+        for record in batch:
+            self._metadata_record(record)
 
-    def _control_record(self, record: object) -> None:
+    def control_record(self, record: object) -> None:
+        """A control record was committed."""
         if isinstance(record, KRaftVersionRecord):
             # Leaders repeat it when they write down what has changed about themselves.
             is_raised = record.k_raft_version > self._kraft_version

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from random import Random
 
 
+LOG: Final = ".log"
+CHECKPOINT: Final = ".checkpoint"
 EPOCH_ROTS: Final = 0.3
 """How often a bit that turns in a log is one of an epoch: no checksum covers it, and it decides elections."""
 EPOCH_POSITION: Final = 12
@@ -32,12 +34,14 @@ class DiskError(StorageError):
     """Raised out of a disk operation, which was not done, or not wholly: the process has to end."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Inode:
     """One file: what a reader sees, and what a crash leaves."""
 
     data: bytearray = field(default_factory=bytearray)
     durable_bytes: int = 0
+    generation: int = 0
+    """Counts the changes of what was written before."""
     cut_off: bytes = b""
     """Durable content that a truncation removed and no sync has confirmed yet."""
 
@@ -57,7 +61,38 @@ class Inode:
             is_torn = kept < unsynced and bool(kept or torn)
             self.data[self.durable_bytes + kept :] = torn
         self.sync()
+        self.generation += 1
         return is_torn
+
+
+LogFile = tuple[int, Path, Inode]
+"""Base offset, name and content of a segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFiles:
+    """Segments in ascending order, and epoch and end offset of each checkpoint."""
+
+    logs: list[LogFile]
+    checkpoints: list[tuple[int, int]]
+    durable_logs: list[LogFile]
+    durable_checkpoints: list[tuple[int, int]]
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether it is one of the metadata log, unlike `bootstrap.checkpoint`."""
+    return path.suffix == CHECKPOINT and "-" in path.stem
+
+
+def _metadata_files(names: dict[Path, Inode]) -> tuple[list[LogFile], list[tuple[int, int]]]:
+    logs, checkpoints = [], []
+    for path, inode in names.items():
+        if path.suffix == LOG:
+            logs.append((int(path.stem), path, inode))
+        elif _is_checkpoint(path):
+            offset, epoch = map(int, path.stem.split("-"))
+            checkpoints.append((epoch, offset))
+    return sorted(logs, key=lambda log: log[0]), checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +108,7 @@ class Rot:
         """Flips the bit: it rots, or is as it was."""
         if self.position < len(self.inode.data):
             self.inode.data[self.position] ^= 1 << self.bit
+            self.inode.generation += 1
 
     def __str__(self) -> str:
         return f"{self.path.name} at byte {self.position}, bit {self.bit}"
@@ -101,6 +137,7 @@ class SimulatedFile:
     def append(self, data: bytes) -> None:
         # Fails, if it does, with the data half written.
         half = len(data) // 2
+        self._disk.changes += 1
         self._inode.data += data[:half]
         self._disk.operation()
         self._inode.data += data[half:]
@@ -110,6 +147,8 @@ class SimulatedFile:
 
     def truncate(self, size_bytes: int) -> None:
         inode = self._inode
+        inode.generation += 1
+        self._disk.changes += 1
         if size_bytes < inode.durable_bytes:
             inode.cut_off = bytes(inode.data[size_bytes : inode.durable_bytes]) + inode.cut_off
             inode.durable_bytes = size_bytes
@@ -143,6 +182,11 @@ class SimulatedDisk:
         self._durable_names: dict[Path, Inode] = {}
         self._directories: set[Path] = set()
         self.locks: set[Path] = set()
+        self.changes = 0
+        """Counts the changes of files and names."""
+        self.renamed_checkpoints: list[tuple[str, bytes]] = []
+        """Name and content of each checkpoint that has got its name, until somebody has looked at them."""
+        self._metadata: MetadataFiles | None = None
         self._operations_left = 0
         self._failure: PowerLoss | DiskError | None = None
 
@@ -184,6 +228,8 @@ class SimulatedDisk:
             self._names = dict(self._durable_names)
         inodes = {id(inode): inode for inode in self._names.values()}.values()
         torn = sum(inode.crash(rng) for inode in inodes)
+        self.changes += 1
+        self._names_changed()
         self._durable_names = dict(self._names)
         self.end_process()
         return torn
@@ -202,6 +248,20 @@ class SimulatedDisk:
         found.turn()
         return found
 
+    # -------------------------------------------------------------------------- what is on it, for judges
+
+    def metadata(self) -> MetadataFiles:
+        """The files of the metadata log, as far as their names are there, and as far as they are durable."""
+        if self._metadata is None:
+            self._metadata = MetadataFiles(
+                *_metadata_files(self._names), *_metadata_files(self._durable_names)
+            )
+        return self._metadata
+
+    def _names_changed(self) -> None:
+        self.changes += 1
+        self._metadata = None
+
     # ------------------------------------------------------------------------------ the FileSystem port
 
     def open_file(self, path: Path, *, read_only: bool = False) -> SimulatedFile:  # noqa: ARG002
@@ -211,6 +271,7 @@ class SimulatedDisk:
         self._require_directory(path)
         inode = Inode()
         self._names[path] = inode
+        self._names_changed()
         self.operation()
         return SimulatedFile(self, inode)
 
@@ -238,12 +299,16 @@ class SimulatedDisk:
         self._directories.update({path, *(Path(parent) for parent in PurePosixPath(path).parents)})
 
     def rename(self, source: Path, target: Path) -> None:
-        self._names[target] = self._inode(source)
+        inode = self._names[target] = self._inode(source)
         del self._names[source]
+        self._names_changed()
+        if _is_checkpoint(target):
+            self.renamed_checkpoints.append((target.name, bytes(inode.data)))
         self.operation()
 
     def remove(self, path: Path) -> None:
         self._names.pop(path, None)
+        self._names_changed()
         self.operation()
 
     def set_read_only(self, path: Path) -> None:
@@ -251,6 +316,7 @@ class SimulatedDisk:
 
     def sync_directory(self, path: Path) -> None:
         self.operation()
+        self._names_changed()
         for names in (self._durable_names, self._names):
             for name in [name for name in names if name.parent == path]:
                 if name in self._names:

@@ -10,7 +10,6 @@ from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeatur
 from kit.simulator.clients import active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.disk import DiskError, PowerLoss
-from kit.simulator.formatting import directory_id
 from kit.simulator.network import LISTENER
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
@@ -289,9 +288,13 @@ class Faults:
         return is_first and not self._is_needed(machine)
 
     def _is_needed(self, machine: Machine) -> bool:
-        """Whether somebody knows it as one of so few voters that the others are no majority."""
-        voters = [node.raft.voters.ids for node in self._world.alive]
-        return any(machine.node_id in ids and len(ids) < VOTERS_MIN_FOR_DISK_LOSS for ids in voters)
+        """Whether some disk names it as one of so few voters that the others are no majority."""
+        committed = self._world.committed
+        sets = {other.disk_log.voters(committed.end_offset) for other in self._cluster.machines}
+        return any(
+            len(voters) < VOTERS_MIN_FOR_DISK_LOSS and machine.node_id in dict(voters)
+            for voters in (committed.voters, *filter(None, sets))
+        )
 
     def _lose_disk(self) -> str:
         """A disk is replaced by an empty one: a new replica."""
@@ -420,7 +423,7 @@ class Faults:
 
 
 def replica_on(machine: Machine) -> ReplicaKey:
-    return ReplicaKey(node_id=machine.node_id, directory_id=directory_id(machine))
+    return ReplicaKey(node_id=machine.node_id, directory_id=machine.directory_id)
 
 
 def break_connections(world: World, left: Machine, right: Machine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from kit.simulator.world import CLUSTER_ID, EPOCH_MS, PORT
 from quorate_controller.config import parse_format_target
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kit.simulator.world import Machine
-
-
-def directory_id(machine: Machine) -> UUID:
-    """The id of the machine's directory; a replaced disk has another one."""
-    return UUID(int=(machine.node_id << 16 | machine.directory_number) + (4 << 76))
 
 
 def format_disk(
@@ -40,7 +34,7 @@ def format_disk(
                 node_id=voter.node_id,
                 host=f"node{voter.node_id}",
                 port=PORT,
-                directory_id=directory_id(voter),
+                directory_id=voter.directory_id,
             )
             for voter in initial_voters
         ),
@@ -50,5 +44,5 @@ def format_disk(
         parse_format_target(properties),
         options,
         now_ms=EPOCH_MS,
-        generate_directory_id=lambda: directory_id(machine),
+        generate_directory_id=lambda: machine.directory_id,
     )

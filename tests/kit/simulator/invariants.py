@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quorate_controller.raft.model import ReplicaKey
+from kit.simulator.disk_logs import ANY_DIRECTORY
 from quorate_protocol.records.batch import scan_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from kit.simulator.committed import CommittedRecords
+    from kit.simulator.disk_logs import Voters
+    from kit.simulator.world import Machine
     from quorate_controller.node import ControllerNode
-    from quorate_controller.raft.voters import VoterSet
 
 
 class InvariantViolation(AssertionError):  # noqa: N818 - it violates, it does not err
@@ -25,16 +27,17 @@ class InvariantViolation(AssertionError):  # noqa: N818 - it violates, it does n
 class Invariants:
     """Looks at the nodes after each turn and remembers what it has seen of the whole history.
 
-    `on_commit` is given each batch when it is first seen to be committed.
+    What is committed is judged by the disks of all machines, lost ones included, and by `committed`, which gets each
+    batch when it is first taken for committed.
     """
 
-    def __init__(self, on_commit: Callable[[bytes], None]) -> None:
-        self._on_commit = on_commit
+    def __init__(self, committed: CommittedRecords, machines: Mapping[int, Machine]) -> None:
+        self._committed = committed
+        self._machines = machines
         self._epochs: dict[int, int] = {}
         self._high_watermarks: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
-        self._voters: dict[int, VoterSet] = {}
-        self._committed: dict[int, bytes] = {}
+        self._voters: dict[int, Voters] = {}
         self._committed_to: dict[int, int] = {}
 
     def node_started(self, node_id: int) -> None:
@@ -48,16 +51,16 @@ class Invariants:
         self._epochs.pop(node_id, None)
         self.node_started(node_id)
 
-    def check(self, node_id: int, node: ControllerNode, alive: Iterable[ControllerNode]) -> None:
+    def check(self, machine: Machine, node: ControllerNode) -> None:
         """All invariants that concern a node that has just had its turn."""
+        node_id = machine.node_id
         self._monotonic_epoch(node_id, node)
         self._single_leader(node_id, node)
         self._snapshot_at_log_start(node_id, node)
         if node.raft.high_watermark > self._high_watermarks.get(node_id, -1):
-            self._majority_reached_high_watermark(node_id, node, alive)
-            self.consistent_committed_data(node_id, node)
+            self.consistent_committed_data(machine, node)
         self._monotonic_high_watermark(node_id, node)
-        self._voters[node_id] = node.raft.voters
+        self._voters[node_id] = self._voters_on(machine)
 
     def leader_loads_no_snapshot(self, node_id: int, *, was_leader: bool, restored: bool) -> None:
         """LeaderNeverLoadSnapshot: a leader's log is complete by definition."""
@@ -98,61 +101,61 @@ class Invariants:
                 f"node {node_id} starts at {start_offset} without a snapshot up to there",
             )
 
-    def _majority_reached_high_watermark(
-        self, node_id: int, node: ControllerNode, alive: Iterable[ControllerNode]
-    ) -> None:
-        """A leader may only count what a majority holds; of voters that are down we have to believe it.
-
-        A turn may move the high watermark first and change the voters then: either set will do for that turn.
-        """
-        if node.raft.epoch_start_offset is None:
-            return
-        high_watermark = node.raft.high_watermark
-        ends = [
-            (replica_key(other), other.storage.log.end_offset)
-            for other in alive
-            if other.storage.log.end_offset < high_watermark
-        ]
-        voter_sets = (node.raft.voters, self._voters.get(node_id, node.raft.voters))
-        if not any(_may_be_majority(voters, [key for key, _ in ends]) for voters in voter_sets):
-            raise InvariantViolation(
-                "MajorityReachedHighWatermark",
-                f"leader {node_id} says {high_watermark}, but of voters {node.raft.voters.ids} some are behind: "
-                f"{ends}",
-            )
-
-    def consistent_committed_data(self, node_id: int, node: ControllerNode) -> None:
+    def consistent_committed_data(self, machine: Machine, node: ControllerNode) -> None:
         """What was committed at an offset once is what every node has there for ever."""
-        log = node.storage.log
-        position = max(self._committed_to.get(node_id, 0), log.start_offset)
+        log, committed = node.storage.log, self._committed
+        position = max(self._committed_to.get(machine.node_id, 0), log.start_offset)
         end = node.raft.high_watermark
+        new: list[tuple[int, bytes]] = []
         while position < end:
             data = log.read(position, 1 << 20, end)
             if not data:
                 break
             for header in scan_batches(data):
                 batch = data[header.position : header.position + header.size_bytes]
-                committed = self._committed.get(header.base_offset)
-                if committed is None:
-                    self._committed[header.base_offset] = batch
-                    self._on_commit(batch)
-                elif committed != batch:
+                if header.base_offset >= committed.end_offset:
+                    new.append((header.last_offset, batch))
+                elif committed.batches.get(header.base_offset) != batch:
                     raise InvariantViolation(
-                        "ConsistentCommittedData", f"node {node_id} differs at offset {header.base_offset}"
+                        "ConsistentCommittedData",
+                        f"node {machine.node_id} differs at offset {header.base_offset}",
                     )
                 position = header.last_offset + 1
-        self._committed_to[node_id] = position
+        self._committed_to[machine.node_id] = position
+        if new:
+            self._majority_reached_high_watermark(machine, *new[-1])
+            for _, batch in new:
+                committed.add(batch)
+
+    def _majority_reached_high_watermark(self, machine: Machine, last_offset: int, batch: bytes) -> None:
+        """A majority has on its disks what a node takes for committed, though nobody took it for that before.
+
+        A turn may move the high watermark first and change the voters then: either set will do for that turn.
+        """
+        there = frozenset(
+            replica
+            for other in self._machines.values()
+            for replica, disk_log in other.disk_logs()
+            if disk_log.has(last_offset, batch)
+        )
+        voters = self._voters_on(machine)
+        if not any(is_majority(there, of) for of in (voters, self._voters.get(machine.node_id, voters))):
+            raise InvariantViolation(
+                "MajorityReachedHighWatermark",
+                f"node {machine.node_id} takes offset {last_offset} for committed, but of its voters "
+                f"{sorted(voters)} only {sorted(there)} have it",
+            )
+
+    def _voters_on(self, machine: Machine) -> Voters:
+        """The voters of the last VotersRecord that a machine has on its disk, committed or not."""
+        return machine.disk_log.voters(self._committed.end_offset) or self._committed.voters
 
 
-def replica_key(node: ControllerNode) -> ReplicaKey:
-    """Who a node is to raft: a node id on a disk."""
-    return ReplicaKey(node_id=node.node_id, directory_id=node.storage.directory_id)
-
-
-def _may_be_majority(voters: VoterSet, behind: Sequence[ReplicaKey]) -> bool:
-    """Whether those voters that are not known to be behind are a majority."""
-    there = [voter for voter in voters if not any(voter.key.matches(key) for key in behind)]
-    return len(there) > len(voters) // 2
+def is_majority(there: Voters, of: Voters) -> bool:
+    """Whether the replicas that are there are a majority of the voters."""
+    ids = {node_id for node_id, _ in there}
+    count = sum(voter in there or (voter[1] == ANY_DIRECTORY and voter[0] in ids) for voter in of)
+    return count > len(of) // 2
 
 
 def differing_images(nodes: Sequence[ControllerNode]) -> list[int]:

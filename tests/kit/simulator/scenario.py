@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from kit.simulator.clients import Administrator, SimulatedBroker, check_nothing_lost
 from kit.simulator.cluster import Cluster
 from kit.simulator.coverage import Happening, counting_log_events
+from kit.simulator.disk_logs import ANY_DIRECTORY
 from kit.simulator.faults import Faults
-from kit.simulator.invariants import InvariantViolation, differing_images, replica_key
+from kit.simulator.invariants import InvariantViolation, differing_images, is_majority
 from kit.simulator.membership import Operator
 from kit.simulator.partition_clients import PartitionLeaders, Reassigner
 from kit.simulator.schedules import DirectedFaults
@@ -90,12 +91,12 @@ class Scenario:
         self.history.check()
 
     def _comes_back(self, promised: int) -> bool:
-        """Waits until the cluster is well. False when it cannot be: see `_has_living_majority`."""
+        """Waits until the cluster is well. False when it cannot be: see `_can_come_back`."""
         for _ in range(CALM_PERIODS):
             self.world.run_until(self.world.now_ms + CALM_PERIOD_MS, lambda: self._is_well(promised))
             if self._is_well(promised):
                 return True
-            if self.operator is None and not self._has_living_majority():
+            if self.operator is None and not self._can_come_back():
                 return False
         raise InvariantViolation(
             "Liveness", f"no progress in {CALM_PERIODS * CALM_PERIOD_MS} ms of calm: {self._describe()}"
@@ -143,21 +144,22 @@ class Scenario:
                 return
         raise partitions.unsettled() or InvariantViolation("Liveness", "a silent broker is not fenced")
 
-    def _has_living_majority(self) -> bool:
-        """Whether a majority of the voters of the longest log still exists: disks that were lost may have been
-        the majority of what removals had left of the voters. Then nobody can be elected ever again.
-
-        Logs of observers do not count. They may have what a voter lost before it was durable.
+    def _can_come_back(self) -> bool:
+        """Whether the disks that the faults have left can elect a leader: some replica is a voter of the last
+        VotersRecord that it has, and living voters of it without a longer log are a majority. What the nodes say of
+        themselves does not matter: a node that has forgotten its voters has to come back nevertheless.
         """
-        nodes = [node for node in self.world.alive if node.raft.is_voter]
-        if not nodes:
-            return False
-        longest = max(nodes, key=lambda node: (node.raft.last_epoch, node.raft.log_end_offset))
-        voters = longest.raft.voters
-        return (
-            sum(any(voter.key.matches(replica_key(node)) for node in nodes) for voter in voters)
-            > len(voters) // 2
-        )
+        committed = self.world.committed
+        machines = self.cluster.machines
+        logs = {machine.replica: machine.disk_log.last() for machine in machines}
+        for machine in machines:
+            log = machine.disk_log
+            voters = log.voters() or committed.voters_at(log.last()[1])
+            there = frozenset(replica for replica, last in logs.items() if last <= logs[machine.replica])
+            is_voter = machine.replica in voters or (machine.node_id, ANY_DIRECTORY) in voters
+            if is_voter and is_majority(there, voters):
+                return True
+        return False
 
     def _describe(self) -> str:
         return "; ".join(

@@ -12,10 +12,14 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kit.simulator import java_like
+from kit.simulator.checkpoints import Checkpoints
+from kit.simulator.committed import CommittedRecords
 from kit.simulator.coverage import Coverage, Happening
 from kit.simulator.disk import DiskError, PowerLoss, Rot, SimulatedDisk
+from kit.simulator.disk_logs import DiskLog
 from kit.simulator.invariants import Invariants, InvariantViolation
 from kit.simulator.network import Network
 from kit.simulator.partitions import CommittedPartitions
@@ -26,8 +30,9 @@ from quorate_controller.raft.messages import Shutdown
 from quorate_controller.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from kit.simulator.disk_logs import Voters
     from quorate_controller.config import ControllerConfig
     from quorate_controller.node import ControllerNode, Effects
     from quorate_protocol.records.batch import BatchHeader
@@ -51,6 +56,9 @@ class Machine:
     """See `java_like`."""
     drift_ppm: int = 0
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    disk_log: DiskLog = field(init=False)
+    lost_disk_logs: list[tuple[tuple[int, int], DiskLog]] = field(default_factory=list)
+    """Node id and directory id of each disk that it has lost, and what was on it."""
     directory_number: int = 0
     """How many disks it has lost."""
     name_number: int = 0
@@ -72,6 +80,32 @@ class Machine:
     is_turn_due: bool = False
     busy_until_ms: int = 0
 
+    def __post_init__(self) -> None:
+        self.disk_log = DiskLog(self.disk)
+
+    @property
+    def directory_id(self) -> UUID:
+        """The id of the directory on its present disk."""
+        return UUID(int=(self.node_id << 16 | self.directory_number) + (4 << 76))
+
+    @property
+    def replica(self) -> tuple[int, int]:
+        """Node id and directory id, as `Voters` have them."""
+        return self.node_id, self.directory_id.int
+
+    def disk_logs(self) -> Iterator[tuple[tuple[int, int], DiskLog]]:
+        """What is on its disk, and what was on those that it has lost, each with the replica that it belonged to."""
+        yield self.replica, self.disk_log
+        yield from self.lost_disk_logs
+
+    def lose_disk(self) -> None:
+        """An empty disk is in the place of its disk."""
+        self.lost_disk_logs.append((self.replica, self.disk_log))
+        self.disk = SimulatedDisk()
+        self.disk_log = DiskLog(self.disk)
+        self.directory_number += 1
+        self.rot = self.sound_batch = None
+
     @property
     def host(self) -> str:
         """The name that it advertises; its former names still lead to it."""
@@ -85,14 +119,19 @@ class Machine:
 class World:
     """Owns time and randomness. `schedule` is the only way anything happens."""
 
-    def __init__(self, seed: int, *, is_dynamic: bool, is_wired: bool, is_sliced: bool) -> None:
+    def __init__(
+        self, seed: int, initial_voters: Voters, *, is_dynamic: bool, is_wired: bool, is_sliced: bool
+    ) -> None:
         self.rng = Random(seed)
         self.now_ms = EPOCH_MS
         self.machines: dict[int, Machine] = {}
         self.coverage = Coverage(is_dynamic=is_dynamic)
         self.partitions = CommittedPartitions(self.coverage.count, is_sliced=is_sliced)
-        self.coverage.on_batch = self.partitions.batch
-        self.invariants = Invariants(self.coverage.committed)
+        self.committed = CommittedRecords(initial_voters, kraft_version=int(is_dynamic))
+        self.committed.on_control = self.coverage.control_record
+        self.committed.on_metadata = self._committed_metadata
+        self.checkpoints = Checkpoints(self.committed, self.coverage.count)
+        self.invariants = Invariants(self.committed, self.machines)
         self._turn_ms = TURN_MS if is_sliced else 0
         self.network = Network(self, is_wired=is_wired)
         self.steps = 0
@@ -102,6 +141,10 @@ class World:
         """Epoch -> when somebody was first seen to lead it."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
+
+    def _committed_metadata(self, records: list[object]) -> None:
+        self.coverage.metadata_records(records)
+        self.partitions.batch(records)
 
     # -------------------------------------------------------------------------------------------- time
 
@@ -165,7 +208,7 @@ class World:
             )
             if machine.is_java_like:
                 java_like.take_time(machine.node)
-            self._look_before_cleaning(machine.node)
+            self._look_before_cleaning(machine, machine.node)
             self._has_opened(machine, machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
         except PowerLoss:
@@ -201,12 +244,12 @@ class World:
         self.kill(machine)
         self.mend(machine)
 
-    def _look_before_cleaning(self, node: ControllerNode) -> None:
+    def _look_before_cleaning(self, machine: Machine, node: ControllerNode) -> None:
         """One turn may commit records, write a snapshot and delete the records: they are looked at before."""
         clean = node.storage.clean
 
         def look_and_clean(now_ms: int) -> int | None:
-            self.invariants.consistent_committed_data(node.node_id, node)
+            self.invariants.consistent_committed_data(machine, node)
             return clean(now_ms)
 
         node.storage.clean = look_and_clean  # type: ignore[method-assign]
@@ -313,7 +356,8 @@ class World:
 
     def _took_turn(self, machine: Machine, effects: Effects) -> None:
         assert machine.node is not None
-        self.invariants.check(machine.node_id, machine.node, self.alive)
+        self.invariants.check(machine, machine.node)
+        self._read_checkpoints(machine)
         self.coverage.turn_taken(machine.node, effects, is_java_like=machine.is_java_like)
         if machine.node.raft.epoch_start_offset is not None:
             self._led_since.setdefault(machine.node.raft.epoch, self.now_ms)
@@ -324,6 +368,12 @@ class World:
             self.schedule(pause_ms, partial(self._send, machine, machine.incarnation, effects))
         else:
             self._send(machine, machine.incarnation, effects)
+
+    def _read_checkpoints(self, machine: Machine) -> None:
+        """Read back the checkpoints that have got their names."""
+        renamed = machine.disk.renamed_checkpoints
+        while renamed:
+            self.checkpoints.check(machine.node_id, *renamed.pop(0))
 
     def _send(self, machine: Machine, incarnation: int, effects: Effects) -> None:
         node = machine.node
