@@ -4,8 +4,9 @@ A `Connection` decodes frames and hands each to the handler as an `Exchange`: on
 order of answers. The handler answers at once or later; several requests of one connection may be in flight,
 so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
 
-Everything is bounded: the size of a frame before memory is taken for it, the memory of large requests of a listener,
-requests in flight per connection, bytes waiting to be sent. At a bound we stop reading, and TCP slows the peer down.
+Everything is bounded: the size of a frame before memory is taken for it, the memory of requests by the class of their
+senders, the time of an unfinished request, requests in flight per connection, bytes waiting to be sent. At a bound we
+stop reading, and TCP slows the peer down.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.frames import FrameDecoder
 
+from quorate_controller.node.events import ANONYMOUS
+from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
 from quorate_controller.server.misrouting import ConnectionFindings
-from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX
-from quorate_controller.server.serving_queue import KEYS_OF_NODES, REQUESTS_AT_ONCE
+from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, Arrival
+from quorate_controller.server.serving_queue import KEYS_OF_NODES, REQUESTS_AT_ONCE, ServiceClass, class_of
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
@@ -41,8 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READ_BYTES_MAX: Final = 32 * 1024
-"""Bytes that are read at once: a connection that has to wait holds no more of the next request."""
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""A connection that holds more bytes of requests passes no other on before those in flight have their responses."""
 WRITE_BUFFER_BYTES_MAX: Final = 64 * 1024
 """With more than this unsent, the peer is not reading."""
 PIECE_BYTES_MAX: Final = WRITE_BUFFER_BYTES_MAX
@@ -55,8 +58,6 @@ class ListenerLimits:
 
     frame_size_bytes_max: int = 100 * 1024 * 1024
     """socket.request.max.bytes"""
-    request_memory_bytes_max: int = 100 * 1024 * 1024
-    """queued.max.request.bytes, see `RequestMemory`; 0 or less: no bound."""
     in_flight_max: int = 256
     """Requests of one connection that may wait for their answers."""
     socket_send_buffer_bytes: int = 100 * 1024
@@ -111,12 +112,18 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
         self._memory = listener.memory
+        self.arrival = Arrival()
+        """The time that the unfinished request may take."""
+        self._service_class = ServiceClass.STRANGERS
+        """The class of the last request."""
+        self._request_bytes = 0
+        """Size of the complete requests that have no response yet."""
+        self._is_counted = False
+        """Whether the connection holds more than it may without being counted."""
         self._answers = listener.answers
         self._is_queued = False
         self.served_until_s = 0.0
         """See `serving_queue.Served`."""
-        self._announced_bytes = 0
-        """Size of the unfinished request, if it is large: it has its share of the memory, or waits for it."""
         self._waits_for_memory = False
         self._is_writable = True
         self._is_reading = True
@@ -181,9 +188,8 @@ class Connection(asyncio.BufferedProtocol):
             self._muting.cancel()
         self._listener.quotas.leave(self._place)
         while self._in_flight:
-            exchange = self._in_flight.popleft()
-            self._release(exchange.frame)
-            exchange.abandon()
+            self._in_flight.popleft().abandon()
+        self._memory.forget(self)
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
@@ -206,32 +212,51 @@ class Connection(asyncio.BufferedProtocol):
             return
         if frames:
             self.last_activity = self._loop.time()
-        self._undispatched.extend(frames)
+            self._request_bytes += sum(map(len, frames))
+            self._undispatched.extend(frames)
+        held_bytes = self._decoder.buffered_size_bytes
+        if held_bytes:
+            self.arrival.arrived(len(data), self._loop.time(), is_new=bool(frames))
+        else:
+            self.arrival.completed()
         # Most data is one small request.
-        if self._decoder.unfinished_size_bytes or self._announced_bytes or len(data) > UNCOUNTED_BYTES_MAX:
-            self._count(frames)
+        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:
+            self._find_class()
+            self._count()
         self._serve_in_turn()
 
-    def _count(self, frames: list[bytes]) -> None:
-        """Count the memory of large requests. If one was announced, the first large one has its share already."""
-        for frame in frames:
-            if len(frame) > UNCOUNTED_BYTES_MAX:
-                if not self._announced_bytes:
-                    self._memory.take(len(frame))
-                self._announced_bytes = 0
-        size_bytes = self._decoder.unfinished_size_bytes
-        if size_bytes > UNCOUNTED_BYTES_MAX and not self._announced_bytes:
-            self._announced_bytes = size_bytes
-            self._waits_for_memory = not self._memory.reserve(size_bytes, self)
+    @property
+    def _is_known(self) -> bool:
+        """Whether the other end is no stranger: it has authenticated or, where it need not, was served before."""
+        if not self._may_ask or self._listener.has_sasl:
+            return self._may_ask
+        return self.peer.principal != ANONYMOUS or self._place.stage is Stage.SERVED
+
+    def _find_class(self) -> None:
+        """Derive the class from the last request, as far as it has come, and bound its size."""
+        key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
+        self._service_class = class_of(key) if self._is_known else ServiceClass.STRANGERS
+        size_bytes, bytes_max = (
+            self._decoder.unfinished_size_bytes,
+            self._memory.size_bytes_max(self._service_class),
+        )
+        if bytes_max is not None and size_bytes > bytes_max:
+            self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
+            self.refuse(f"a request of {size_bytes} bytes; {self._service_class.value} may send {bytes_max}")
+
+    def _count(self) -> None:
+        """Count the memory of requests, if the connection holds more than it may uncounted."""
+        buffered_bytes, size_bytes = self._decoder.buffered_size_bytes, self._decoder.unfinished_size_bytes
+        held_bytes = self._request_bytes + buffered_bytes
+        missing_bytes = max(0, size_bytes - buffered_bytes)
+        may_read = self._memory.hold(self, self._service_class, held_bytes, missing_bytes)
+        self._waits_for_memory = not may_read
+        self._is_counted = held_bytes > UNCOUNTED_BYTES_MAX
 
     def memory_granted(self) -> None:
-        """Read the rest of the large request: it has its share of the memory."""
+        """Read on: there is memory for more of the unfinished request."""
         self._waits_for_memory = False
         self._regulate_reading()
-
-    def _release(self, frame: bytes) -> None:
-        if len(frame) > UNCOUNTED_BYTES_MAX:
-            self._memory.release(len(frame))
 
     def eof_received(self) -> bool:
         """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
@@ -282,14 +307,11 @@ class Connection(asyncio.BufferedProtocol):
     def _take_no_more(self) -> None:
         """Forget what is not dispatched, and the unfinished request."""
         self._is_refused = True
-        while self._undispatched:
-            self._release(self._undispatched.popleft())
-        if self._waits_for_memory:
-            self._memory.withdraw(self)
-        elif self._announced_bytes:
-            self._memory.release(self._announced_bytes)
-        self._waits_for_memory, self._announced_bytes = False, 0
+        self._request_bytes -= sum(map(len, self._undispatched))
+        self._undispatched.clear()
         self._decoder.clear()
+        self.arrival.completed()
+        self._count()
 
     def mute(self, delay_s: float) -> None:
         """Take no request for so many seconds: the client is beyond its quota."""
@@ -341,6 +363,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._muting or self._awaited:
             return False
+        if self._in_flight and self._request_bytes > REQUEST_BYTES_MAX:
+            return False
         limits = self._limits
         is_full = len(self._in_flight) >= (1 if self._answers.is_full else limits.in_flight_max)
         return not is_full and self._unsent_bytes <= limits.send_buffer_bytes_max
@@ -372,8 +396,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = may_read
         if may_read:
+            self.arrival.resume(self._loop.time())
             self._transport.resume_reading()
         else:
+            self.arrival.pause(self._loop.time())
             self._transport.pause_reading()
 
     def _flush(self) -> None:
@@ -384,10 +410,12 @@ class Connection(asyncio.BufferedProtocol):
             exchange = in_flight.popleft()
             if exchange is self._awaited:
                 self._awaited = None
-            self._release(exchange.frame)
+            self._request_bytes -= len(exchange.frame)
             exchange.end()
             self._unsent_bytes -= len(answer)
             due.append(answer)
+        if self._is_counted:
+            self._count()
         if due and not self._transport.is_closing():
             self.last_activity = self._loop.time()
             self._write(due)

@@ -27,6 +27,7 @@ class Limit(StrEnum):
     IDLE_TIME = "connections.max.idle.ms"
     REQUEST_SIZE = "socket.request.max.bytes"
     REQUEST_MEMORY = "queued.max.request.bytes"
+    REQUEST_RATE = "request.rate"
     ANSWER_MEMORY = "answer.memory"
     MUTATION_RATE = "controller_mutation_rate"
 

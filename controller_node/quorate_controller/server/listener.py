@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_controller.server.acceptor import Acceptor
 from quorate_controller.server.answer_memory import AnswerMemory
-from quorate_controller.server.connection import READ_BYTES_MAX, Connection, ListenerLimits
+from quorate_controller.server.connection import Connection, ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas, Place
 from quorate_controller.server.counters import Limit, RequestCounters
-from quorate_controller.server.request_memory import RequestMemory
+from quorate_controller.server.request_memory import READ_BYTES_MAX, RequestMemory
 from quorate_controller.server.serving_queue import ServingQueue
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 AUTHENTICATION_TIMEOUT_S: Final = 30.0
 """How long a client may take to authenticate with SASL. Kafka's only bound is connections.max.idle.ms."""
-AUTHENTICATION_SWEEP_S: Final = 1.0
+SWEEP_EVERY_S: Final = 1.0
+REQUEST_MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
+"""queued.max.request.bytes where it is not configured: the largest request."""
 
 
 class Listener:
@@ -38,6 +40,7 @@ class Listener:
         first_frames_size_bytes_max: int | None = None,
         quotas: ConnectionQuotas | None = None,
         counters: RequestCounters | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self.name = name
         self.tls = tls
@@ -49,8 +52,8 @@ class Listener:
         self.limits = limits
         self.counters = counters or RequestCounters()
         self.quotas = quotas or ConnectionQuotas(ConnectionLimits(), [name], self.counters)
-        """Shared with the other listeners of the process."""
-        self.memory = RequestMemory(name, limits.request_memory_bytes_max, self.counters)
+        """Shared with the other listeners of the process, and so is the memory."""
+        self.memory = memory or request_memory(REQUEST_MEMORY_BYTES_MAX, self.counters)
         self.answers = AnswerMemory(name, limits.answer_memory_bytes_max, self.counters)
         self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
         self.serving: ServingQueue
@@ -118,11 +121,10 @@ class Listener:
             self._all_gone.set_result(None)
 
     def _schedule_sweep(self) -> None:
-        intervals_s = [AUTHENTICATION_SWEEP_S] if self.has_sasl else []
+        interval_s = SWEEP_EVERY_S
         if self.limits.idle_timeout_ms >= 0:
-            intervals_s.append(max(self.limits.idle_timeout_ms / 1000 / 4, 0.01))
-        if intervals_s:
-            self._sweep = asyncio.get_running_loop().call_later(min(intervals_s), self._close_late)
+            interval_s = min(interval_s, max(self.limits.idle_timeout_ms / 1000 / 4, 0.01))
+        self._sweep = asyncio.get_running_loop().call_later(interval_s, self._close_late)
 
     def _close_late(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -130,7 +132,17 @@ class Listener:
             self._close_idle(now_s - self.limits.idle_timeout_ms / 1000)
         if self.has_sasl:
             self._close_unauthenticated(now_s - AUTHENTICATION_TIMEOUT_S)
+        self._close_slow(now_s)
         self._schedule_sweep()
+
+    def _close_slow(self, now_s: float) -> None:
+        """Close connections whose unfinished requests arrive too slowly."""
+        slow = [
+            one for one in self._connections if one.arrival.due_s is not None and one.arrival.due_s < now_s
+        ]
+        for connection in slow:
+            self._note(Limit.REQUEST_RATE, "request_too_slow", str(connection.peer))
+            connection.abort()
 
     def _close_idle(self, oldest_s: float) -> None:
         for connection in list(self._connections):
@@ -145,3 +157,9 @@ class Listener:
     def _note(self, limit: Limit, event: str, peer: str) -> None:
         self.counters.limited[limit] += 1
         log.info(event, extra={"facts": {"listener": self.name, "peer": peer}})
+
+
+def request_memory(client_bytes_max: int, counters: RequestCounters) -> RequestMemory:
+    """The memory of requests in the running event loop."""
+    loop = asyncio.get_running_loop()
+    return RequestMemory(client_bytes_max, counters, loop.call_later, loop.time)

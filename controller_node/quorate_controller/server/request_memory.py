@@ -1,81 +1,245 @@
-"""The memory of the large requests of one listener, shared by its connections (queued.max.request.bytes)."""
+"""The memory of the requests of all listeners, with a budget for each class of service.
+
+Bytes count when they arrive, so an announced length takes nothing. Each connection may hold `UNCOUNTED_BYTES_MAX`;
+what it holds beyond comes from the budget of its class. While a budget is used up, its connections are not read. If
+that lasts, the request that has been arriving for the longest time gives way, and the one that lacks least goes on: a
+few connections that never finish their requests hold up others for `ARRIVING_S_MIN` and `CHECK_EVERY_S` at most.
+
+`Arrival` bounds the time of a single request. Pure: time and timers are parameters.
+"""
 
 from __future__ import annotations
 
 import logging
+from heapq import heapify, heappop
+from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
+from quorate_protocol.plain_data import dataclass
+
 from quorate_controller.server.counters import Limit
+from quorate_controller.server.serving_queue import ServiceClass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from quorate_controller.server.counters import RequestCounters
 
 log = logging.getLogger(__name__)
 
+MIB: Final = 1024 * 1024
 UNCOUNTED_BYTES_MAX: Final = 16 * 1024
-"""Requests up to this size need no share: heartbeats, votes and fetches never wait for those who send large ones."""
+"""What each connection may hold uncounted: heartbeats, votes and fetches never wait for memory."""
+READ_BYTES_MAX: Final = 32 * 1024
+"""Bytes that are read at once: a connection that has to wait holds no more beyond its budget."""
+ARRIVING_S_MIN: Final = 0.5
+"""A request that has been arriving for this long gives way when others wait for memory."""
+CHECK_EVERY_S: Final = 0.1
+LEAST_BYTES_PER_S: Final = 16 * 1024
+"""The least rate at which an unfinished request arrives."""
+CREDIT_S_MAX: Final = 10.0
+"""How long a request may bring nothing, and how far it may run ahead of the least rate."""
+RESERVED_BYTES: Final[Mapping[ServiceClass, int]] = {
+    ServiceClass.QUORUM: 8 * MIB,
+    ServiceClass.NODES: 32 * MIB,
+    ServiceClass.STRANGERS: 8 * MIB,
+}
+"""The budgets of the classes but `CLIENTS`, which have queued.max.request.bytes. They bound a single request, too."""
 
 
-class Waiter(Protocol):
-    """A connection that has read no more than the length of a large request."""
+class Holder(Protocol):
+    """A connection that holds requests."""
+
+    @property
+    def address(self) -> str:
+        """Host and port of the other end."""
 
     def memory_granted(self) -> None:
-        """The requested share is available: read on."""
+        """Read on."""
+
+    def abort(self) -> None:
+        """Close now."""
+
+
+class Arrival:
+    """The time that the unfinished request of one connection may take: each byte gives it credit."""
+
+    __slots__ = ("_credit_s", "due_s")
+
+    def __init__(self) -> None:
+        self.due_s: float | None = None
+        """When the connection is closed; None while no request is unfinished, or the connection is not read."""
+        self._credit_s = 0.0
+
+    def arrived(self, size_bytes: int, now_s: float, *, is_new: bool) -> None:
+        """Note bytes of an unfinished request, which `is_new` if it has just begun."""
+        latest_s = now_s + CREDIT_S_MAX
+        if is_new or self.due_s is None:
+            self.due_s = latest_s
+        else:
+            self.due_s = min(latest_s, self.due_s + size_bytes / LEAST_BYTES_PER_S)
+
+    def completed(self) -> None:
+        """No request is unfinished."""
+        self.due_s = None
+
+    def pause(self, now_s: float) -> None:
+        """The connection is not read: that time does not count."""
+        if self.due_s is not None:
+            self._credit_s, self.due_s = self.due_s - now_s, None
+
+    def resume(self, now_s: float) -> None:
+        """The connection is read again."""
+        if self._credit_s:
+            self.due_s, self._credit_s = now_s + self._credit_s, 0.0
+
+
+@dataclass(slots=True)
+class _Share:
+    """What a connection holds of a budget."""
+
+    service_class: ServiceClass
+    size_bytes: int = 0
+    missing_bytes: int = 0
+    """What its unfinished request lacks; 0 without one."""
+    began_s: float = 0.0
+    """When its unfinished request began."""
 
 
 class RequestMemory:
-    """Counts large requests from the moment that their length is known until they are answered.
+    """Counts what connections hold, class by class."""
 
-    A request gets its share whole before more of it is read, so that it can always be completed; those that wait
-    get theirs in the order in which they asked. Kafka's MemoryPool does the same, but admits one request more.
-    """
-
-    def __init__(self, listener: str, size_bytes_max: int, counters: RequestCounters) -> None:
-        """`size_bytes_max` is at least that of one request; 0 or less for no bound."""
-        self._listener = listener
-        self._size_bytes_max = size_bytes_max
+    def __init__(
+        self,
+        client_bytes_max: int,
+        counters: RequestCounters,
+        call_later: Callable[[float, Callable[[], None]], object],
+        now_s: Callable[[], float],
+    ) -> None:
+        """`client_bytes_max` is at least the size of a request; 0 or less for no bound."""
+        self._bytes_max: dict[ServiceClass, int | None] = {
+            **RESERVED_BYTES,
+            ServiceClass.CLIENTS: client_bytes_max if client_bytes_max > 0 else None,
+        }
         self._counters = counters
-        self._waiting: dict[Waiter, int] = {}
-        self.used_bytes = 0
+        self._call_later = call_later
+        self._now_s = now_s
+        self._shares: dict[Holder, _Share] = {}
+        self._waiting: dict[ServiceClass, set[Holder]] = {each: set() for each in ServiceClass}
+        self._is_checking = False
+        self.used_bytes = dict.fromkeys(ServiceClass, 0)
 
-    def reserve(self, size_bytes: int, waiter: Waiter) -> bool:
-        """Take a share for a request whose length is known. False: `waiter` hears of it later."""
-        if not self._waiting and self._has_room(size_bytes):
-            self.used_bytes += size_bytes
+    @property
+    def total_bytes(self) -> int:
+        """What is counted in all classes."""
+        return sum(self.used_bytes.values())
+
+    def size_bytes_max(self, service_class: ServiceClass) -> int | None:
+        """The bound of a single request; None: no other than the listener's."""
+        return self._bytes_max[service_class]
+
+    def hold(
+        self, holder: Holder, service_class: ServiceClass, size_bytes: int, missing_bytes: int = 0
+    ) -> bool:
+        """Note how many bytes a connection holds, and how many its unfinished request lacks.
+
+        Returns whether the connection may read on; if not, `memory_granted` is called later.
+        """
+        size_bytes -= UNCOUNTED_BYTES_MAX
+        share = self._shares.get(holder)
+        if share is None:
+            if size_bytes <= 0:
+                return True
+            share = self._shares[holder] = _Share(service_class)
+        elif size_bytes <= 0:
+            self.forget(holder)
             return True
-        if not self._waiting:
-            facts = {
-                "listener": self._listener,
-                "used_bytes": self.used_bytes,
-                "size_bytes_max": self._size_bytes_max,
-            }
-            log.warning("request_memory_full", extra={"facts": facts})
-        self._counters.limited[Limit.REQUEST_MEMORY] += 1
-        self._waiting[waiter] = size_bytes
+        else:
+            self._waiting[share.service_class].discard(holder)
+        self.used_bytes[share.service_class] -= share.size_bytes
+        self.used_bytes[service_class] += size_bytes
+        if missing_bytes and not share.missing_bytes:
+            share.began_s = self._now_s()
+        share.service_class, share.size_bytes, share.missing_bytes = service_class, size_bytes, missing_bytes
+        if not missing_bytes or self._room_bytes(service_class) > 0:
+            return True
+        self._wait(holder, service_class)
         return False
 
-    def take(self, size_bytes: int) -> None:
-        """Count a request that was received as a whole."""
-        self.used_bytes += size_bytes
+    def forget(self, holder: Holder) -> None:
+        """The connection holds nothing more."""
+        share = self._shares.pop(holder, None)
+        if share is not None:
+            self.used_bytes[share.service_class] -= share.size_bytes
+            self._waiting[share.service_class].discard(holder)
 
-    def release(self, size_bytes: int) -> None:
-        """Give a share back, and pass on what is free."""
-        self.used_bytes -= size_bytes
-        self._grant()
+    def _room_bytes(self, service_class: ServiceClass) -> float:
+        bytes_max = self._bytes_max[service_class]
+        return inf if bytes_max is None else bytes_max - self.used_bytes[service_class]
 
-    def withdraw(self, waiter: Waiter) -> None:
-        """Forget a waiter."""
-        del self._waiting[waiter]
-        self._grant()
+    def _missing_bytes(self, holder: Holder) -> int:
+        return self._shares[holder].missing_bytes
 
-    def _has_room(self, size_bytes: int) -> bool:
-        return self._size_bytes_max <= 0 or self.used_bytes + size_bytes <= self._size_bytes_max
+    def _wait(self, holder: Holder, service_class: ServiceClass) -> None:
+        waiting = self._waiting[service_class]
+        if not waiting:
+            used_bytes, bytes_max = self.used_bytes[service_class], self._bytes_max[service_class]
+            facts = {"class": service_class.value, "used_bytes": used_bytes, "size_bytes_max": bytes_max}
+            log.warning("request_memory_full", extra={"facts": facts})
+        self._counters.limited[Limit.REQUEST_MEMORY] += 1
+        waiting.add(holder)
+        self._check_later()
 
-    def _grant(self) -> None:
-        while self._waiting:
-            waiter, size_bytes = next(iter(self._waiting.items()))
-            if not self._has_room(size_bytes):
+    def _check_later(self) -> None:
+        if not self._is_checking:
+            self._is_checking = True
+            self._call_later(CHECK_EVERY_S, self._check)
+
+    def _check(self) -> None:
+        """Let connections go on that wait. The work is bounded: there are few checks a second."""
+        self._is_checking = False
+        for service_class, waiting in self._waiting.items():
+            if waiting:
+                self._make_room(service_class)
+                self._grant(service_class)
+        if any(self._waiting.values()):
+            self._check_later()
+
+    def _make_room(self, service_class: ServiceClass) -> None:
+        """Close connections whose requests have been arriving for the longest time, if that is long enough.
+
+        Nobody is closed while complete requests take all of the budget: they are answered soon.
+        """
+        latest_s = self._now_s() - ARRIVING_S_MIN
+        next_one = min(self._waiting[service_class], key=self._missing_bytes)
+        arriving = [
+            (share.began_s, id(holder), holder, share.size_bytes)
+            for holder, share in self._shares.items()
+            if share.service_class is service_class and share.missing_bytes and share.began_s <= latest_s
+            if holder is not next_one
+        ]
+        if self._room_bytes(service_class) + sum(size_bytes for *_, size_bytes in arriving) <= 0:
+            return
+        heapify(arriving)
+        while arriving and self._room_bytes(service_class) < READ_BYTES_MAX:
+            began_s, _, holder, size_bytes = heappop(arriving)
+            self.forget(holder)
+            self._counters.limited[Limit.REQUEST_MEMORY] += 1
+            facts = {
+                "class": service_class.value,
+                "peer": holder.address,
+                "size_bytes": size_bytes,
+                "arriving_s": round(self._now_s() - began_s, 1),
+            }
+            log.warning("unfinished_request_gave_way", extra={"facts": facts})
+            holder.abort()
+
+    def _grant(self, service_class: ServiceClass) -> None:
+        """Let connections read on as far as there is room, those first whose requests lack least."""
+        waiting, room_bytes = self._waiting[service_class], self._room_bytes(service_class)
+        for holder in sorted(waiting, key=self._missing_bytes):
+            if room_bytes <= 0:
                 return
-            del self._waiting[waiter]
-            self.used_bytes += size_bytes
-            waiter.memory_granted()
+            room_bytes -= min(self._missing_bytes(holder), READ_BYTES_MAX)
+            waiting.discard(holder)
+            holder.memory_granted()

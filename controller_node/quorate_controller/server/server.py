@@ -14,7 +14,7 @@ from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.listener import Listener
+from quorate_controller.server.listener import Listener, request_memory
 from quorate_controller.server.sasl import SaslGate
 from quorate_controller.server.tls import TlsOfListener
 
@@ -95,6 +95,7 @@ class ControllerServer:
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
+        self._memory = request_memory(request_memory_bytes_max(config), self._counters)
         self._validators: list[JwksValidator] = []
         self._following: list[asyncio.Task[None]] = []
         self._listeners = [
@@ -115,6 +116,7 @@ class ControllerServer:
             first_frames_size_bytes_max=None if sasl is None else sasl.receive_size_bytes_max,
             quotas=self._quotas,
             counters=self._counters,
+            memory=self._memory,
         )
 
     def _gate(self, name: str, sasl: ListenerSasl, dispatcher: Dispatcher) -> SaslGate:
@@ -151,7 +153,7 @@ class ControllerServer:
         def usage() -> Usage:
             return Usage(
                 sum(listener.connection_count for listener in self._listeners),
-                sum(listener.memory.used_bytes for listener in self._listeners),
+                self._memory.total_bytes,
                 sum(listener.answers.used_bytes for listener in self._listeners),
                 {
                     listener.name: ServedCertificate(
@@ -193,16 +195,17 @@ class ControllerServer:
 
 def listener_limits(config: ControllerConfig) -> ListenerLimits:
     """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
-    frame_size_bytes_max = _number(config, "socket.request.max.bytes")
-    has_memory_bound = "queued.max.request.bytes" in config.explicit
     return ListenerLimits(
-        frame_size_bytes_max=frame_size_bytes_max,
-        request_memory_bytes_max=(
-            _number(config, "queued.max.request.bytes") if has_memory_bound else frame_size_bytes_max
-        ),
+        frame_size_bytes_max=_number(config, "socket.request.max.bytes"),
         socket_send_buffer_bytes=_number(config, "socket.send.buffer.bytes"),
         idle_timeout_ms=_number(config, "connections.max.idle.ms"),
     )
+
+
+def request_memory_bytes_max(config: ControllerConfig) -> int:
+    """The budget of the requests of clients; the largest request where Kafka's default is no bound."""
+    key = "queued.max.request.bytes"
+    return _number(config, key if key in config.explicit else "socket.request.max.bytes")
 
 
 def _number(config: ControllerConfig, key: str) -> int:

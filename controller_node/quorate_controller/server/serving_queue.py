@@ -11,12 +11,16 @@ import asyncio
 import itertools
 import time
 from collections import deque
+from enum import Enum
 from heapq import heappop, heappush
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate_protocol.kafka.apis import ApiKey
 
 from quorate_controller.arrivals import OF_NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 REQUESTS_AT_ONCE: Final = 8
 """Requests of one connection that are passed on before it is another's turn."""
@@ -33,8 +37,35 @@ _OF_QUORUM: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-KEYS_OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in OF_NODES | _OF_QUORUM)
+
+
+class ServiceClass(Enum):
+    """Whose request it is. Each class has its own budget of memory; those before are served first."""
+
+    QUORUM = "quorum"
+    """Controllers, and observers of the log."""
+    NODES = "nodes"
+    """Brokers and controllers that register, send heartbeats or change partitions."""
+    CLIENTS = "clients"
+    """Connections that have authenticated, or that were served before where nobody authenticates."""
+    STRANGERS = "strangers"
+    """Other connections."""
+
+
+def _first_bytes(keys: Iterable[int]) -> frozenset[bytes]:
+    return frozenset(int(key).to_bytes(2, "big") for key in keys)
+
+
+_QUORUM: Final = _first_bytes(_OF_QUORUM)
+KEYS_OF_NODES: Final = _first_bytes(OF_NODES | _OF_QUORUM)
 """The first bytes of requests that only controllers and brokers send: they are recognized without parsing."""
+
+
+def class_of(key: bytes | bytearray) -> ServiceClass:
+    """Return the class of a request that no stranger sends, by its first two bytes."""
+    if key not in KEYS_OF_NODES:
+        return ServiceClass.CLIENTS
+    return ServiceClass.QUORUM if key in _QUORUM else ServiceClass.NODES
 
 
 class Served(Protocol):

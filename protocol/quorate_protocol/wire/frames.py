@@ -69,6 +69,11 @@ class FrameDecoder:
         self._frame_size_bytes_max = frame_size_bytes_max
 
     @property
+    def unfinished_key(self) -> bytes:
+        """The first two bytes of the frame that is not complete yet, as far as they have come."""
+        return bytes(self._buffer[_LENGTH.size : _LENGTH.size + 2])
+
+    @property
     def buffered_size_bytes(self) -> int:
         """Buffered bytes of the frame that is not complete yet."""
         return len(self._buffer)

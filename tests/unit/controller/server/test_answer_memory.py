@@ -10,9 +10,10 @@ import pytest
 from kit.waiting import HANG_S, turn_until, until
 from quorate_controller.server import answer_memory, serving_queue
 from quorate_controller.server.answer_memory import HARD_FACTOR, SLOW_S_MIN, AnswerMemory
-from quorate_controller.server.connection import READ_BYTES_MAX, ListenerLimits
+from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.exchange import Exchange
+from quorate_controller.server.request_memory import READ_BYTES_MAX
 from quorate_controller.server.serving_queue import REQUESTS_AT_ONCE
 from quorate_protocol.wire.frames import encode_frame
 

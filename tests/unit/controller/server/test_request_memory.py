@@ -1,25 +1,39 @@
-"""Large requests of many connections share a bound of memory: reading pauses, nobody is thrown out."""
+"""The memory of requests: budgets by class, counted as bytes arrive; who sends too slowly gives way."""
 
 import asyncio
+import logging
 import socket
 import struct
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import ListenerLimits
-from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server import listener, request_memory
+from quorate_controller.server.connection import REQUEST_BYTES_MAX, ListenerLimits
+from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.exchange import Exchange
-from quorate_controller.server.request_memory import RequestMemory
-from quorate_controller.server.server import listener_limits
+from quorate_controller.server.request_memory import (
+    CREDIT_S_MAX,
+    LEAST_BYTES_PER_S,
+    READ_BYTES_MAX,
+    RESERVED_BYTES,
+    UNCOUNTED_BYTES_MAX,
+    Arrival,
+    RequestMemory,
+)
+from quorate_controller.server.server import request_memory_bytes_max
+from quorate_controller.server.serving_queue import ServiceClass
 from quorate_protocol.wire.frames import encode_frame
 
 from tests.unit.controller.server.test_metrics_and_health import config
 
 MIB = 1024 * 1024
 FRAME = bytes(8 * MIB)
-LIMITS = ListenerLimits(frame_size_bytes_max=len(FRAME), request_memory_bytes_max=len(FRAME))
+LIMITS = ListenerLimits(frame_size_bytes_max=100 * MIB)
+STRANGERS_BYTES_MAX = RESERVED_BYTES[ServiceClass.STRANGERS]
+HEARTBEAT_KEY, CREATE_TOPICS_KEY = b"\0\x3f", b"\0\x13"
 
 
 class Answering:
@@ -50,10 +64,11 @@ class Sender:
         self.socket.setblocking(False)
         self.sent = 0
 
-    async def start(self, size_bytes: int) -> "Sender":
+    async def start(self, size_bytes: int, key: bytes = CREATE_TOPICS_KEY) -> "Sender":
         """Connect, and announce a frame."""
         await self._loop.sock_connect(self.socket, ("127.0.0.1", self._port))
-        await self._loop.sock_sendall(self.socket, struct.pack(">i", size_bytes))
+        await self._loop.sock_sendall(self.socket, struct.pack(">i", size_bytes) + key)
+        self.sent = len(key)
         return self
 
     async def send(self, until: int) -> None:
@@ -63,6 +78,20 @@ class Sender:
             end = min(until, self.sent + 256 * 1024)
             await self._loop.sock_sendall(self.socket, view[self.sent : end])
             self.sent = end
+
+    async def served(self) -> "Sender":
+        """Connect, and have a small request served: no stranger any more."""
+        await self._loop.sock_connect(self.socket, ("127.0.0.1", self._port))
+        await self._loop.sock_sendall(self.socket, encode_frame(b"hello"))
+        assert await self.answered() == 5
+        return self
+
+    async def is_closed(self) -> bool:
+        """Whether the server ends the connection."""
+        try:
+            return await asyncio.wait_for(self._loop.sock_recv(self.socket, 8), HANG_S) == b""
+        except ConnectionError:
+            return True
 
     async def answered(self) -> int:
         """The length in the answer."""
@@ -74,15 +103,6 @@ class Sender:
         return struct.unpack(">ii", data)[1]
 
 
-async def announce(rig: Any, count: int) -> list[Sender]:
-    """So many clients that have announced a frame of 8 MiB, one after the other: the first one has the share."""
-    senders, memory = [], rig.listener.memory
-    for number in range(count):
-        senders.append(await Sender(rig.listener.port).start(len(FRAME)))
-        await turn_until(lambda: bool(memory.used_bytes) and len(memory._waiting) == number)  # noqa: B023
-    return senders
-
-
 async def serve_small(rig: Any) -> None:
     """Small requests, one after the other: enough turns to read whatever else would be read."""
     client = await rig.connect()
@@ -91,75 +111,126 @@ async def serve_small(rig: Any) -> None:
         assert await asyncio.wait_for(client.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 5)
 
 
-async def test_unfinished_requests_take_bounded_memory(rig: Any) -> None:
-    """Goal: memory for large requests is bounded over all connections. Method: eight unfinished requests of 8 MiB,
-    a bound of 8 MiB; small requests are served meanwhile, and in the end all eight are, on their connections.
+@pytest.mark.parametrize(
+    ("size_bytes", "first_frames_size_bytes_max"),
+    [(512 * 1024, 512 * 1024), (STRANGERS_BYTES_MAX, None)],
+    ids=["SASL", "PLAINTEXT"],
+)
+async def test_an_announcement_takes_no_memory(
+    rig: Any, size_bytes: int, first_frames_size_bytes_max: int | None
+) -> None:
+    """Goal: who announces a request and sends nothing holds up nobody. Method: 205 connections that have sent eight
+    bytes each; then a client, and a broker, with 40 kB.
+    """
+    await rig.listen(LIMITS, first_frames_size_bytes_max=first_frames_size_bytes_max)
+    rig.listener.handler = Answering()
+    announcing = [
+        await Sender(rig.listener.port).start(size_bytes, CREATE_TOPICS_KEY + bytes(2)) for _ in range(205)
+    ]
+    await turn_until(lambda: rig.listener.connection_count == 205)
+    for key in (CREATE_TOPICS_KEY, HEARTBEAT_KEY):
+        client = await rig.connect()
+        client.writer.write(encode_frame(key + bytes(40_000)))
+        assert await asyncio.wait_for(client.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 40_002)
+    assert rig.listener.memory.total_bytes == 0
+    assert rig.counters.limited[Limit.REQUEST_MEMORY] == 0
+    for sender in announcing:
+        sender.socket.close()
+
+
+async def test_strangers_take_bounded_memory(rig: Any) -> None:
+    """Goal: memory for requests is bounded over all strangers, who hold up nobody else. Method: eight unfinished
+    requests of 4 MiB; small requests, and large ones of a node and of a client that was served before, are served
+    meanwhile.
     """
     await rig.listen(LIMITS)
     rig.listener.handler = Answering()
-    senders = await announce(rig, 8)
+    node, client = [await Sender(rig.listener.port).served() for _ in range(2)]
+    senders = [await Sender(rig.listener.port).start(4 * MIB) for _ in range(8)]
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        tasks = [asyncio.create_task(sender.send(len(FRAME) - 1)) for sender in senders]
-        await turn_until(tasks[0].done)
+        tasks = [asyncio.create_task(sender.send(4 * MIB - 1)) for sender in senders]
+        await turn_until(lambda: rig.counters.limited[Limit.REQUEST_MEMORY] > 0)
+        assert (
+            rig.listener.memory.used_bytes[ServiceClass.STRANGERS] < STRANGERS_BYTES_MAX + 8 * READ_BYTES_MAX
+        )
         await serve_small(rig)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The bound, an eighth more of a growing buffer, and one read of each connection that waits.
-    assert after - before < len(FRAME) * 9 / 8 + 7 * 256 * 1024 + MIB
-    assert rig.listener.memory.used_bytes == len(FRAME)
-    for sender, task in zip(senders, tasks, strict=True):
-        await task
-        await sender.send(len(FRAME))
-        assert await sender.answered() == len(FRAME)
+    # The bound, an eighth more of growing buffers, and what connections hold uncounted.
+    assert after - before < STRANGERS_BYTES_MAX * 9 / 8 + 8 * (UNCOUNTED_BYTES_MAX + READ_BYTES_MAX) + 2 * MIB
+    for sender, key in ((node, HEARTBEAT_KEY), (client, CREATE_TOPICS_KEY)):
+        await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(key + bytes(4 * MIB)))
+        assert await sender.answered() == 4 * MIB + 2
+    for task in tasks:
+        task.cancel()
+    for sender in (*senders, node, client):
         sender.socket.close()
-    await turn_until(lambda: rig.listener.memory.used_bytes == 0)
+    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
 
 
-async def test_a_request_counts_until_it_is_answered(rig: Any) -> None:
-    """Goal: requests that wait for their answers are memory, too. Method: a request of 8 MiB is held; another one
-    is not read before it is answered.
-    """
-    await rig.listen(LIMITS)
-    rig.listener.handler = handler = Answering(holds_large=True)
-    first, second = await announce(rig, 2)
-    await first.send(len(FRAME))
-    await turn_until(lambda: len(handler.held) == 1)
-    task = asyncio.create_task(second.send(len(FRAME)))
-    await serve_small(rig)
-    assert not task.done()
-    answer(handler.held.pop())
-    await turn_until(lambda: len(handler.held) == 1)
-    answer(handler.held.pop())
-    assert [await sender.answered() for sender in (first, second)] == [len(FRAME)] * 2
-    assert rig.listener.memory.used_bytes == 0
-    for sender in (first, second):
-        sender.socket.close()
-
-
-@pytest.mark.parametrize("is_waiting", [False, True])
-async def test_whoever_leaves_gives_its_share_back(rig: Any, is_waiting: bool) -> None:
-    """Goal: no memory is lost. Method: the holder of a share, or one that waits for it, disconnects; the next gets
-    it.
+async def test_a_stranger_may_send_a_request_within_its_budget(
+    rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a request that could never complete ends its connection. Method: one byte more than the budget of
+    strangers; as a client that was served before, and within the budget, it is served.
     """
     await rig.listen(LIMITS)
     rig.listener.handler = Answering()
-    holder, waiting, last = await announce(rig, 3)
-    if is_waiting:
-        waiting.socket.close()
-        await holder.send(len(FRAME))
-        assert await holder.answered() == len(FRAME)
-    else:
-        holder.socket.close()
-        await waiting.send(len(FRAME))
-        assert await waiting.answered() == len(FRAME)
-    await last.send(len(FRAME))
-    assert await last.answered() == len(FRAME)
-    await turn_until(lambda: rig.listener.memory.used_bytes == 0)
-    for sender in (holder, waiting, last):
+    stranger = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX + 1)
+    await stranger.send(64 * 1024)
+    assert await stranger.is_closed()
+    assert rig.counters.limited[Limit.REQUEST_SIZE] == 1
+    assert "a request of 8388609 bytes; strangers may send 8388608" in caplog.records[0].facts["reason"]  # type: ignore[attr-defined]
+    within = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX)
+    await within.send(STRANGERS_BYTES_MAX)
+    assert await within.answered() == STRANGERS_BYTES_MAX
+    client = await Sender(rig.listener.port).served()
+    await asyncio.get_running_loop().sock_sendall(client.socket, encode_frame(bytes(STRANGERS_BYTES_MAX + 1)))
+    assert await client.answered() == STRANGERS_BYTES_MAX + 1
+    for sender in (stranger, within, client):
         sender.socket.close()
+
+
+async def test_requests_count_until_they_are_answered(rig: Any) -> None:
+    """Goal: requests that wait for their responses are memory, too, on a connection that is closed in the meantime as
+    well. Method: two requests of 8 MiB are held; one is answered, the other abandoned.
+    """
+    await rig.listen(LIMITS)
+    rig.listener.handler = handler = Answering(holds_large=True)
+    first, second = [await Sender(rig.listener.port).served() for _ in range(2)]
+    for sender in (first, second):
+        await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(FRAME))
+    await turn_until(lambda: len(handler.held) == 2)
+    used_bytes = len(FRAME) - UNCOUNTED_BYTES_MAX
+    assert rig.listener.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
+    answer(handler.held[0])
+    await turn_until(lambda: rig.listener.memory.total_bytes == used_bytes)
+    for sender in (first, second):
+        sender.socket.close()
+    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
+
+
+async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
+    """Goal: small requests in flight are bounded by their bytes, too. Method: 256 requests of 16 KB, none
+    answered.
+    """
+    await rig.listen(LIMITS)
+    rig.listener.handler = silent = Answering(holds_large=True)
+    silent.handle = silent.held.append  # type: ignore[method-assign]
+    client = await rig.connect()
+    client.writer.write(encode_frame(bytes(16_000)) * 256)
+    await turn_until(lambda: len(silent.held) > 1)
+    for _ in range(len(silent.held), 256):
+        await rig.barrier_of_loop()
+    assert len(silent.held) * 16_000 <= REQUEST_BYTES_MAX + 16_000
+    assert rig.listener.memory.total_bytes < REQUEST_BYTES_MAX + READ_BYTES_MAX
+    for exchange in silent.held:
+        silent.handle = answer  # type: ignore[method-assign]
+        answer(exchange)
+    await asyncio.wait_for(client.reader.readexactly(256 * 8), HANG_S)
 
 
 async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
@@ -167,43 +238,175 @@ async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
     await rig.listen(LIMITS)
     client = await rig.connect()
     client.writer.write(
-        encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff") + struct.pack(">i", 4 * MIB)
+        encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff")
+        + struct.pack(">i", 4 * MIB)
+        + bytes(32 * 1024)
     )
     assert await client.is_closed()
-    assert rig.listener.memory.used_bytes == 0
+    assert rig.listener.memory.total_bytes == 0
 
 
-def test_shares_are_given_in_order() -> None:
-    """Goal: a large request is not overtaken for ever. Method: 7 of 10 are taken; 9 and 2 wait in this order."""
-    memory, granted = RequestMemory("CONTROLLER", 10, RequestCounters()), []
+async def test_a_request_that_arrives_too_slowly_ends_its_connection(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: nobody holds a connection by the beginning of a request. Method: some bytes and no more, a credit of
+    20 ms.
+    """
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(request_memory, "CREDIT_S_MAX", 0.02)
+    monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.01)
+    await rig.listen(LIMITS)
+    rig.listener.handler = Answering()
+    silent, slow = await rig.connect(), await rig.connect()
+    slow.writer.write(bytes(3))
+    assert await slow.is_closed()
+    assert rig.counters.limited == {Limit.REQUEST_RATE: 1}
+    assert [record.message for record in caplog.records] == ["request_too_slow"]
+    silent.writer.write(encode_frame(b"hello"))
+    assert await asyncio.wait_for(silent.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 5)
 
-    class Waiting:
-        def __init__(self, name: str) -> None:
-            self.name = name
 
-        def memory_granted(self) -> None:
-            granted.append(self.name)
+def test_the_time_of_a_request_grows_with_its_bytes() -> None:
+    """Goal: large requests over slow lines are served, and time in which we do not read does not count."""
+    arrival = Arrival()
+    arrival.arrived(1, 100.0, is_new=True)
+    assert arrival.due_s == 100 + CREDIT_S_MAX
+    for second in range(1, 8):
+        arrival.arrived(1, 100.0 + second, is_new=False)
+    assert arrival.due_s == pytest.approx(100 + CREDIT_S_MAX, abs=0.001)
+    arrival.arrived(5 * LEAST_BYTES_PER_S, 108.0, is_new=False)
+    assert arrival.due_s == pytest.approx(105 + CREDIT_S_MAX, abs=0.001)
+    arrival.pause(110.0)
+    assert arrival.due_s is None
+    arrival.resume(500.0)
+    assert arrival.due_s == pytest.approx(505.0, abs=0.001)
+    arrival.arrived(32 * 1024, 501.0, is_new=True)
+    assert arrival.due_s == 501 + CREDIT_S_MAX
+    arrival.completed()
+    arrival.resume(502.0)
+    assert arrival.due_s is None
 
-    assert memory.reserve(7, Waiting("first"))
-    large, small = Waiting("large"), Waiting("small")
-    assert not memory.reserve(9, large)
-    assert not memory.reserve(2, small)
-    assert granted == []
-    memory.release(7)
-    assert (granted, memory.used_bytes) == (["large"], 9)
-    memory.release(9)
-    assert (granted, memory.used_bytes) == (["large", "small"], 2)
-    assert not memory.reserve(10, large)
-    assert not memory.reserve(1, small)
-    memory.withdraw(large)
-    assert (granted, memory.used_bytes) == (["large", "small", "small"], 3)
+
+class Held:
+    """A connection that holds requests."""
+
+    def __init__(self, memory: RequestMemory, service_class: ServiceClass = ServiceClass.CLIENTS) -> None:
+        self.address = "127.0.0.1:1"
+        self.events: list[str] = []
+        self._memory = memory
+        self._class = service_class
+
+    def hold(self, size_bytes: int, missing_bytes: int = 0) -> bool:
+        return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_BYTES_MAX, missing_bytes)
+
+    def memory_granted(self) -> None:
+        self.events.append("granted")
+
+    def abort(self) -> None:
+        self.events.append("closed")
+        self._memory.forget(self)
+
+
+class Timers:
+    """A clock whose timers run when it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self._due.append((self.now_s + delay_s, callback))
+
+    def move(self, seconds: float) -> None:
+        """Let time pass, timer by timer."""
+        ends_s = self.now_s + seconds
+        while self._due and min(self._due, key=lambda one: one[0])[0] <= ends_s:
+            self._due.sort(key=lambda one: one[0])
+            self.now_s, callback = self._due.pop(0)
+            callback()
+        self.now_s = ends_s
+
+
+@pytest.fixture
+def timers() -> Timers:
+    return Timers()
+
+
+@pytest.fixture
+def memory(timers: Timers) -> RequestMemory:
+    return RequestMemory(MIB, RequestCounters(), timers.call_later, lambda: timers.now_s)
+
+
+def test_who_lacks_least_goes_on_first(memory: RequestMemory, timers: Timers) -> None:
+    """Goal: large unfinished requests do not hold up a smaller one. Method: a full budget; who waits when some is
+    free.
+    """
+    done, large, small = Held(memory), Held(memory), Held(memory)
+    assert done.hold(MIB)
+    assert not large.hold(1_000, 500_000)
+    assert not small.hold(1_000, 30_000)
+    timers.move(0.3)
+    assert large.events == small.events == []
+    done.hold(MIB - 10_000)
+    timers.move(0.1)
+    assert (large.events, small.events) == ([], ["granted"])
+    memory.forget(done)
+    timers.move(0.1)
+    assert large.events == ["granted"]
+
+
+def test_the_oldest_unfinished_request_gives_way(
+    memory: RequestMemory, timers: Timers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: whoever fills a budget and stops gives it back within a second. Method: two that stop, one after the
+    other; then one that needs a little.
+    """
+    first, second, third = Held(memory), Held(memory), Held(memory)
+    assert first.hold(MIB // 2, MIB)
+    timers.move(0.05)
+    assert not second.hold(MIB // 2, MIB)
+    assert not third.hold(1_000, 30_000)
+    timers.move(0.4)
+    assert (first.events, third.events) == ([], [])
+    timers.move(0.2)
+    assert (first.events, second.events, third.events) == (["closed"], ["granted"], ["granted"])
+    assert memory.total_bytes == MIB // 2 + 1_000
+    assert [record.message for record in caplog.records] == [
+        "request_memory_full",
+        "unfinished_request_gave_way",
+    ]
+
+
+def test_a_complete_request_does_not_give_way(memory: RequestMemory, timers: Timers) -> None:
+    """Goal: what was received as a whole is answered. Method: it fills the budget for long; another waits."""
+    done, waiting, other = Held(memory), Held(memory), Held(memory)
+    assert done.hold(MIB)
+    assert not waiting.hold(1_000, 30_000)
+    assert not other.hold(1_000, 40_000)
+    timers.move(1.0)
+    assert (done.events, waiting.events, other.events) == ([], [], [])
+    memory.forget(done)
+    timers.move(0.1)
+    assert (waiting.events, other.events) == (["granted"], ["granted"])
+
+
+def test_classes_have_budgets_of_their_own(memory: RequestMemory) -> None:
+    """Goal: no class takes what another may use. Method: clients use theirs up."""
+    client, other, node = Held(memory), Held(memory), Held(memory, ServiceClass.NODES)
+    assert not client.hold(MIB, 1)
+    assert not other.hold(1, 1)
+    assert node.hold(MIB, 1)
+    assert memory.used_bytes[ServiceClass.NODES] == MIB
+    assert node.hold(0)
+    assert memory.total_bytes == MIB + 1
 
 
 def test_the_bound_follows_the_configuration() -> None:
     """Goal: Kafka's key works. Method: the key given, -1, and our bound where Kafka has none."""
-    given = listener_limits(config(properties={"queued.max.request.bytes": "300000000"}))
-    assert given.request_memory_bytes_max == 300_000_000
-    unbounded = listener_limits(config(properties={"queued.max.request.bytes": "-1"}))
-    assert unbounded.request_memory_bytes_max == -1
-    default = listener_limits(config(properties={"socket.request.max.bytes": "4096"}))
-    assert default.request_memory_bytes_max == 4096
+    assert (
+        request_memory_bytes_max(config(properties={"queued.max.request.bytes": "300000000"})) == 300_000_000
+    )
+    assert request_memory_bytes_max(config(properties={"queued.max.request.bytes": "-1"})) == -1
+    assert request_memory_bytes_max(config(properties={"socket.request.max.bytes": "4096"})) == 4096
+    unbounded = RequestMemory(-1, RequestCounters(), lambda *_: None, lambda: 0.0)
+    assert Held(unbounded).hold(10**10, 1)

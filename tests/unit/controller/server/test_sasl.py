@@ -391,7 +391,7 @@ async def test_who_does_not_authenticate_in_time_is_closed(
     """Goal: strangers keep no place. Method: two connections, 100 ms; one logs in, one stops half-way."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(listener, "AUTHENTICATION_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(listener, "AUTHENTICATION_SWEEP_S", 0.02)
+    monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.02)
     await listen(rig)
     alice, stranger = await rig.connect(), await rig.connect()
     await login(alice)
