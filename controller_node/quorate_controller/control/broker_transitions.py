@@ -109,12 +109,13 @@ class PartitionTransitions:
             self._seek_leaders()
 
     def deactivate(self) -> None:
-        """Drops the cursors."""
+        """Drops all soft state."""
         self._departures.clear()
         self._departed.clear()
         self._losses.clear()
         self._leaderless = None
         self._seek_again = False
+        self._due_ms = 0
 
     # Transitions
 

@@ -38,9 +38,12 @@ class HeartbeatKeeper:
         self._last_state = SnapshotState.IDLE
         self._last_sent_ms: int | None = None
         self._heard_ms: int | None = None
+        self._asked: tuple[int, int] | None = None
+        """Id and epoch of the leader that got the last heartbeat: its response may come when another one leads."""
         self._silent_leader: tuple[int, int] | None = None
         """Id and epoch of the leader that does not know the API."""
-        self._has_turn = False
+        self._turn_of: tuple[int, int] | None = None
+        """Id and epoch of the leader that gave the turn, which counts while that one leads."""
 
     @property
     def is_coordinated(self) -> bool:
@@ -63,6 +66,9 @@ class HeartbeatKeeper:
         self, state: SnapshotState, last_snapshot_offset: int, now_ms: int
     ) -> ControllerHeartbeatRequest:
         """Returns the heartbeat to send now."""
+        self._asked = self._leader()
+        if state is SnapshotState.IDLE:
+            self._turn_of = None  # this heartbeat gives it back
         self._last_state = state
         self._last_sent_ms = now_ms
         self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
@@ -75,18 +81,20 @@ class HeartbeatKeeper:
         self._in_flight_until_ms = None
         if response.error_code is ErrorCode.none:
             self._heard_ms = now_ms
-            self._has_turn = response.start_snapshot and self._last_state is SnapshotState.DUE
+            has_turn = response.start_snapshot and self._last_state is SnapshotState.DUE
+            self._turn_of = self._asked if has_turn else None
 
     def failed(self, *, is_unsupported: bool) -> None:
         """No response will come; `is_unsupported`: the leader does not know the API."""
         self._in_flight_until_ms = None
         if is_unsupported:
-            self._silent_leader = self._leader()
+            self._silent_leader = self._asked
 
     def may_begin(self, due_since_ms: int, now_ms: int) -> bool:
         """Whether a checkpoint that is due since then may be begun. A turn counts once."""
-        if self._has_turn or not self.is_coordinated:
-            self._has_turn = False
+        has_turn = self._turn_of is not None and self._turn_of == self._leader()
+        if has_turn or not self.is_coordinated:
+            self._turn_of = None
             return True
         return now_ms - max(due_since_ms, self._heard_ms or 0) >= PATIENCE_MS
 

@@ -1,0 +1,145 @@
+"""A real controller node, one voter of three, whose peers a test plays: they vote, fetch, and lead instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kit.controller_parts import caller
+from quorate_controller.node import ControlRequest
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    RequestReceived,
+    ResponseReceived,
+    Role,
+    VoteRequest,
+    VoteResponse,
+)
+from quorate_controller.raft.model import Endpoint, ReplicaKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_controller.node import ControllerNode, Effects, NodeEvent
+    from quorate_controller.raft.messages import RaftRequest, Send
+
+LISTENER: Final = "CONTROLLER"
+NODE_ID: Final = 3000
+PEERS: Final = {3001: 9094, 3002: 9095}
+"""Ids and ports of the other voters."""
+VOTERS: Final = ",".join(f"{node_id}@localhost:{port}" for node_id, port in {NODE_ID: 9093, **PEERS}.items())
+FOLLOWER: Final = 3001
+NEVER_MS: Final = 1 << 62
+_TURNS_MAX: Final = 10_000
+
+
+class LedNode:
+    """Node 3000. Time passes only as a test says; `clock` reads it."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now_ms = now_ms
+        self.node: ControllerNode
+        self.responses: dict[int, Any] = {}
+        """What requests were answered, by token."""
+        self._sends: list[Send] = []
+        self._token = 0
+
+    def clock(self) -> int:
+        """The time, for `open_node`."""
+        return self.now_ms
+
+    def start(self, node: ControllerNode) -> None:
+        """Take the first turn."""
+        self.node = node
+        self._note(node.start(self.now_ms))
+
+    def turn(self, *events: NodeEvent) -> Effects:
+        """Take a turn now."""
+        return self._note(self.node.turn(events, self.now_ms))
+
+    def _note(self, effects: Effects) -> Effects:
+        self._sends += effects.sends
+        self.responses |= {one.token: one.outcome for one in effects.control_answers}
+        return effects
+
+    def wait(self) -> Effects:
+        """Take the next turn that no event causes, when it is due."""
+        self.now_ms = max(self.now_ms, self.node.deadline_ms)
+        return self.turn()
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Take turns when they are due, until something is so."""
+        for _ in range(_TURNS_MAX):
+            if is_so():
+                return
+            self.wait()
+        raise AssertionError(f"{_TURNS_MAX} turns were not enough")
+
+    # Raft
+
+    def lead(self) -> None:
+        """Become the leader, whatever that takes, and active."""
+        for _ in range(_TURNS_MAX):
+            if self.node.is_active:
+                return
+            sends, self._sends = self._sends, []
+            votes = [send for send in sends if isinstance(send.request, VoteRequest)]
+            if votes:
+                self.turn(*map(self._granted, votes))
+            elif self.node.raft.role is Role.LEADER:
+                self.commit()
+            else:
+                self.wait()
+        raise AssertionError("it was not elected")
+
+    def _granted(self, send: Send) -> ResponseReceived:
+        assert isinstance(send.request, VoteRequest)
+        response = VoteResponse(leader_epoch=send.request.replica_epoch, vote_granted=True)
+        return ResponseReceived(request_id=send.request_id, response=response)
+
+    def received(self, request: RaftRequest) -> RequestReceived:
+        """A request of a peer."""
+        self._token += 1
+        return RequestReceived(token=self._token, request=request, listener=LISTENER)
+
+    def commit(self) -> None:
+        """Have a follower fetch from the end of the log, which commits it."""
+        raft = self.node.raft
+        fetch = FetchRequest(
+            cluster_id=None,
+            replica=ReplicaKey(node_id=FOLLOWER),
+            current_leader_epoch=raft.epoch,
+            fetch_offset=raft.log_end_offset,
+            last_fetched_epoch=raft.last_epoch,
+            max_wait_ms=0,
+            max_bytes=1,
+        )
+        self.turn(self.received(fetch))
+
+    def lead_by_another(self) -> RequestReceived:
+        """The event that ends a leadership: another voter leads the next epoch."""
+        return self.received(
+            BeginQuorumEpochRequest(
+                cluster_id=None,
+                voter=None,
+                leader_id=FOLLOWER,
+                leader_epoch=self.node.raft.epoch + 1,
+                leader_endpoints=(Endpoint(listener=LISTENER, host="localhost", port=PEERS[FOLLOWER]),),
+            )
+        )
+
+    # Requests
+
+    def asked(self, request: Any, **known: Any) -> ControlRequest:
+        """A request as it reaches the node; `known` is of its caller. Its token is the last one given."""
+        self._token += 1
+        by = replace(caller(60_000), api_version=type(request).__version__, **known)
+        return ControlRequest(token=self._token, request=request, caller=by, deadline_ms=NEVER_MS)
+
+    def apply(self, request: Any, **known: Any) -> Any:
+        """Ask the active node, and let everything be committed. Returns the response, None if it has to wait."""
+        event = self.asked(request, **known)
+        self.turn(event)
+        self.commit()
+        return self.responses.get(event.token)
