@@ -52,6 +52,7 @@ class Cluster:
                 node_id,
                 release=shape.releases[number],
                 drift_ppm=shape.drifts_ppm[number],
+                slowness=shape.slowness if number in shape.slow else 1,
                 is_java_like=number in shape.java_like,
             )
         for machine in self.machines:

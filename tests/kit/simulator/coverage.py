@@ -60,6 +60,7 @@ class Happening(Enum):
     ROT_HARMLESS = "nodes that a turned bit did not concern"
     SLOW_DISK = "turns on slow disks"
     EVENTS_SHARED_A_TURN = "turns that took several events"
+    LONG_TURN = "turns whose work took 50 ms or more"
     STALL = "processes that stood still for a while"
     PARTITION = "network partitions"
     ONE_WAY_CUT = "links cut one way"

@@ -138,12 +138,15 @@ class SimulatedFile:
         # Fails, if it does, with the data half written.
         half = len(data) // 2
         self._disk.changes += 1
+        self._disk.moved_bytes += len(data)
         self._inode.data += data[:half]
         self._disk.operation()
         self._inode.data += data[half:]
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        return bytes(self._inode.data[position : position + size_bytes])
+        data = bytes(self._inode.data[position : position + size_bytes])
+        self._disk.moved_bytes += len(data)
+        return data
 
     def truncate(self, size_bytes: int) -> None:
         inode = self._inode
@@ -184,6 +187,8 @@ class SimulatedDisk:
         self.locks: set[Path] = set()
         self.changes = 0
         """Counts the changes of files and names."""
+        self.moved_bytes = 0
+        """Bytes that were written to or read from files so far."""
         self.renamed_checkpoints: list[tuple[str, bytes]] = []
         """Name and content of each checkpoint that has got its name, until somebody has looked at them."""
         self._metadata: MetadataFiles | None = None

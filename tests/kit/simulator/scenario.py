@@ -19,6 +19,7 @@ from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
 from kit.simulator.slicing import small_slices
 from kit.simulator.users import USERS, History, User
+from kit.simulator.work import counting_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,7 +181,11 @@ def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
     """Runs one seed to its end. What goes wrong has notes: shape, last faults, the command that repeats it."""
     scenario = Scenario(seed, shape)
     try:
-        with counting_log_events(scenario.world.coverage), small_slices(enabled=scenario.shape.is_sliced):
+        with (
+            counting_log_events(scenario.world.coverage),
+            counting_work(scenario.world.work),
+            small_slices(enabled=scenario.shape.is_sliced),
+        ):
             scenario.run()
     except Exception as error:
         error.add_note(f"shape: {scenario.shape}")

@@ -20,6 +20,10 @@ DIRECTED: Final = 0.1
 """How many of all clusters are broken by a directed schedule."""
 MIXED: Final = 0.1
 """How many of the rest have controllers that keep time as Java's."""
+SLOW: Final = 0.2
+"""How many of all have slow processors."""
+SLOWNESS: Final = (10, 100)
+"""At 100, a row that is written takes 2 ms, as a thousandth of a large topic does elsewhere."""
 OF_PARTITIONS: Final = 0.15
 """How many of the others have brokers that work on partitions."""
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
@@ -67,6 +71,9 @@ class Shape:
     """Whether long work is cut into slices so small that everything else comes in between."""
     java_like: frozenset[int] = frozenset()
     """Which of the machines keep time as Java's controllers do."""
+    slow: frozenset[int] = frozenset()
+    """Which of the machines take `slowness` times as long for their turns."""
+    slowness: int = 1
     rots: bool = False
     """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
@@ -101,7 +108,14 @@ class Shape:
             drifts_ppm=_drifts(rng, voters + observers),
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
         )
-        return shape._mixed(rng) if schedules.random() < MIXED else shape
+        shape = shape._mixed(rng) if schedules.random() < MIXED else shape
+        return shape._slowed(schedules) if schedules.random() < SLOW else shape
+
+    def _slowed(self, rng: Random) -> Shape:
+        """The same with slow processors in some machines, or in all."""
+        machines = self.voters + self.observers
+        slow = rng.sample(range(machines), rng.randint(1, machines))
+        return replace(self, slow=frozenset(slow), slowness=rng.choice(SLOWNESS))
 
     @classmethod
     def mixed(cls, seed: int) -> Shape:

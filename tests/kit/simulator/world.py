@@ -25,6 +25,7 @@ from kit.simulator.network import Network
 from kit.simulator.partitions import CommittedPartitions
 from kit.simulator.slicing import TURN_MS
 from kit.simulator.wire import Release
+from kit.simulator.work import Work
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.messages import Shutdown
 from quorate_controller.storage.errors import StorageError
@@ -42,6 +43,7 @@ PORT: Final = 9093
 EPOCH_MS: Final = 1_700_000_000_000
 """When simulated time begins."""
 SHUTDOWN_TIMEOUT_MS: Final = 5000
+LONG_TURN_MS: Final = 50
 STEPS_PER_MS_MAX: Final = 20_000
 """A world that does more within a millisecond is in an endless loop."""
 
@@ -55,6 +57,8 @@ class Machine:
     is_java_like: bool = False
     """See `java_like`."""
     drift_ppm: int = 0
+    slowness: int = 1
+    """How many times as long as elsewhere its turns take; see `work`."""
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     disk_log: DiskLog = field(init=False)
     lost_disk_logs: list[tuple[tuple[int, int], DiskLog]] = field(default_factory=list)
@@ -133,6 +137,7 @@ class World:
         self.checkpoints = Checkpoints(self.committed, self.coverage.count)
         self.invariants = Invariants(self.committed, self.machines)
         self._turn_ms = TURN_MS if is_sliced else 0
+        self.work = Work()
         self.network = Network(self, is_wired=is_wired)
         self.steps = 0
         self.mend: Callable[[Machine], None] = lambda _machine: None
@@ -199,12 +204,13 @@ class World:
         assert machine.node is None
         machine.incarnation += 1
         self.invariants.node_started(machine.node_id)
+        self.work.begin(machine.disk, machine.slowness)
         try:
             machine.node = open_node(
                 config,
                 file_system=machine.disk,
                 rng=Random(self.rng.getrandbits(64)),
-                clock=lambda: machine.clock_ms(self.now_ms),
+                clock=lambda: machine.clock_ms(self.now_ms + self.work.elapsed_ms),
             )
             if machine.is_java_like:
                 java_like.take_time(machine.node)
@@ -314,7 +320,7 @@ class World:
             )
 
     def _turn(self, machine: Machine, incarnation: int) -> None:
-        """One turn of a node with all that has come for it; what follows leaves when the disk is done."""
+        """One turn of a node with all that has come for it; its effects leave when work and disk are done."""
         node = machine.node
         if node is None or machine.incarnation != incarnation:
             return
@@ -331,6 +337,7 @@ class World:
         machine.was_active = node.is_active
         was_leader = node.raft.epoch_start_offset is not None
         snapshot_before = node.storage.snapshots.latest
+        self.work.begin(machine.disk, machine.slowness)
         try:
             effects = node.turn(events, machine.clock_ms(self.now_ms))
         except PowerLoss:
@@ -356,14 +363,17 @@ class World:
 
     def _took_turn(self, machine: Machine, effects: Effects) -> None:
         assert machine.node is not None
+        work_ms = self.work.elapsed_ms
         self.invariants.check(machine, machine.node)
         self._read_checkpoints(machine)
         self.coverage.turn_taken(machine.node, effects, is_java_like=machine.is_java_like)
         if machine.node.raft.epoch_start_offset is not None:
             self._led_since.setdefault(machine.node.raft.epoch, self.now_ms)
         pause_ms = self.rng.randint(0, machine.disk_pause_ms_max) if machine.disk_pause_ms_max else 0
+        self.coverage.count(Happening.SLOW_DISK, int(pause_ms > 0))
+        self.coverage.count(Happening.LONG_TURN, int(work_ms >= LONG_TURN_MS))
+        pause_ms += work_ms
         if pause_ms:
-            self.coverage.count(Happening.SLOW_DISK)
             machine.busy_until_ms = self.now_ms + pause_ms
             self.schedule(pause_ms, partial(self._send, machine, machine.incarnation, effects))
         else:
