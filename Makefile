@@ -22,11 +22,12 @@ HELM ?= $(or $(shell command -v helm),$(lastword $(wildcard $(or $(XDG_CACHE_HOM
 MATURIN := $(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist/native
 NATIVE_TARGETS := $(foreach processor,x86_64 aarch64,$(processor)-unknown-linux-gnu:manylinux_2_17 $(processor)-unknown-linux-musl:musllinux_1_2)
 HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
+MISTAKES := PYTHONPATH=tests $(BIN)/python -m kit.planted_mistakes
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
+.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +62,7 @@ nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after 
 	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/property --numprocesses auto
 	QUORATE_NEW_EXAMPLES=1 $(PYTEST) tests/integration/parity/test_random_requests.py
 	QUORATE_LEDGER=java $(PYTEST) tests/pipeline/ledger
+	$(MISTAKES)
 	$(SIMULATOR) --seeds 1000
 	$(SIMULATOR) --seeds 1000 --shape membership
 	QUORATE_REQUIRE=$${QUORATE_REQUIRE:-kind} $(PYTEST) tests/kubernetes/kind
@@ -91,6 +93,9 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 
 bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=lake, operator
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+mistakes: $(VENV)/.all ## plant mistakes in a copy of the sources, and print which test finds each; ONLY=text for some; SIMULATE=n seeds, too
+	$(MISTAKES) --only '$(ONLY)' $(if $(SIMULATE),--simulate $(SIMULATE)) $(if $(SHAPE),--shape $(SHAPE))
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4 import request as broker_registration
+from kio.schema.controller_registration.v0 import request as controller_registration
+from kio.schema.create_topics.v7 import request as create
+from kio.schema.errors import ErrorCode
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kit.controller_parts import caller
 from quorate_controller.node import ControlRequest
 from quorate_controller.raft.messages import (
@@ -17,6 +25,7 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import Endpoint, ReplicaKey
+from quorate_protocol.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,14 +112,14 @@ class LedNode:
         self._token += 1
         return RequestReceived(token=self._token, request=request, listener=LISTENER)
 
-    def commit(self) -> None:
-        """Have a follower fetch from the end of the log, which commits it."""
+    def commit(self, end_offset: int | None = None) -> None:
+        """Have a follower fetch from an offset, by default the end of the log, which commits what is before it."""
         raft = self.node.raft
         fetch = FetchRequest(
             cluster_id=None,
             replica=ReplicaKey(node_id=FOLLOWER),
             current_leader_epoch=raft.epoch,
-            fetch_offset=raft.log_end_offset,
+            fetch_offset=raft.log_end_offset if end_offset is None else end_offset,
             last_fetched_epoch=raft.last_epoch,
             max_wait_ms=0,
             max_bytes=1,
@@ -143,3 +152,82 @@ class LedNode:
         self.turn(event)
         self.commit()
         return self.responses.get(event.token)
+
+    def register_controller(self, controller_id: int) -> None:
+        """Register another controller, which supports what we do."""
+        response = self.apply(
+            controller_registration.ControllerRegistrationRequest(
+                controller_id=controller_id,
+                incarnation_id=directory_of(controller_id),
+                zk_migration_ready=False,
+                listeners=(
+                    controller_registration.Listener(name=LISTENER, host="h", port=9093, security_protocol=0),
+                ),
+                features=_features(controller_registration.Feature),
+            )
+        )
+        assert response.error_code is ErrorCode.none
+
+    def register_broker(self, broker_id: int) -> None:
+        """Register a broker with one log directory, and unfence it."""
+        listener = broker_registration.Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)
+        self.apply(
+            broker_registration.BrokerRegistrationRequest(
+                broker_id=broker_id,
+                cluster_id=self.node.storage.cluster_id,
+                incarnation_id=directory_of(1_000 + broker_id),
+                listeners=(listener,),
+                features=_features(broker_registration.Feature),
+                rack=None,
+                log_dirs=(directory_of(broker_id),),
+            )
+        )
+        assert not self.beat(broker_id).is_fenced
+
+    def beat(self, broker_id: int, **changes: Any) -> Any:
+        """A heartbeat of a broker that has read everything."""
+        fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, **changes}
+        return self.apply(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=self.node.metadata.image.cluster.brokers[broker_id].epoch,
+                current_metadata_offset=self.node.raft.log_end_offset,
+                **fields,
+            )
+        )
+
+    def create_topics(self, *names: str, broker_ids: tuple[int, ...]) -> None:
+        """Create topics of one partition each."""
+        response = self.apply(creation(*names, broker_ids=broker_ids))
+        assert {topic.error_code for topic in response.topics} == {ErrorCode.none}
+
+
+def directory_of(broker_id: int) -> UUID:
+    """The id of the log directory of a broker."""
+    return UUID(int=1_000_000 + broker_id)
+
+
+def creation(*names: str, broker_ids: tuple[int, ...]) -> create.CreateTopicsRequest:
+    """A request that creates topics of one partition each."""
+    assignment = create.CreatableReplicaAssignment(partition_index=0, broker_ids=broker_ids)
+    return create.CreateTopicsRequest(
+        topics=tuple(
+            create.CreatableTopic(
+                name=name, num_partitions=-1, replication_factor=-1, assignments=(assignment,), configs=()
+            )
+            for name in names
+        )
+    )
+
+
+def level_of(feature: str, level: int) -> UpdateFeaturesRequest:
+    """A request for a lower level of a feature."""
+    update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=2)
+    return UpdateFeaturesRequest(feature_updates=(update,), timeout=timedelta(minutes=1))
+
+
+def _features(feature: Callable[..., Any]) -> tuple[Any, ...]:
+    return tuple(
+        feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in SUPPORTED_FEATURES.items()
+    )

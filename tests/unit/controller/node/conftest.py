@@ -1,6 +1,6 @@
 """The only voter of a quorum on a real disk, for the tests of the node."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1 import request as alter
 from kit.controller_parts import BOOTSTRAP_SERVERS, caller, write_controller_properties
+from kit.led_node import VOTERS, LedNode
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
 from quorate_controller.control.api import ControlResult
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 TOKEN = 5
 CLIENT_METRICS = 16
+LED_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 
 def control_request(request: Any, deadline_ms: int = 1 << 62) -> ControlRequest:
@@ -124,3 +126,24 @@ def voter_config(tmp_path: Path) -> ControllerConfig:
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc"])
     assert formatted.exit_code == 0, formatted.stderr
     return load_config(path)
+
+
+@pytest.fixture
+def open_led(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], LedNode]]:
+    """Starts a node that is one of three voters, with more properties, on a directory of its own."""
+    started: list[LedNode] = []
+
+    def open_one(properties: dict[str, str]) -> LedNode:
+        directory = tmp_path / f"led{len(started)}"
+        directory.mkdir()
+        path = write_controller_properties(directory, {"controller.quorum.voters": VOTERS, **properties})
+        formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", LED_CLUSTER_ID])
+        assert formatted.exit_code == 0, formatted.stderr
+        led = LedNode()
+        led.start(open_node(load_config(path), file_system=OsFileSystem(), rng=Random(1), clock=led.clock))
+        started.append(led)
+        return led
+
+    yield open_one
+    for led in started:
+        led.node.close()

@@ -1,8 +1,11 @@
 """When a checkpoint is due, and how it is cut into slices."""
 
-from typing import Any
+from pathlib import Path
+from random import Random
 
 import pytest
+from kit.simulator.disk import Inode, SimulatedDisk, SimulatedFile
+from kit.storage_parts import DIRECTORY_ID, add_snapshot, prepare
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.node.snapshotter import (
     PAUSE_FACTOR,
@@ -12,69 +15,99 @@ from quorate_controller.node.snapshotter import (
     Snapshotter,
     spread,
 )
-from quorate_controller.raft.model import SnapshotId
+from quorate_controller.raft.model import Endpoint, ReplicaKey, SnapshotId, VersionRange, Voter
+from quorate_controller.raft.node import RaftNode
+from quorate_controller.raft.startup import (
+    EpochStart,
+    HardState,
+    KRaftVersionAt,
+    LogState,
+    RaftConfig,
+    VotersAt,
+)
+from quorate_controller.raft.voters import VoterSet
+from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
+from quorate_controller.storage.snapshots import snapshot_file_name
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.snapshot import RECORDS_PER_STEP, read_checkpoint
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
+from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, MetadataRecord
 
 NOW_MS = 1_000_000
 BYTES_MAX = 1_000
 TOPIC = 2
+END_OFFSET = 10_000
+VOTERS = [
+    VoterSet.of(
+        Voter(
+            key=ReplicaKey(node_id=node_id, directory_id=DIRECTORY_ID),
+            endpoints=(Endpoint(listener="CONTROLLER", host="h", port=9093),),
+            kraft_versions=VersionRange(lowest=0, highest=1),
+        )
+        for node_id in range(1, count + 1)
+    )
+    for count in range(1, 5)
+]
+"""Sets of one to four voters."""
 
 
-class FakeWriter:
-    """A file of which each part takes some time."""
+class SlowFile(SimulatedFile):
+    """A file of which each append takes some time."""
 
-    def __init__(self, disk: "FakeDisk", snapshot_id: SnapshotId) -> None:
-        self.snapshot_id = snapshot_id
-        self.parts: list[bytes] = []
-        self.is_frozen = self.is_aborted = False
-        self._disk = disk
+    def __init__(self, disk: "SlowDisk", inode: Inode) -> None:
+        super().__init__(disk, inode)
+        self._slow_disk = disk
 
     def append(self, data: bytes) -> None:
-        self._disk.now_ms += self._disk.step_ms
-        self.parts.append(data)
-
-    def freeze(self) -> None:
-        self.is_frozen = True
-        self._disk.latest = self.snapshot_id
-
-    def abort(self) -> None:
-        self.is_aborted = True
+        super().append(data)
+        self._slow_disk.now_ms += self._slow_disk.step_ms
+        self._slow_disk.appends += 1
 
 
-class FakeDisk:
-    """Storage, raft and clock of a node, as far as checkpoints need them."""
+class SlowDisk(SimulatedDisk):
+    """A disk with a clock, which stands still but for appends."""
 
-    def __init__(self, step_ms: int) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.now_ms = NOW_MS
-        self.step_ms = step_ms
-        self.latest: SnapshotId | None = None
-        self.writers: list[FakeWriter] = []
-        self.snapshots = self
+        self.step_ms = 0
+        self.appends = 0
 
-    def create_snapshot(self, snapshot_id: SnapshotId) -> FakeWriter:
-        self.writers.append(FakeWriter(self, snapshot_id))
-        return self.writers[-1]
-
-    def kraft_version_at(self, _offset: int) -> int:
-        return 0
-
-    def voters_at(self, _offset: int) -> None:
-        return None
+    def create_file(self, path: Path) -> SlowFile:
+        super().create_file(path)
+        return SlowFile(self, self._inode(path))
 
 
-def new_snapshotter(disk: Any, *, node_id: int = 3000, interval_ms: int = 0) -> Snapshotter:
-    """A snapshotter on the fake parts."""
-    return Snapshotter(
-        storage=disk,
-        raft=disk,
-        node_id=node_id,
-        bytes_max=BYTES_MAX,
-        interval_ms=interval_ms,
-        clock=lambda: disk.now_ms,
-    )
+class Parts:
+    """Storage on a disk whose appends take `step_ms`, and raft, which knows the voters at each offset."""
+
+    def __init__(self, step_ms: int = 0, log: LogState | None = None) -> None:
+        self.disk = SlowDisk()
+        directory = Path("/data")
+        prepare(self.disk, directory)
+        self.storage = ControllerStorage.open(self.disk, StorageConfig(node_id=1, metadata_log_dir=directory))
+        self.disk.step_ms, self.disk.appends = step_ms, 0
+        key = ReplicaKey(node_id=1, directory_id=DIRECTORY_ID)
+        config = RaftConfig(cluster_id="c", key=key, listener="CONTROLLER", static_voters=VOTERS[0])
+        log = log or LogState(end_offset=END_OFFSET, epochs=(EpochStart(epoch=1, start_offset=0),))
+        self.raft = RaftNode(config=config, hard_state=HardState(), log=log, rng=Random(1))
+
+    def snapshotter(self, *, node_id: int = 3000, interval_ms: int = 0) -> Snapshotter:
+        """A snapshotter on these parts."""
+        return Snapshotter(
+            storage=self.storage,
+            raft=self.raft,
+            node_id=node_id,
+            bytes_max=BYTES_MAX,
+            interval_ms=interval_ms,
+            clock=lambda: self.disk.now_ms,
+        )
+
+    def files(self) -> list[str]:
+        """The names of all checkpoints, finished and not."""
+        names = self.disk.list_directory(Path("/data") / METADATA_DIRECTORY)
+        return [name for name in names if ".checkpoint" in name]
 
 
 def image_of(configs: int) -> MetadataImage:
@@ -105,8 +138,8 @@ def test_a_longer_pause_follows_each_short_slice(step_ms: int) -> None:
 
     Method: steps that take time on a fake clock; the end of each slice, what happens in its pause, the bytes.
     """
-    disk, image = FakeDisk(step_ms), image_of(5_000)
-    snapshotter = new_snapshotter(disk)
+    parts, image = Parts(step_ms), image_of(5_000)
+    disk, snapshotter = parts.disk, parts.snapshotter()
     begun(snapshotter, image)
     slices = 0
     while snapshotter.is_writing:
@@ -123,22 +156,22 @@ def test_a_longer_pause_follows_each_short_slice(step_ms: int) -> None:
         assert snapshotter.write_slice(due_ms - 1) is None
         assert disk.now_ms == begun_ms + work_ms, "nothing is written in a pause"
         disk.now_ms = due_ms
-    (writer,) = disk.writers
     assert slices > 5_000 // RECORDS_PER_STEP * step_ms // (SLICE_MS + step_ms)
-    assert (writer.is_frozen, snapshotter.is_writing) == (True, False)
-    assert snapshotter.latest_id == SnapshotId(offset=5_001, epoch=1)
+    assert not snapshotter.is_writing
+    latest = SnapshotId(offset=5_001, epoch=1)
+    assert (snapshotter.latest_id, parts.files()) == (latest, [snapshot_file_name(latest)])
     restored = MetadataImage()
-    restored.restore(read_checkpoint(writer.parts).records, image.stable)
+    restored.restore(read_checkpoint(parts.storage.snapshots.chunks(latest)).records, image.stable)
     assert restored.same_as(image)
 
 
 def test_a_slice_is_bounded_when_the_clock_stands_still() -> None:
     """Goal: a clock of low resolution bounds slices too. Method: steps that take no time; count them."""
-    disk = FakeDisk(step_ms=0)
-    snapshotter = new_snapshotter(disk)
+    parts = Parts()
+    snapshotter = parts.snapshotter()
     begun(snapshotter, image_of(STEPS_PER_SLICE_MAX * RECORDS_PER_STEP + 1))
     assert snapshotter.write_slice(NOW_MS) is None
-    assert len(disk.writers[0].parts) == STEPS_PER_SLICE_MAX
+    assert parts.disk.appends == STEPS_PER_SLICE_MAX
     assert snapshotter.deadline_ms() == NOW_MS + PAUSE_FACTOR
     assert snapshotter.write_slice(NOW_MS + PAUSE_FACTOR) is not None
 
@@ -150,7 +183,7 @@ def test_controllers_begin_at_different_sizes() -> None:
     """
     image, sizes = image_of(1), []
     for node_id in (3000, 3001, 3002):
-        snapshotter = new_snapshotter(FakeDisk(0), node_id=node_id)
+        snapshotter = Parts().snapshotter(node_id=node_id)
         size_bytes = 0
         while not snapshotter.is_due(image, NOW_MS):
             snapshotter.applied(1)
@@ -168,8 +201,7 @@ def test_a_spread_limit_keeps_its_meaning() -> None:
 
 def test_a_checkpoint_is_due_by_time_when_something_was_written() -> None:
     """Goal: an idle quorum writes no checkpoints. Method: the deadline with and without bytes."""
-    disk = FakeDisk(0)
-    snapshotter = new_snapshotter(disk, interval_ms=60_000)
+    snapshotter = Parts().snapshotter(interval_ms=60_000)
     assert snapshotter.deadline_ms() is None
     snapshotter.applied(1)
     assert snapshotter.deadline_ms() == NOW_MS + 60_000
@@ -179,9 +211,9 @@ def test_a_checkpoint_is_due_by_time_when_something_was_written() -> None:
 
 def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
     """Goal: no second checkpoint of one id, and no hot loop. Method: ask at the offset of the latest one."""
-    disk, image = FakeDisk(0), image_of(1)
-    disk.latest = SnapshotId(offset=image.end_offset, epoch=1)
-    snapshotter = new_snapshotter(disk, interval_ms=1)
+    parts, image = Parts(), image_of(1)
+    add_snapshot(parts.storage, image.end_offset)
+    snapshotter = parts.snapshotter(interval_ms=1)
     snapshotter.applied(BYTES_MAX)
     assert not snapshotter.is_due(image, NOW_MS + 1)
     assert snapshotter.deadline_ms() == NOW_MS + 1 + RETRY_MS
@@ -189,14 +221,15 @@ def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
 
 def test_a_fetched_checkpoint_replaces_one_that_is_being_written() -> None:
     """Goal: no partial file stays. Method: a checkpoint of several slices, interrupted after the first."""
-    disk = FakeDisk(SLICE_MS)
-    snapshotter = new_snapshotter(disk)
+    parts = Parts(SLICE_MS)
+    snapshotter = parts.snapshotter()
     begun(snapshotter, image_of(1_000))
     assert snapshotter.write_slice(NOW_MS) is None
-    snapshotter.restart(disk.now_ms)
-    assert disk.writers[0].is_aborted
+    assert len(parts.files()) == 1
+    snapshotter.restart(parts.disk.now_ms)
+    assert parts.files() == []
     assert (snapshotter.is_writing, snapshotter.deadline_ms()) == (False, None)
-    assert snapshotter.latest_timestamp_ms == disk.now_ms
+    assert snapshotter.latest_timestamp_ms == parts.disk.now_ms
 
 
 def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> None:
@@ -205,7 +238,7 @@ def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> No
     Method: one that is due and may not begin: its deadlines, its state, and when it is overdue by bytes and by time.
     """
     image = image_of(1)
-    snapshotter = new_snapshotter(FakeDisk(0), node_id=0, interval_ms=60_000)
+    snapshotter = Parts().snapshotter(node_id=0, interval_ms=60_000)
     snapshotter.applied(BYTES_MAX)
     assert snapshotter.state is SnapshotState.IDLE
     assert snapshotter.is_due(image, NOW_MS)
@@ -221,3 +254,24 @@ def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> No
     assert snapshotter.begin(image, NOW_MS) is not None
     assert snapshotter.state is SnapshotState.WRITING
     assert not snapshotter.is_due(image, NOW_MS)
+
+
+def test_a_checkpoint_names_the_voters_of_its_last_record() -> None:
+    """Goal: no checkpoint has voters that may not be committed. Method: a log with other voters at each of three
+    offsets, of which the middle one is the last record of the checkpoint, or the first one behind it.
+    """
+    image = image_of(5)
+    for middle, expected in ((image.end_offset - 1, VOTERS[2]), (image.end_offset, VOTERS[1])):
+        log = LogState(
+            end_offset=END_OFFSET,
+            epochs=(EpochStart(epoch=1, start_offset=0),),
+            voters=tuple(VotersAt(offset=middle + by, voters=VOTERS[by + 2]) for by in (-1, 0, 1)),
+            kraft_versions=(KRaftVersionAt(offset=0, kraft_version=1),),
+        )
+        parts = Parts(log=log)
+        snapshotter = parts.snapshotter()
+        begun(snapshotter, image)
+        written = snapshotter.write_slice(NOW_MS)
+        assert written is not None
+        quorum = parts.storage.snapshot_quorum(written)
+        assert (quorum.kraft_version, quorum.voters) == (1, expected)

@@ -6,89 +6,49 @@ the leadership. Slices are of one partition, so that little makes cursors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from datetime import timedelta
-from random import Random
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
-from kio.schema.controller_registration.v0 import request as controller_registration
-from kio.schema.create_topics.v7 import request as create
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-from kit.controller_parts import write_controller_properties
-from kit.led_node import PEERS, VOTERS, LedNode
+from kit.led_node import PEERS, LedNode, creation, directory_of, level_of
 from kit.soft_state.page import PAGE, rendered
 from kit.soft_state.table import TABLE, Kind
 from kit.soft_state.walking import Attribute, attributes
-from quorate_controller import commands
-from quorate_controller.config import load_config
 from quorate_controller.control import broker_transitions, elections
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.describe import TOPICS_PER_STEP
-from quorate_controller.node.assembly import open_node
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Role, Tick
 from quorate_controller.raft.roles.leader import Leader
-from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_protocol.features import SUPPORTED_FEATURES
-from typer.testing import CliRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from quorate_controller.node import ControllerNode
 
 CHECK_MS = 1_000
 """How often the periodic tasks run here."""
 SETTINGS = {
-    "controller.quorum.voters": VOTERS,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "unclean.leader.election.interval.ms": str(CHECK_MS),
     "metadata.max.idle.interval.ms": "0",
     "delegation.token.secret.key": "secret",
 }
-CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 BROKERS = (1, 2, 3, 4, 5)
 TOPICS_OF_EACH = 3
 State = dict[tuple[str, str], Any]
+OpenLed = Callable[[dict[str, str]], LedNode]
 
 
 @pytest.fixture
-def open_it(tmp_path: Path) -> Iterator[Callable[[LedNode], ControllerNode]]:
-    """Opens a node on a directory of its own."""
-    opened: list[ControllerNode] = []
-
-    def open_one(led: LedNode) -> ControllerNode:
-        directory = tmp_path / str(len(opened))
-        directory.mkdir()
-        path = write_controller_properties(directory, SETTINGS)
-        formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", CLUSTER_ID])
-        assert formatted.exit_code == 0, formatted.stderr
-        opened.append(
-            open_node(load_config(path), file_system=OsFileSystem(), rng=Random(1), clock=led.clock)
-        )
-        return opened[-1]
-
-    yield open_one
-    for node in opened:
-        node.close()
-
-
-@pytest.fixture
-def led(open_it: Callable[[LedNode], ControllerNode], monkeypatch: pytest.MonkeyPatch) -> LedNode:
+def led(open_led: OpenLed, monkeypatch: pytest.MonkeyPatch) -> LedNode:
     """A node that is active."""
     monkeypatch.setattr(broker_transitions, "CHANGES_PER_SLICE_MAX", 1)
     monkeypatch.setattr(elections, "EXAMINED_PER_STEP_MAX", 1)
-    led = LedNode()
-    led.start(open_it(led))
+    led = open_led(SETTINGS)
     led.lead()
     return led
 
@@ -128,106 +88,33 @@ def _is_same(value: Any, fresh: Any) -> bool:
 # The story
 
 
-def register(led: LedNode, broker_id: int) -> None:
-    """Register a broker with one log directory, and unfence it."""
-    led.apply(
-        registration.BrokerRegistrationRequest(
-            broker_id=broker_id,
-            cluster_id=led.node.storage.cluster_id,
-            incarnation_id=directory(100 + broker_id),
-            listeners=(registration.Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0),),
-            features=tuple(
-                registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ),
-            rack=None,
-            log_dirs=(directory(broker_id),),
-        )
-    )
-    assert not beat(led, broker_id).is_fenced
-
-
-def register_controller(led: LedNode, controller_id: int) -> None:
-    """Register a controller that supports what we do."""
-    features = tuple(
-        controller_registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-        for name, (low, high) in SUPPORTED_FEATURES.items()
-    )
-    listener = controller_registration.Listener(name="CONTROLLER", host="h", port=9093, security_protocol=0)
-    response = led.apply(
-        controller_registration.ControllerRegistrationRequest(
-            controller_id=controller_id,
-            incarnation_id=directory(200),
-            zk_migration_ready=False,
-            listeners=(listener,),
-            features=features,
-        )
-    )
-    assert response.error_code is ErrorCode.none
-
-
-def directory(number: int) -> UUID:
-    return UUID(int=1_000 + number)
-
-
-def beat(led: LedNode, broker_id: int, **changes: Any) -> Any:
-    """A heartbeat of a broker that has read everything."""
-    fields: dict[str, Any] = {"want_fence": False, "want_shut_down": False, **changes}
-    return led.apply(
-        BrokerHeartbeatRequest(
-            broker_id=broker_id,
-            broker_epoch=led.node.metadata.image.cluster.brokers[broker_id].epoch,
-            current_metadata_offset=led.node.raft.log_end_offset,
-            **fields,
-        )
-    )
-
-
-def _creation(*names: str, broker_ids: tuple[int, ...]) -> create.CreateTopicsRequest:
-    """Topics of one partition each."""
-    assignment = create.CreatableReplicaAssignment(partition_index=0, broker_ids=broker_ids)
-    return create.CreateTopicsRequest(
-        topics=tuple(
-            create.CreatableTopic(
-                name=name, num_partitions=-1, replication_factor=-1, assignments=(assignment,), configs=()
-            )
-            for name in names
-        )
-    )
-
-
-def create_topics(led: LedNode, *names: str, broker_ids: tuple[int, ...]) -> None:
-    response = led.apply(_creation(*names, broker_ids=broker_ids))
-    assert {topic.error_code for topic in response.topics} == {ErrorCode.none}
-
-
 def populate(led: LedNode) -> None:
     """Controllers, and brokers with topics of their own."""
     for controller_id in PEERS:
-        register_controller(led, controller_id)
+        led.register_controller(controller_id)
     for broker_id in BROKERS:
-        register(led, broker_id)
+        led.register_broker(broker_id)
         names = (f"t{broker_id}-{number}" for number in range(TOPICS_OF_EACH))
-        create_topics(led, *names, broker_ids=(broker_id,))
+        led.create_topics(*names, broker_ids=(broker_id,))
 
 
 def have_cursors(led: LedNode) -> None:
     """Have each cursor of decisions that take several turns: brokers that left, leave, came back, lost a disk."""
     image, transitions = led.node.metadata.image, led.node.metadata.control._transitions
     for broker_id in (1, 2, 5):
-        beat(led, broker_id, want_fence=True)
+        led.beat(broker_id, want_fence=True)
         led.wait_until(lambda: transitions.deadline_ms is None)
     assert len(image.index.leaderless) == 3 * TOPICS_OF_EACH
     led.now_ms += CHECK_MS
-    beat(led, 1)
-    beat(led, 2)
-    beat(led, 3, offline_log_dirs=(directory(3),))
-    beat(led, 4, want_fence=True)
+    led.beat(1)
+    led.beat(2)
+    led.beat(3, offline_log_dirs=(directory_of(3),))
+    led.beat(4, want_fence=True)
 
 
 def have_answers_waiting(led: LedNode) -> list[int]:
     """Have requests that wait: for a commit, for a broker, for the rest of a long read. Returns their tokens."""
-    held = led.asked(_creation("held", broker_ids=(1,)), forwarded=True, broker_id=1)
+    held = led.asked(creation("held", broker_ids=(1,)), forwarded=True, broker_id=1)
     led.turn(held)
     led.commit()
     assert held.token not in led.responses
@@ -241,30 +128,20 @@ def have_answers_waiting(led: LedNode) -> list[int]:
         )
     )
     led.turn(read)
-    change = led.asked(_level(0))
+    change = led.asked(level_of("group.version", 0))
     led.turn(change)
     return [held.token, read.token, change.token]
 
 
-def _level(level: int) -> UpdateFeaturesRequest:
-    """Another level of a feature that is at 1."""
-    update = FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=2)
-    return UpdateFeaturesRequest(feature_updates=(update,), timeout=timedelta(minutes=1))
-
-
-class _TimerError(Exception):
-    """A defect in a decision that no request asked for."""
-
-
 def test_what_ends_with_a_leadership_ends(
-    led: LedNode, open_it: Callable[[LedNode], ControllerNode], monkeypatch: pytest.MonkeyPatch
+    led: LedNode, open_led: OpenLed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: a controller that leads again does not remember its former leadership.
 
     Method: two leaderships end in different ways, one of them in the middle of a turn, when decisions wait to be
     proposed. At both ends together each attribute that has to end has something in it; right after them none has.
     """
-    fresh = state_of(open_it(LedNode()))
+    fresh = state_of(open_led(SETTINGS).node)
     has_ended = set(of_kind(fresh, Kind.ENDS))
     lost: list[set[tuple[str, str]]] = []
     abandon = MetadataState.abandon
@@ -288,7 +165,7 @@ def test_what_ends_with_a_leadership_ends(
     with monkeypatch.context() as patch:
         patch.setattr(led.node.metadata.control, "tick", _fail)
         led.now_ms = max(led.now_ms, led.node.metadata.control.deadline_ms or 0)
-        decided = led.asked(_level(0))
+        decided = led.asked(level_of("group.version", 0))
         led.turn(decided)
     assert led.node.raft.role is Role.RESIGNED
     assert led.responses[decided.token].error_code is ErrorCode.not_controller

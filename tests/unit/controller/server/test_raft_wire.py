@@ -47,7 +47,7 @@ error_codes = st.sampled_from(
     [ErrorCode.none, ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower]
 )
 
-requests = st.one_of(
+REQUESTS: tuple[st.SearchStrategy[m.RaftRequest], ...] = (
     st.builds(
         m.VoteRequest,
         cluster_id=cluster_ids,
@@ -126,23 +126,21 @@ def leaders(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+RESPONSES: tuple[type, ...] = (
+    m.VoteResponse,
+    m.BeginQuorumEpochResponse,
+    m.EndQuorumEpochResponse,
+    m.FetchResponse,
+    m.FetchSnapshotResponse,
+    m.AddRaftVoterResponse,
+    m.RemoveRaftVoterResponse,
+    m.UpdateRaftVoterResponse,
+)
+
+
 @st.composite
-def responses(draw: st.DrawFn) -> m.RaftResponse:
-    """Any response that we send, with its bytes where it has some."""
-    kind = draw(
-        st.sampled_from(
-            [
-                m.VoteResponse,
-                m.BeginQuorumEpochResponse,
-                m.EndQuorumEpochResponse,
-                m.FetchResponse,
-                m.FetchSnapshotResponse,
-                m.AddRaftVoterResponse,
-                m.RemoveRaftVoterResponse,
-                m.UpdateRaftVoterResponse,
-            ]
-        )
-    )
+def responses(draw: st.DrawFn, kind: type) -> m.RaftResponse:
+    """A response that we send, with its bytes where it has some."""
     if kind in {m.AddRaftVoterResponse, m.RemoveRaftVoterResponse}:
         return kind(error_code=draw(error_codes), error_message=draw(st.one_of(st.none(), text)))
     if kind is not m.UpdateRaftVoterResponse and draw(st.booleans()):
@@ -177,17 +175,23 @@ def over_the_wire(message: Any, kind: str, version: int | None = None) -> Any:
     return convert(decode(wire_class, encode(convert(message, wire_class))), canonical)
 
 
-@given(requests)
-def test_requests_survive_the_wire(request: m.RaftRequest) -> None:
-    """Goal: no field is lost. Method: raft -> wire bytes -> raft, at the highest version."""
+@pytest.mark.parametrize("strategy", REQUESTS)
+@given(st.data())
+def test_requests_survive_the_wire(strategy: st.SearchStrategy[m.RaftRequest], data: st.DataObject) -> None:
+    """Goal: no field is lost. Method: raft -> wire bytes -> raft, at the highest version. Each class has examples of
+    its own: of a hundred for all, five were of Vote, and none of those was a pre-vote.
+    """
+    request = data.draw(strategy)
     assert request_from_wire(over_the_wire(request_to_wire(request), "request")) == request
 
 
-@given(responses())
-def test_responses_survive_the_wire(response: m.RaftResponse) -> None:
-    """Goal: no field is lost. Method: raft -> wire bytes -> raft, at the highest version."""
-    data = getattr(response, "records", b"")
-    assert response_from_wire(over_the_wire(response_to_wire(response, data), "response")) == response
+@pytest.mark.parametrize("kind", RESPONSES)
+@given(st.data())
+def test_responses_survive_the_wire(kind: type, data: st.DataObject) -> None:
+    """Goal: no field is lost. Method: as above."""
+    response = data.draw(responses(kind))
+    records = getattr(response, "records", b"")
+    assert response_from_wire(over_the_wire(response_to_wire(response, records), "response")) == response
 
 
 FETCH = m.FetchRequest(

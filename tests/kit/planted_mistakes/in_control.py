@@ -1,0 +1,209 @@
+"""Mistakes in decisions about brokers, partitions and tokens."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kit.planted_mistakes.mistake import Mistake
+
+_CONTROL: Final = "controller_node/quorate_controller/control"
+_TESTS: Final = "unit/controller/control"
+
+MISTAKES: Final = (
+    Mistake(
+        name="a departure is remembered after the broker has returned",
+        file=f"{_CONTROL}/broker_transitions.py",
+        edits=(("        self._departed.pop(broker_id, None)\n", ""),),
+        harm="a broker that departs a second time keeps all its ISRs, and leads for ever",
+        tests=(f"{_TESTS}/test_control_second_departures.py",),
+    ),
+    Mistake(
+        name="departures are remembered beyond the leadership",
+        file=f"{_CONTROL}/broker_transitions.py",
+        edits=(("        self._departed.clear()\n", ""),),
+        harm="as above, if the broker returned under another leader",
+        tests=(f"{_TESTS}/test_control_second_departures.py",),
+    ),
+    Mistake(
+        name="lost directories are remembered beyond the leadership",
+        file=f"{_CONTROL}/broker_transitions.py",
+        edits=(("        self._losses.clear()\n", ""),),
+        harm="slices take a broker out of partitions that are in good directories meanwhile",
+        tests=("unit/controller/node/test_soft_state.py",),
+    ),
+    Mistake(
+        name="a pass over leaderless partitions is remembered beyond the leadership",
+        file=f"{_CONTROL}/broker_transitions.py",
+        edits=(
+            (
+                "        self._leaderless = None\n        self._seek_again = False\n",
+                "        self._seek_again = False\n",
+            ),
+        ),
+        harm="a new leadership goes on with a cursor into an image that was reverted",
+        tests=("unit/controller/node/test_soft_state.py",),
+    ),
+    Mistake(
+        name="election passes are remembered beyond the leadership",
+        file=f"{_CONTROL}/elections.py",
+        edits=(("        self._passes.clear()\n", '        """"""\n'),),
+        harm="the first pass of a new leadership begins in the middle",
+        tests=("unit/controller/node/test_soft_state.py",),
+    ),
+    Mistake(
+        name="sessions are remembered beyond the leadership",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(
+            (
+                "        self._leases.clear()\n        self._contacts.clear()\n",
+                "        self._leases.clear()\n",
+            ),
+        ),
+        harm="a new leadership fences brokers whose heartbeats went to the leader between",
+        tests=("unit/controller/node/test_soft_state.py",),
+    ),
+    Mistake(
+        name="a broker counts as caught up with its former registration",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(("                    lease.registration_offset = offset\n", "                    pass\n"),),
+        harm="a broker is unfenced before it has read its new registration",
+        tests=(f"{_TESTS}/test_control_heartbeats.py",),
+    ),
+    Mistake(
+        name="a session ends a millisecond early for a second registration",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(
+            (
+                "now_ms <= contact_ms + self._session_timeout_ms",
+                "now_ms < contact_ms + self._session_timeout_ms",
+            ),
+        ),
+        harm="two incarnations of a broker run at once",
+        tests=(f"{_TESTS}/test_control_narrow_margins.py",),
+    ),
+    Mistake(
+        name="a broker returns while slices take it out",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(
+            (
+                "is_caught_up and not is_departing and not request.want_fence",
+                "is_caught_up and not request.want_fence",
+            ),
+        ),
+        harm="slices take an active broker out of ISRs, or its departure ends half done",
+        tests=(f"{_TESTS}/test_control_broker_transitions.py",),
+    ),
+    Mistake(
+        name="a shutdown waits for the first of its moves only",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(("context.next_offset + len(records) - 1", "context.next_offset"),),
+        harm="a broker stops while others still take it for a leader",
+        tests=(f"{_TESTS}/test_control_heartbeats.py",),
+    ),
+    Mistake(
+        name="a shutdown waits for brokers that shut down",
+        file=f"{_CONTROL}/heartbeats.py",
+        edits=(
+            (
+                "if not brokers[broker_id].fenced and not lease.is_shutting_down",
+                "if not brokers[broker_id].fenced",
+            ),
+        ),
+        harm="two brokers that shut down at once wait for each other",
+        tests=(f"{_TESTS}/test_control_broker_transitions.py",),
+    ),
+    Mistake(
+        name="ELR kept with exactly min.insync.replicas in sync",
+        file=f"{_CONTROL}/partition_change.py",
+        edits=(("if len(target.isr) >= min_insync_replicas:", "if len(target.isr) > min_insync_replicas:"),),
+        harm="a replica is eligible that misses acknowledged records (KIP-966)",
+        tests=(f"{_TESTS}/replication/test_elections_brokers.py",),
+    ),
+    Mistake(
+        name="an unclean copy stays in the ELR",
+        file=f"{_CONTROL}/partition_change.py",
+        edits=(("sorted(replica for replica in eligible if replica != lost_replica)", "sorted(eligible)"),),
+        harm="a replica that lost records is elected as a clean leader (KIP-966)",
+        tests=(f"{_TESTS}/replication/test_elections_brokers.py",),
+    ),
+    Mistake(
+        name="min.insync.replicas above the replication factor",
+        file=f"{_CONTROL}/partition_rules.py",
+        edits=(
+            (
+                "min(self._configs.min_insync_replicas(topic.name), replication_factor)",
+                "self._configs.min_insync_replicas(topic.name)",
+            ),
+        ),
+        harm="replicas stay in the ELR although all are in sync",
+        tests=(f"{_TESTS}/test_control_narrow_margins.py",),
+    ),
+    Mistake(
+        name="a broker in controlled shutdown joins an ISR",
+        file=f"{_CONTROL}/partitions.py",
+        edits=(
+            (
+                "if broker is None or not broker.is_active:\n            return False",
+                "if broker is None or broker.fenced:\n            return False",
+            ),
+        ),
+        harm="a broker stops as a member of ISRs (KIP-841)",
+        tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
+    ),
+    Mistake(
+        name="an AlterPartition of an older partition epoch",
+        file=f"{_CONTROL}/partitions.py",
+        edits=(
+            (
+                "if asked.partition_epoch < partition.partition_epoch:",
+                "if asked.partition_epoch < 0:",
+            ),
+        ),
+        harm="a broker that has not read a reassignment undoes it",
+        tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
+    ),
+    Mistake(
+        name="any previous epoch proves a clean shutdown",
+        file=f"{_CONTROL}/cluster.py",
+        edits=(
+            ("and existing.epoch == request.previous_broker_epoch", "and request.previous_broker_epoch >= 0"),
+        ),
+        harm="a copy that lost records stays eligible (KIP-966)",
+        tests=(f"{_TESTS}/test_control_broker_registration.py",),
+    ),
+    Mistake(
+        name="a pass over many partitions pauses for its interval after each step",
+        file=f"{_CONTROL}/schedule.py",
+        edits=(("(STEP_PAUSE_MS if has_more else task.interval_ms)", "task.interval_ms"),),
+        harm="a balance of 100,000 leaders takes days",
+        tests=(f"{_TESTS}/test_control_delegation_tokens.py",),
+    ),
+    Mistake(
+        name="a token is renewed beyond its life",
+        file=f"{_CONTROL}/delegation_tokens.py",
+        edits=(("expiry_ms = min(token.max_timestamp_ms, wanted_ms)", "expiry_ms = wanted_ms"),),
+        harm="a token outlives max.lifetime.ms",
+        tests=(f"{_TESTS}/test_control_delegation_tokens.py",),
+    ),
+    Mistake(
+        name="a reassignment ends before the replicas that stay are in sync",
+        file=f"{_CONTROL}/partition_change.py",
+        edits=(
+            ("needed = (*adding, *replicas) if len(adding) < len(removing) else adding", "needed = adding"),
+        ),
+        harm="a reassignment to fewer replicas thins out the ISR",
+        tests=(f"{_TESTS}/test_control_narrow_margins.py",),
+    ),
+    Mistake(
+        name="bootstrap metadata judged by an aborted transaction",
+        file=f"{_CONTROL}/activation.py",
+        edits=(
+            (
+                "image.committed_copy().metadata_version if aborts else image.metadata_version",
+                "image.metadata_version",
+            ),
+        ),
+        harm="a cluster whose first leader died in its bootstrap has no metadata.version",
+        tests=(f"{_TESTS}/test_control_activation.py",),
+    ),
+)

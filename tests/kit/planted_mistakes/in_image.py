@@ -1,0 +1,58 @@
+"""Mistakes in the replicated state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kit.planted_mistakes.mistake import Mistake
+
+_IMAGE: Final = "protocol/quorate_protocol/image"
+_TESTS: Final = "unit/protocol/image"
+
+MISTAKES: Final = (
+    Mistake(
+        name="a commit that leaves out the batch at the high watermark",
+        file=f"{_IMAGE}/image.py",
+        edits=(("if batch_end.end_offset > end_offset:", "if batch_end.end_offset >= end_offset:"),),
+        harm="checkpoints lag one batch behind; a revert takes committed records",
+        tests=(f"{_TESTS}/test_image_journal.py",),
+    ),
+    Mistake(
+        name="a revert that keeps the batch that begins there",
+        file=f"{_IMAGE}/image.py",
+        edits=(
+            (
+                "while self._batch_ends and self._batch_ends[-1].end_offset > end_offset:",
+                "while self._batch_ends and self._batch_ends[-1].end_offset > end_offset + 1:",
+            ),
+        ),
+        harm="a deposed leader keeps the last record that it decided",
+        tests=(f"{_TESTS}/test_image_journal.py",),
+    ),
+    Mistake(
+        name="a checkpoint with uncommitted changes",
+        file=f"{_IMAGE}/image.py",
+        edits=(("        self.delta(self.stable.end_offset).revert(copied)\n", ""),),
+        harm="a checkpoint has what is reverted later",
+        tests=(f"{_TESTS}/test_image_journal.py",),
+    ),
+    Mistake(
+        name="an unfenced broker counts as active in controlled shutdown",
+        file=f"{_IMAGE}/registrations.py",
+        edits=(("return not self.fenced and not self.in_controlled_shutdown", "return not self.fenced"),),
+        harm="brokers that shut down are elected, and join ISRs",
+        tests=("unit/controller/control/replication/test_elections_brokers.py",),
+    ),
+    Mistake(
+        name="a change of a broker without a word of its shutdown ends the shutdown",
+        file=f"{_IMAGE}/registrations.py",
+        edits=(
+            (
+                "in_controlled_shutdown=self.in_controlled_shutdown or change.in_controlled_shutdown == 1,",
+                "in_controlled_shutdown=change.in_controlled_shutdown == 1,",
+            ),
+        ),
+        harm="a broker that cordons a directory while it shuts down is elected again",
+        tests=(f"{_TESTS}/test_node_registrations.py",),
+    ),
+)

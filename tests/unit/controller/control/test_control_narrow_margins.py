@@ -1,0 +1,83 @@
+"""Rules about sessions, ELR and reassignments at their very boundary."""
+
+from typing import Any
+
+import pytest
+from kio.schema.alter_partition.v3 import request as isr_request
+from kio.schema.alter_partition_reassignments.v1 import request as reassign_request
+from kio.schema.errors import ErrorCode
+
+SESSION_MS = 9_000
+
+
+@pytest.fixture
+def four(make_cluster: Any) -> Any:
+    """Brokers 1 to 4."""
+    cluster = make_cluster()
+    cluster.add_brokers(1, 2, 3, 4)
+    return cluster
+
+
+def set_isr(cluster: Any, name: str, partition_id: int, *isr: int) -> None:
+    """The leader alters the ISR of a partition."""
+    topic = cluster.image.topics.by_name[name]
+    partition = topic.partitions[partition_id]
+    data = isr_request.PartitionData(
+        partition_index=partition_id,
+        leader_epoch=partition.leader_epoch,
+        new_isr_with_epochs=tuple(isr_request.BrokerState(broker_id=one, broker_epoch=-1) for one in isr),
+        leader_recovery_state=0,
+        partition_epoch=partition.partition_epoch,
+    )
+    asked = isr_request.AlterPartitionRequest(
+        broker_id=partition.leader,
+        broker_epoch=1000 + partition.leader,
+        topics=(isr_request.TopicData(topic_id=topic.topic_id, partitions=(data,)),),
+    )
+    response = cluster.apply(cluster.partitions.alter_partition(asked, cluster.context(3)))
+    assert response.topics[0].partitions[0].error_code is ErrorCode.none
+
+
+def test_a_session_lasts_to_its_last_millisecond(new_harness: Any) -> None:
+    """Goal: two incarnations of a broker never run at once. Method: another one registers at the end of the session,
+    and a millisecond later; no timer runs in between.
+    """
+    harness = new_harness(broker_session_timeout_ms=SESSION_MS)
+    harness.start_broker(1)
+    harness.now_ms += SESSION_MS
+    restarted = harness.registration(1, incarnation=2)
+    assert harness.refusal(restarted).error_code is ErrorCode.duplicate_broker_registration
+    harness.now_ms += 1
+    assert harness.decide(restarted).response.error_code is ErrorCode.none
+
+
+def test_min_insync_replicas_are_at_most_the_replicas_of_the_first_partition(
+    four: Any, make_partition: Any
+) -> None:
+    """Goal: replicas beyond what a topic needs are not eligible (Kafka's getTopicEffectiveMinIsr). Method: a topic of
+    two replicas demands three in sync; a partition that is being reassigned has three, and loses one of them.
+    """
+    four.enable_elr()
+    four.configs.min_isr["a"] = 3
+    four.add_topic("a", make_partition(1, 2), make_partition(1, 2, 3))
+    set_isr(four, "a", 1, 1, 2)
+    assert (four.partition("a", 1).isr, four.partition("a", 1).elr) == ((1, 2), ())
+    set_isr(four, "a", 1, 1)
+    assert (four.partition("a", 1).isr, four.partition("a", 1).elr) == ((1,), (2,))
+
+
+def test_a_reassignment_to_fewer_replicas_waits_for_all_of_them(four: Any, make_partition: Any) -> None:
+    """Goal: it does not thin out the ISR. Method: from 1, 2 and 3 to 1 and 4; 4 is in sync before 1 is."""
+    four.add_topic("a", make_partition(1, 2, 3, isr=(2, 3)))
+    request = reassign_request.AlterPartitionReassignmentsRequest(
+        topics=(
+            reassign_request.ReassignableTopic(
+                name="a",
+                partitions=(reassign_request.ReassignablePartition(partition_index=0, replicas=(1, 4)),),
+            ),
+        )
+    )
+    four.apply(four.reassignments.alter(request))
+    set_isr(four, "a", 0, 2, 3, 4)
+    assert four.partition("a").is_reassigning
+    assert four.partition("a").isr == (2, 3, 4)
