@@ -103,8 +103,8 @@ simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a 
 soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
 	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(MISTAKE),--mistake $(MISTAKE))
 
-hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; JAVA=1: stock Kafka, too
-	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JAVA),--java) $(if $(WRITE),--write)
+hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; ATTACK=name, PROTOCOL=SSL: one; JAVA=1: stock Kafka, too
+	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ATTACK),--attack $(ATTACK)) $(if $(PROTOCOL),--protocol $(PROTOCOL)) $(if $(JAVA),--java) $(if $(WRITE),--write)
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

@@ -187,10 +187,13 @@ impl Codec {
         data: &Bound<'py, PyAny>,
         offset: &Bound<'py, PyAny>,
     ) -> Decided<(Bound<'py, PyAny>, usize)> {
-        let Ok(data) = data.cast_exact::<PyBytes>() else {
+        let Ok(bytes) = data.cast::<PyBytes>() else {
             return Err(Refusal::GiveUp);
         };
-        let mut cursor = Cursor::new(data.as_bytes(), offset.extract()?);
+        // A subclass is `BoundedBytes`.
+        let is_bounded = !data.is_exact_instance_of::<PyBytes>();
+        let elements_max = if is_bounded { data.getattr("elements_max")?.extract()? } else { usize::MAX };
+        let mut cursor = Cursor::bounded(bytes.as_bytes(), offset.extract()?, elements_max);
         let entity = self.read_entity(data.py(), &mut cursor)?;
         Ok((entity, cursor.offset))
     }

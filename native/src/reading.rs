@@ -25,12 +25,24 @@ pub struct Cursor<'a> {
     data: &'a [u8],
     pub offset: usize,
     elements: usize,
+    /// How many elements the arrays may still have in total.
+    elements_left: usize,
     since: Option<Instant>,
 }
 
 impl<'a> Cursor<'a> {
     pub fn new(data: &'a [u8], offset: usize) -> Self {
-        Self { data, offset, elements: 0, since: None }
+        Self::bounded(data, offset, usize::MAX)
+    }
+
+    pub fn bounded(data: &'a [u8], offset: usize, elements_max: usize) -> Self {
+        Self { data, offset, elements: 0, elements_left: elements_max, since: None }
+    }
+
+    /// Count the elements of an array before there is an object for any of them.
+    fn array_of(&mut self, count: usize) -> Decided<()> {
+        self.elements_left = self.elements_left.checked_sub(count).ok_or(Refusal::GiveUp)?;
+        Ok(())
     }
 
     /// Count an element, and let other threads run from time to time.
@@ -158,6 +170,7 @@ impl Codec {
         if count > ARRAY_ELEMENTS_MAX || count * field.width > cursor.left() {
             return Err(Refusal::GiveUp);
         }
+        cursor.array_of(count)?;
         if let Kind::Int32 = field.kind {
             // Ids of brokers and partitions: nearly all arrays of numbers.
             let (numbers, _) = cursor.take(count * 4)?.as_chunks::<4>();

@@ -19,6 +19,7 @@ __all__ = (
     "ProtocolError",
     "RecordsTooLarge",
     "StringTooLong",
+    "TooManyElements",
     "UnknownApi",
     "UnknownRecord",
     "UnsupportedCompression",
@@ -85,6 +86,10 @@ class MalformedMessage(ProtocolError):  # noqa: N818
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)
+
+
+class TooManyElements(MalformedMessage):
+    """The arrays of a message have more elements in total than its sender may send."""
 
 
 class UnsupportedVersion(ProtocolError):  # noqa: N818

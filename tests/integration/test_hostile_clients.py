@@ -17,8 +17,8 @@ SECONDS = 1.5
 CONNECTIONS_MAX = {"slow-login": 100}
 """Handshakes of more take longer than the attack on a busy machine. By default 1,000."""
 ON = {
-    "PLAINTEXT": ("connections", "vanished", "slow-loris", "announced", "no-reader"),
-    "SASL_SSL": ("slow-login", "lengths", "no-reader", "throttled", "hellos", "guesses"),
+    "PLAINTEXT": ("connections", "vanished", "slow-loris", "announced", "announced-first", "no-reader"),
+    "SASL_SSL": ("slow-login", "announced-first", "lengths", "no-reader", "throttled", "hellos", "guesses"),
 }
 """Each attack where it is worst."""
 APPLIES = {

@@ -19,6 +19,7 @@ from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON, NativeCodecs
 from quorate_protocol.wire.codec.switching import CodecFunctions
+from quorate_protocol.wire.reading import BoundedBytes
 from quorate_protocol.wire.schema import (
     EPOCH,
     FIXED_FORMATS,
@@ -157,9 +158,9 @@ def compared(
 ) -> Iterator[tuple[bool, bool]]:
     """Compare the functions of every eighth class with its closures: values, errors and their texts.
 
-    In each version: entities with values at the borders, and some that can't be written; then what was written, and
-    the same damaged. Yields after each comparison whether the input was accepted, and whether it has values of the
-    declared types.
+    In each version: entities with values at the borders, and some that can't be written; then what was written,
+    and the same damaged, both also with a bound of elements. Yields after each comparison whether the input was
+    accepted, and whether it has values of the declared types.
     """
     for entity_type in list(classes())[part::8]:
         rng = Random(zlib.crc32(f"{entity_type.__module__}.{entity_type.__name__}".encode()))
@@ -174,6 +175,10 @@ def compared(
         for data in (*corpus, *mutated(corpus, rng.getrandbits(32), 40)):
             expected = outcome(CLOSURE_READERS[entity_type], data, 0)
             assert outcome(read[entity_type], data, 0) == expected, (entity_type, data)
+            yield not expected.startswith("<class"), True
+            elements_max = rng.randrange(8)
+            expected = outcome(CLOSURE_READERS[entity_type], BoundedBytes(data, elements_max), 0)
+            assert outcome(read[entity_type], BoundedBytes(data, elements_max), 0) == expected
             yield not expected.startswith("<class"), True
 
 

@@ -1,7 +1,8 @@
 """Accepts the connections of a listener: a place first, then the TLS handshake if there is one, then the connection.
 
 The servers of asyncio report a connection only after its handshake, and accept all pending connections at once. Here
-each connection has a place from the beginning, and few are accepted at a time: requests are served in between.
+each connection has a place from the beginning, and few are accepted at a time: requests are served in between. A
+handshake begins with the client's first byte: silent connections hold up no handshake.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""How long it may take until a handshake can begin, and how long until it is complete."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long the other end may take to confirm the end of a connection."""
 ACCEPT_PAUSE_S: Final = 0.1
@@ -33,7 +35,7 @@ ACCEPT_PAUSE_S: Final = 0.1
 HANDSHAKE_PAUSE_S: Final = 0.01
 """The time between two checks whether one of many handshakes is done."""
 ACCEPTS_PER_TURN: Final = 16
-"""Connections that are accepted in one turn of the event loop; with TLS one, as its handshake takes long."""
+"""Connections that are accepted in one turn of the event loop."""
 
 
 class Acceptor:
@@ -58,6 +60,8 @@ class Acceptor:
         self._openings: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._pause: asyncio.TimerHandle | None = None
+        self._next_handshake = asyncio.Lock()
+        """Held by the connection whose handshake begins next."""
 
     @property
     def port(self) -> int:
@@ -109,12 +113,7 @@ class Acceptor:
             self._pause = self._loop.call_later(delay_s, self._resume)
 
     def _accept_some(self, listening: socket.socket) -> None:
-        if self._tls is not None:
-            delay_s = self._quotas.handshake_delay_s(self._listener, self._loop.time())
-            if delay_s > 0:
-                self._pause_for(min(delay_s, HANDSHAKE_PAUSE_S))
-                return
-        for _ in range(ACCEPTS_PER_TURN if self._tls is None else 1):
+        for _ in range(ACCEPTS_PER_TURN):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -132,7 +131,7 @@ class Acceptor:
         """Begin a connection, if there is a place for it. Return for how many seconds no other may be accepted."""
         now_s = self._loop.time()
         host, port, *_ = address
-        stage = Stage.STRANGER if self._tls is None else Stage.HANDSHAKE
+        stage = Stage.STRANGER if self._tls is None else Stage.SILENT
         place = self._quotas.take(self._listener, host.partition("%")[0], f"{host}:{port}", stage, now_s)
         if place is None:
             accepted.close()
@@ -170,6 +169,7 @@ class Acceptor:
     ) -> None:
         assert self._tls is not None
         try:
+            await self._begin_handshake(accepted, place)
             await self._loop.connect_accepted_socket(
                 make,
                 accepted,
@@ -190,6 +190,32 @@ class Acceptor:
             log.warning("tls_handshake_failed", extra={"facts": facts})
         else:
             self._quotas.shook_hands(place, self._loop.time())
+
+    async def _begin_handshake(self, accepted: socket.socket, place: Place) -> None:
+        """Wait for the first byte, and until the handshake may begin. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                await self._first_byte(accepted)
+                async with self._next_handshake:
+                    # One connection looks at a time, for any of the others may end, or be old enough.
+                    while (delay_s := self._handshake_delay_s()) > 0:  # noqa: ASYNC110
+                        await asyncio.sleep(min(delay_s, HANDSHAKE_PAUSE_S))
+                    self._quotas.shakes_hands(place, self._loop.time())
+        except TimeoutError:
+            accepted.close()
+            raise
+
+    def _handshake_delay_s(self) -> float:
+        return self._quotas.handshake_delay_s(self._listener, self._loop.time())
+
+    async def _first_byte(self, accepted: socket.socket) -> None:
+        """Wait until there is something to read, or the client has gone: then the handshake fails."""
+        came = asyncio.Event()
+        self._loop.add_reader(accepted, came.set)
+        try:
+            await came.wait()
+        finally:
+            self._loop.remove_reader(accepted)
 
 
 def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:

@@ -13,6 +13,7 @@ from quorate_protocol.kafka.enums import AclOperation, ResourceType
 
 from quorate_controller.control.resource_access import check_on_cluster, not_authorized
 from quorate_controller.security.access import RestrictedAccess, allows_on_cluster
+from quorate_controller.security.authorizer import CLUSTER_NAME
 from quorate_controller.security.hosts import java_address
 
 if TYPE_CHECKING:
@@ -115,6 +116,18 @@ class Authorization:
                 audits_allowed=audits_allowed,
             )
         return access
+
+    def denies(self, api: Api, principal: str, host: str) -> bool:
+        """Whether `check` will refuse a request whatever its body has, with a response that repeats nothing of it.
+
+        Raises:
+            ProtocolError: UNKNOWN_SERVER_ERROR while the ACLs are not loaded.
+        """
+        operation = ON_CLUSTER.get(api.key)
+        if operation is None or api.error.needs_request:
+            return False
+        access = self.access(api, principal, host)
+        return not access.allowed_operations((operation,), ResourceType.CLUSTER, CLUSTER_NAME)
 
     def check(self, api: Api, access: Access, principal: str) -> None:
         """Check that a request may be served.

@@ -232,10 +232,13 @@ class Connection(asyncio.BufferedProtocol):
             return self._may_ask
         return self.peer.principal != ANONYMOUS or self._place.stage is Stage.SERVED
 
+    def _class_of(self, key: bytes) -> ServiceClass:
+        return class_of(key) if self._is_known else ServiceClass.STRANGERS
+
     def _find_class(self) -> None:
         """Derive the class from the last request, as far as it has come, and bound its size."""
         key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
-        self._service_class = class_of(key) if self._is_known else ServiceClass.STRANGERS
+        self._service_class = self._class_of(key)
         size_bytes, bytes_max = (
             self._decoder.unfinished_size_bytes,
             self._memory.size_bytes_max(self._service_class),
@@ -375,7 +378,8 @@ class Connection(asyncio.BufferedProtocol):
         for _ in range(REQUESTS_AT_ONCE):
             if not self._may_serve() or self.has_request_of_node is not is_of_node:
                 break
-            exchange = Exchange(self, self._undispatched.popleft())
+            frame = self._undispatched.popleft()
+            exchange = Exchange(self, frame, self._class_of(frame[:2]))
             in_flight.append(exchange)
             try:
                 self._listener.handler.handle(exchange)

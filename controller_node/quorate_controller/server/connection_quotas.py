@@ -1,10 +1,11 @@
 """Who may have a connection: the bounds that all listeners of a process share, as Kafka's ConnectionQuotas.
 
-Each accepted connection takes a `Place`, from before its TLS handshake until it is gone. A place is in one of three
-stages: its handshake is under way, its client is still a stranger, or a request of it was served, behind
-authentication where the listener asks for it. When no place is free, Kafka accepts nobody until somebody leaves, so
-that whoever holds all places keeps controllers and brokers out. Here a stranger loses its place, the one that came
-first, or else a client that has asked nothing for `IDLE_S_MIN`. Voters and brokers ask more often than that.
+Each accepted connection takes a `Place`, from before its TLS handshake until it is gone. A place is in one of four
+stages: its handshake has not begun, it is under way, its client is still a stranger, or a request of it was served,
+behind authentication where the listener asks for it. When no place is free, Kafka accepts nobody until somebody
+leaves, so that whoever holds all places keeps controllers and brokers out. Here a stranger loses its place, the one
+that came first, or else a client that has asked nothing for `IDLE_S_MIN`. Voters and brokers ask more often than
+that.
 
 Pure: time is a parameter, in seconds of a monotonic clock. Source of the rules: SocketServer.ConnectionQuotas and
 Rate of Kafka 4.0, KIP-402, KIP-612.
@@ -68,6 +69,8 @@ class ConnectionLimits:
 class Stage(Enum):
     """How far the client of a connection has come."""
 
+    SILENT = "silent"
+    """A TLS handshake is to come."""
     HANDSHAKE = "handshake"
     STRANGER = "stranger"
     SERVED = "served"
@@ -147,8 +150,6 @@ class ConnectionQuotas:
         places = self._by_listener[listener]
         if not self._make_room(places, peer, now_s):
             return None
-        if stage is Stage.HANDSHAKE and len(places.by_stage[stage]) >= HANDSHAKES_MAX:
-            self._evict(places.first(stage), Limit.HANDSHAKES, now_s)
         place = Place(listener, host, peer, stage, now_s)
         places.by_stage[stage][place] = None
         self._of_host[host] = self._of_host.get(host, 0) + 1
@@ -179,7 +180,8 @@ class ConnectionQuotas:
     def _evict_one(self, candidates: Iterable[_Places], now_s: float) -> bool:
         """Free a place of a stranger, or of a client that is idle; False if there is none."""
         in_turn = list(candidates)
-        for stage, idle_s_min in ((Stage.HANDSHAKE, 0.0), (Stage.STRANGER, 0.0), (Stage.SERVED, IDLE_S_MIN)):
+        for stage in Stage:
+            idle_s_min = IDLE_S_MIN if stage is Stage.SERVED else 0.0
             for places in in_turn:
                 place = places.first(stage)
                 if place is not None and now_s - place.used_s >= idle_s_min:
@@ -221,6 +223,14 @@ class ConnectionQuotas:
             facts = {"listener": listener, "delay_ms": round(delay_s * 1000)}
             self._note(Limit.CREATION_RATE, "connections_created_too_fast", facts)
         return delay_s
+
+    def shakes_hands(self, place: Place, now_s: float) -> None:
+        """A TLS handshake begins. If too many are under way, the oldest of them ends."""
+        places = self._by_listener[place.listener]
+        if len(places.by_stage[Stage.HANDSHAKE]) >= HANDSHAKES_MAX:
+            self._evict(places.first(Stage.HANDSHAKE), Limit.HANDSHAKES, now_s)
+        place.used_s = now_s
+        self._move(place, Stage.HANDSHAKE)
 
     def shook_hands(self, place: Place, now_s: float) -> None:
         """The TLS handshake is done."""

@@ -28,6 +28,7 @@ class Limit(StrEnum):
     REQUEST_SIZE = "socket.request.max.bytes"
     REQUEST_MEMORY = "queued.max.request.bytes"
     REQUEST_RATE = "request.rate"
+    REQUEST_ELEMENTS = "request.elements"
     ANSWER_MEMORY = "answer.memory"
     MUTATION_RATE = "controller_mutation_rate"
 

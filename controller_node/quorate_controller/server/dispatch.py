@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ProtocolError, TooManyElements, UnsupportedVersion
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
-from quorate_protocol.wire.server import parse_request
+from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.arrivals import LONG_READS
 from quorate_controller.control.api import ControlError
@@ -38,6 +38,8 @@ from quorate_controller.server.raft_wire import (
     describe_quorum_to_wire,
     request_from_wire,
 )
+from quorate_controller.server.request_memory import ELEMENTS_MAX
+from quorate_controller.server.serving_queue import ServiceClass
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
@@ -357,8 +359,26 @@ class Dispatcher:
 
     def handle(self, exchange: Exchange) -> None:
         """Serve one frame. A frame that is not a served request ends the connection, as in Kafka."""
-        parse = partial(parse_request, exchange.frame, self._apis)
-        self._parse(exchange, len(exchange.frame), parse, partial(self._parsed, exchange))
+        size_bytes = len(exchange.frame)
+        if size_bytes > PARSED_AT_ONCE_BYTES_MAX and self._is_refused_unparsed(exchange):
+            return
+        elements_max = ELEMENTS_MAX[exchange.service_class]
+        parse = partial(parse_request, exchange.frame, self._apis, elements_max)
+        self._parse(exchange, size_bytes, parse, partial(self._parsed, exchange))
+
+    def _is_refused_unparsed(self, exchange: Exchange) -> bool:
+        """Refuse a large request before its body is parsed, if the response depends on the sender alone."""
+        if self._authorization is None:
+            return False
+        peer = exchange.peer
+        try:
+            head = parse_head(exchange.frame, self._apis)
+            is_denied = self._authorization.denies(head.api, str(peer.principal), peer.host)
+        except ProtocolError:
+            return False  # it is refused once it is parsed
+        if is_denied:
+            self._parsed(exchange, head)
+        return is_denied
 
     def _parse(
         self,
@@ -380,6 +400,7 @@ class Dispatcher:
     def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
         if isinstance(outcome, ProtocolError):
             self._counters.refused_connections += 1
+            self._counters.limited[Limit.REQUEST_ELEMENTS] += isinstance(outcome, TooManyElements)
             exchange.refuse(outcome.message)
             return
         if isinstance(outcome, BaseException):
@@ -409,7 +430,7 @@ class Dispatcher:
 
     def _open(self, outer: Call) -> None:
         envelope = outer.request.body
-        opening = partial(open_envelope, envelope, self._apis)
+        opening = partial(open_envelope, envelope, self._apis, ELEMENTS_MAX[ServiceClass.CLIENTS])
         self._parse(outer.exchange, len(envelope.request_data), opening, partial(self._opened, outer))
 
     def _opened(self, outer: Call, forwarded: Forwarded | BaseException) -> None:

@@ -48,8 +48,8 @@ def forwarder_of(envelope: Request) -> int | None:
     return int(client_id) if is_id else None
 
 
-def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api]) -> Forwarded:
-    """Unwrap an envelope. `apis` are those that are served.
+def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api], elements_max: int) -> Forwarded:
+    """Unwrap an envelope. `apis` are those that are served; `elements_max` is of all arrays of the request inside.
 
     Raises:
         ProtocolError: its error code belongs on the envelope.
@@ -59,11 +59,11 @@ def open_envelope(envelope: EnvelopeRequest, apis: Mapping[int, Api]) -> Forward
         client_host = str(ipaddress.ip_address(envelope.client_host_address))
     except ValueError as error:
         raise ProtocolError(ErrorCode.invalid_request, f"client address of an envelope: {error}") from error
-    request = _read_request(envelope.request_data, apis)
+    request = _read_request(envelope.request_data, apis, elements_max)
     return Forwarded(request=request, principal=principal, client_host=client_host)
 
 
-def _read_request(data: bytes, apis: Mapping[int, Api]) -> Request:
+def _read_request(data: bytes, apis: Mapping[int, Api], elements_max: int) -> Request:
     try:
         api_key = read_request_header(data).api_key
     except ProtocolError as error:
@@ -72,7 +72,7 @@ def _read_request(data: bytes, apis: Mapping[int, Api]) -> Request:
     if api is not None and not api.is_forwardable:
         raise ProtocolError(ErrorCode.invalid_request, f"{api.name} requests are not forwarded")
     try:
-        return parse_request(data, apis)
+        return parse_request(data, apis, elements_max)
     except ProtocolError as error:
         raise UnsupportedVersion(f"forwarded request: {error.message}") from error
 

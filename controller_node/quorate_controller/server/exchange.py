@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import ANONYMOUS, Principal
+from quorate_controller.server.serving_queue import ServiceClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,11 +86,14 @@ class Carrier(Protocol):
 class Exchange:
     """One request frame and the answer owed for it."""
 
-    __slots__ = ("_connection", "_on_abandoned", "_on_ended", "answer", "frame", "is_last")
+    __slots__ = ("_connection", "_on_abandoned", "_on_ended", "answer", "frame", "is_last", "service_class")
 
-    def __init__(self, connection: Carrier, frame: bytes) -> None:
+    def __init__(
+        self, connection: Carrier, frame: bytes, service_class: ServiceClass = ServiceClass.CLIENTS
+    ) -> None:
         self.frame = frame
         """The request without its length prefix."""
+        self.service_class = service_class
         self.answer: bytes | bytearray | None = None
         """The answer with its length prefix, once known."""
         self.is_last = False

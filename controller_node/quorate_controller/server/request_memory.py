@@ -45,6 +45,13 @@ RESERVED_BYTES: Final[Mapping[ServiceClass, int]] = {
     ServiceClass.STRANGERS: 8 * MIB,
 }
 """The budgets of the classes but `CLIENTS`, which have queued.max.request.bytes. They bound a single request, too."""
+ELEMENTS_MAX: Final[Mapping[ServiceClass, int]] = {
+    ServiceClass.QUORUM: 1_000_000,
+    ServiceClass.NODES: 1_000_000,
+    ServiceClass.CLIENTS: 300_000,
+    ServiceClass.STRANGERS: 10_000,
+}
+"""The elements of all arrays of a request: their objects take up to a hundred times their bytes."""
 
 
 class Holder(Protocol):

@@ -91,6 +91,11 @@ class ErrorShape:
     top_error_since: int = 0
     """The first version of the response with an error code at the top."""
 
+    @property
+    def needs_request(self) -> bool:
+        """Whether the response repeats something of the request."""
+        return bool(self.copied or self.own_value or self.per_item)
+
 
 TOP_LEVEL_ERROR: Final = ErrorShape()
 """One error code, at the top."""

@@ -11,9 +11,9 @@ from typing import TypeVar
 from quorate_protocol.errors import MalformedMessage
 
 from .codec.native import readers
-from .codec.read_values import read_unsigned_varint
+from .codec.read_values import BoundedBytes, read_unsigned_varint
 
-__all__ = ("decode", "read_entity", "read_unsigned_varint")
+__all__ = ("BoundedBytes", "decode", "read_entity", "read_unsigned_varint")
 
 Entity = TypeVar("Entity")
 

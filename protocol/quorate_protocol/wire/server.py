@@ -9,11 +9,12 @@ from quorate_protocol.plain_data import dataclass
 
 from .convert import convert
 from .frames import encode_frame
-from .headers import encode_response_header, read_request_header, skip_tagged_fields
-from .reading import decode
+from .headers import RequestHeader, encode_response_header, read_request_header, skip_tagged_fields
+from .reading import BoundedBytes, decode
+from .schema import zero_entity
 from .writing import encode
 
-__all__ = ("Request", "encode_response", "parse_request", "serialize_response")
+__all__ = ("Request", "encode_response", "parse_head", "parse_request", "serialize_response")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,10 @@ class Request:
     """The version of an ApiVersions request that is too new: the response is UNSUPPORTED_VERSION (KIP-511)."""
 
 
-def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Request:
-    """Parse a frame's content.
+def parse_request(
+    frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS, elements_max: int | None = None
+) -> Request:
+    """Parse a frame's content, whose arrays may have ``elements_max`` elements in total.
 
     An ApiVersions request of an unknown version is returned as one of version 0, with ``unsupported_version``
     set.
@@ -42,25 +45,20 @@ def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Re
     Raises:
         UnknownApi: the API is not among ``apis``. Kafka closes the connection, here and below.
         UnsupportedVersion: the API is not served in this version.
+        TooManyElements: the arrays are too long.
         MalformedMessage: the bytes do not decode.
     """
-    header = read_request_header(frame)
-    api = apis.get(header.api_key)
-    if api is None:
-        raise UnknownApi(f"API key {header.api_key} is not served here")
-    version, unsupported_version = header.version, None
-    if not api.is_supported(version):
-        if api.key is not ApiKey.API_VERSIONS:
-            raise UnsupportedVersion(
-                f"{api.name} version {version}: {api.version_min} to {api.version_max} are supported"
-            )
-        version, unsupported_version = 0, version
+    header, api, version, unsupported_version = _read_head(frame, apis)
+    if unsupported_version is not None:
         body = api.canonical_request()
     else:
         offset = header.size_bytes
         if api.request_header_version(version) == 2:
             offset = skip_tagged_fields(frame, offset)
-        body = convert(decode(api.request_class(version), frame, offset), api.canonical_request)
+        data = frame
+        if elements_max is not None and len(frame) > elements_max:  # an element has a byte at least
+            data = BoundedBytes(frame, elements_max)
+        body = convert(decode(api.request_class(version), data, offset), api.canonical_request)
     return Request(
         api=api,
         version=version,
@@ -69,6 +67,39 @@ def parse_request(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Re
         body=body,
         raw=frame,
         unsupported_version=unsupported_version,
+    )
+
+
+def parse_head(frame: bytes, apis: Mapping[int, Api] = CONTROLLER_APIS) -> Request:
+    """Parse the header of a frame's content. All fields of the body have their defaults.
+
+    Raises:
+        UnknownApi, UnsupportedVersion, MalformedMessage: see :func:`parse_request`.
+    """
+    header, api, version, unsupported_version = _read_head(frame, apis)
+    return Request(
+        api=api,
+        version=version,
+        correlation_id=header.correlation_id,
+        client_id=header.client_id,
+        body=zero_entity(api.canonical_request),
+        raw=frame,
+        unsupported_version=unsupported_version,
+    )
+
+
+def _read_head(frame: bytes, apis: Mapping[int, Api]) -> tuple[RequestHeader, Api, int, int | None]:
+    """Return header, API, version, and the version of an ApiVersions request that is too new."""
+    header = read_request_header(frame)
+    api = apis.get(header.api_key)
+    if api is None:
+        raise UnknownApi(f"API key {header.api_key} is not served here")
+    if api.is_supported(header.version):
+        return header, api, header.version, None
+    if api.key is ApiKey.API_VERSIONS:
+        return header, api, 0, header.version
+    raise UnsupportedVersion(
+        f"{api.name} version {header.version}: {api.version_min} to {api.version_max} are supported"
     )
 
 

@@ -30,7 +30,11 @@ def _options() -> argparse.Namespace:
 def _besiege(protocol: str, jars: Path | None, options: argparse.Namespace) -> tuple[list[Figures], int]:
     found: list[Figures] = []
     failed = 0
-    attacks = [name for name in options.attack or ATTACKS if ATTACKS[name].fits(protocol)]
+    attacks = [
+        name
+        for name in options.attack or ATTACKS
+        if ATTACKS[name].fits(protocol) and not (jars and ATTACKS[name].needs_page)
+    ]
     waiting = deque(["", *attacks])
     while waiting:
         with (

@@ -28,6 +28,12 @@ HELLO_HELD_S: Final = 1.0
 """How long a handshake that was begun is left without its second flight."""
 PIPELINED: Final = 200
 LARGEST: Final = 100 * 1024 * 1024
+LARGEST_LOGIN: Final = 512 * 1024
+LARGEST_OF_STRANGER: Final = 8 * 1024 * 1024
+TRICKLE_BYTES: Final = 100_000
+"""A second: more than the least rate of a controller."""
+_KEY_OF_CREATE_TOPICS: Final = b"\0\x13"
+_KEY_OF_HEARTBEATS: Final = b"\0\x3f"
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER that makes close() send RST."""
 _TCP_REPAIR: Final = 19
@@ -181,9 +187,67 @@ class Attacker:
         context = self.victim.tls()
 
         async def one() -> None:
-            _, writer = await (self._logged_in(context) if self.victim.has_sasl else self._secured(context))
+            _, writer = await self._logged_in(context)
             self._kept.append(writer)
             writer.write(LARGEST.to_bytes(4, "big") + bytes(256 * 1024))
+
+        await self._many(connections, one, 50)
+        await self._rest()
+
+    async def announce_first(self, connections: int) -> None:
+        """Announce the largest request that a stranger may send, and send eight bytes in all."""
+        context = self.victim.tls()
+        size_bytes = LARGEST_LOGIN if self.victim.has_sasl else LARGEST_OF_STRANGER
+
+        async def one() -> None:
+            _, writer = await self._secured(context)
+            self._kept.append(writer)
+            writer.write(size_bytes.to_bytes(4, "big") + _KEY_OF_CREATE_TOPICS + bytes(2))
+
+        await self._many(connections, one, 50)
+        await self._rest()
+
+    async def trickle(self, connections: int) -> None:
+        """Send requests of 10 MiB just fast enough: half of them begin like those of brokers."""
+        context = self.victim.tls()
+        size_bytes = 10 * 1024 * 1024
+
+        async def one() -> None:
+            _, writer = await self._logged_in(context)
+            self._kept.append(writer)
+            key = (_KEY_OF_CREATE_TOPICS, _KEY_OF_HEARTBEATS)[len(self._kept) % 2]
+            writer.write(size_bytes.to_bytes(4, "big") + key + bytes(TRICKLE_BYTES))
+            while not self.is_over:
+                await asyncio.sleep(1)
+                _write(writer, bytes(TRICKLE_BYTES))
+                self.did["bytes"] += TRICKLE_BYTES
+
+        await self._many(connections, one, connections)
+
+    async def alter_many(self, connections: int) -> None:
+        """Send 53 MiB of IncrementalAlterConfigs, again and again."""
+        context = self.victim.tls()
+        frame = long_requests.many_alterations()
+
+        async def one() -> None:
+            reader, writer = await self._logged_in(context)
+            writer.write(frame)
+            with suppress(OSError):
+                await writer.drain()
+                await reader.read()
+            self.did["refused"] += 1
+            writer.transport.abort()
+
+        await self._again_and_again(one, connections)
+
+    async def half_gets(self, connections: int) -> None:
+        """Begin a GET of the metrics on many connections, and send no more of it."""
+
+        async def one() -> None:
+            _, writer = await asyncio.open_connection(self.victim.host, self.victim.http_port)
+            self.did["connections"] += 1
+            self._kept.append(writer)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
 
         await self._many(connections, one, 50)
         await self._rest()
@@ -343,6 +407,8 @@ class Attack:
     needs_tls: bool = False
     needs_sasl: bool = False
     needs_root: bool = False
+    needs_page: bool = False
+    """A page of metrics."""
     needs_metadata: bool = False
     """Topics and ACLs that are there to ask for: see `long_requests.fill`."""
 
@@ -370,6 +436,19 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     ),
     "announced": Attack(
         text="{size:,} requests of 100 MiB of which 256 KiB come", run=Attacker.announce, size=500
+    ),
+    "announced-first": Attack(
+        text="{size:,} first requests that are announced, of which eight bytes come",
+        run=Attacker.announce_first,
+        size=500,
+    ),
+    "trickle": Attack(
+        text="{size:,} requests of 10 MiB that come at 100 kB a second, half of them like those of brokers",
+        run=Attacker.trickle,
+        size=500,
+    ),
+    "half-gets": Attack(
+        text="{size:,} half GETs of the metrics", run=Attacker.half_gets, size=1_000, needs_page=True
     ),
     "lengths": Attack(text="negative and oversized lengths, {size} at a time", run=Attacker.lengths, size=20),
     "garbage": Attack(text="garbage, {size} connections at a time", run=Attacker.garbage, size=20),
@@ -409,6 +488,11 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         run=Attacker.delete_acls,
         size=4,
         needs_metadata=True,
+    ),
+    "alterations": Attack(
+        text="{size} clients that send 53 MiB of IncrementalAlterConfigs, again and again",
+        run=Attacker.alter_many,
+        size=4,
     ),
     "resources": Attack(
         text=f"{{size}} clients that name {long_requests.RESOURCES:,} resources in each request",

@@ -9,7 +9,13 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kit.hostile.victim import Session
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.enums import (
     AclOperation,
     AclPermissionType,
@@ -17,6 +23,10 @@ from quorate_protocol.kafka.enums import (
     PatternType,
     ResourceType,
 )
+from quorate_protocol.wire.frames import encode_frame
+from quorate_protocol.wire.headers import encode_request_header
+from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX
+from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 TOPICS: Final = 10_000
 ACLS: Final = 100_000
@@ -68,6 +78,19 @@ def all_configs() -> DescribeConfigsRequest:
 def many_resources() -> DescribeConfigsRequest:
     """A config of topics that are not there, in few bytes each."""
     return DescribeConfigsRequest(resources=tuple(_topic("", ()) for _ in range(RESOURCES)))
+
+
+def many_alterations() -> bytes:
+    """The frame of an IncrementalAlterConfigs request of 53 MiB, with as many resources as an array may have."""
+    config = AlterableConfig(name="c", config_operation=0, value="1")
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name="t" * 46, configs=(config,)
+    )
+    one = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    array = bytearray()
+    write_unsigned_varint(array, ARRAY_ELEMENTS_MAX + 1)
+    header = encode_request_header(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "hostile", 2)
+    return encode_frame(header + array + one[1:-2] * ARRAY_ELEMENTS_MAX + one[-2:])
 
 
 def _topic(name: str, keys: tuple[str, ...] | None) -> DescribeConfigsResource:

@@ -1,12 +1,13 @@
-"""What a broker, an administrator and a newcomer see of a controller, and what its process takes meanwhile."""
+"""What brokers, an administrator, a newcomer and a scraper see of a controller; what its process takes meanwhile."""
 
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psutil
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
@@ -22,6 +23,10 @@ BROKER_ID: Final = 1
 HEARTBEAT_EVERY_S: Final = 0.05
 CREATE_EVERY_S: Final = 0.1
 CONNECT_EVERY_S: Final = 0.25
+LARGE_EVERY_S: Final = 0.25
+LARGE_BYTES: Final = 40_000
+SCRAPE_EVERY_S: Final = 0.5
+SCRAPE_TIMEOUT_S: Final = 10
 SAMPLE_EVERY_S: Final = 0.05
 CONTROLLERS: Final = 2
 """DescribeClusterRequest.endpoint_type"""
@@ -35,6 +40,8 @@ class Seen:
     heartbeats_s: list[float] = field(default_factory=list)
     creates_s: list[float] = field(default_factory=list)
     connects_s: list[float] = field(default_factory=list)
+    large_s: list[float] = field(default_factory=list)
+    scrapes_s: list[float] = field(default_factory=list)
     rss_bytes: list[int] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -47,21 +54,12 @@ class Broker(Worker):
         self._session = Session(victim, client_id="broker")
         response = self._session.ask(_registration(cluster_id))
         assert response.error_code is ErrorCode.none, response
-        self._epoch = response.broker_epoch
+        self.epoch = response.broker_epoch
         self.seen = Seen()
         self.unfenced = threading.Event()
 
     def _work(self) -> None:
-        seconds, response = self._session.timed_ask(
-            BrokerHeartbeatRequest(
-                broker_id=BROKER_ID,
-                broker_epoch=self._epoch,
-                current_metadata_offset=_CAUGHT_UP,
-                want_fence=False,
-                want_shut_down=False,
-                offline_log_dirs=(),
-            )
-        )
+        seconds, response = self._session.timed_ask(_heartbeat(self.epoch))
         self.seen.heartbeats_s.append(seconds)
         if response.error_code is not ErrorCode.none:
             self.seen.failures.append(f"heartbeat: {response.error_code.name}")
@@ -71,6 +69,37 @@ class Broker(Worker):
 
     def _close(self) -> None:
         self._session.close()
+
+
+class LargeBroker(Worker):
+    """A broker whose heartbeats are large, because it reports thousands of directories."""
+
+    def __init__(self, victim: Victim, epoch: int, seen: Callable[[], Seen]) -> None:
+        super().__init__("large broker")
+        self._session = Session(victim, client_id="broker")
+        self._request = _heartbeat(epoch, tuple(uuid4() for _ in range(LARGE_BYTES // 16)))
+        self._seen = seen
+
+    def _work(self) -> None:
+        seconds, response = self._session.timed_ask(self._request)
+        self._seen().large_s.append(seconds)
+        if response.error_code is not ErrorCode.none:
+            self._seen().failures.append(f"large heartbeat: {response.error_code.name}")
+        self._ended.wait(LARGE_EVERY_S)
+
+    def _close(self) -> None:
+        self._session.close()
+
+
+def _heartbeat(epoch: int, offline_log_dirs: tuple[UUID, ...] = ()) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=BROKER_ID,
+        broker_epoch=epoch,
+        current_metadata_offset=_CAUGHT_UP,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=offline_log_dirs,
+    )
 
 
 class Administrator(Worker):
@@ -122,6 +151,25 @@ class Newcomer(Worker):
 _WHO: Final = DescribeClusterRequest(
     include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS, include_fenced_brokers=False
 )
+
+
+class Scraper(Worker):
+    """Prometheus."""
+
+    def __init__(self, port: int, seen: Callable[[], Seen]) -> None:
+        super().__init__("scraper")
+        self._url = f"http://127.0.0.1:{port}/metrics"
+        self._seen = seen
+
+    def _work(self) -> None:
+        began_s = time.perf_counter()
+        try:
+            with urllib.request.urlopen(self._url, timeout=SCRAPE_TIMEOUT_S) as page:
+                page.read()
+            self._seen().scrapes_s.append(time.perf_counter() - began_s)
+        except OSError as error:
+            self._seen().failures.append(f"scraper: {error}")
+        self._ended.wait(SCRAPE_EVERY_S)
 
 
 class Memory(Worker):

@@ -12,18 +12,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import psutil
 from kit.cluster import Cluster, free_ports, manifests
 from kit.hostile.attacks import ATTACKS
 from kit.hostile.long_requests import fill
-from kit.hostile.probe import Administrator, Broker, Memory, Newcomer, Seen
+from kit.hostile.probe import Administrator, Broker, LargeBroker, Memory, Newcomer, Scraper, Seen
 from kit.hostile.victim import Session, Victim, properties_of
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.security.config import SecurityConfig
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
+
+if TYPE_CHECKING:
+    from kit.ledger import Worker
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_SSL")
 HOSTILE_CLIENT_ID: Final = "hostile"
@@ -51,6 +54,9 @@ class Figures:
     heartbeats_s: list[float] = field(repr=False)
     creates_s: list[float] = field(repr=False)
     connects_s: list[float] = field(repr=False)
+    large_s: list[float] = field(repr=False)
+    """Requests of 40 kB of a broker."""
+    scrapes_s: list[float] = field(repr=False)
     rss_before_bytes: int
     rss_max_bytes: int
     processors: float
@@ -85,11 +91,15 @@ class Siege:
     def __enter__(self) -> Self:
         self._workers.enter_context(self._broker)
         assert self._broker.unfenced.wait(UNFENCED_TIMEOUT_S), "the broker stays fenced"
-        for worker in (
+        workers: list[Worker] = [
+            LargeBroker(self.victim, self._broker.epoch, lambda: self._seen),
             Administrator(self.victim, lambda: self._seen),
             Newcomer(self.victim, lambda: self._seen),
             Memory(self._process.pid, lambda: self._seen),
-        ):
+        ]
+        if self.victim.http_port is not None:
+            workers.append(Scraper(self.victim.http_port, lambda: self._seen))
+        for worker in workers:
             self._workers.enter_context(worker)
         self._set_quota()
         self._warm_up()
@@ -137,6 +147,8 @@ class Siege:
             heartbeats_s=seen.heartbeats_s,
             creates_s=seen.creates_s,
             connects_s=seen.connects_s,
+            large_s=seen.large_s,
+            scrapes_s=seen.scrapes_s,
             rss_before_bytes=rss_bytes,
             rss_max_bytes=max(seen.rss_bytes),
             processors=processors,
@@ -155,7 +167,10 @@ class Siege:
         """Wait until well-behaved clients are served as in normal operation."""
         self._seen = self._broker.seen = seen = Seen()
         eventually(
-            lambda: min(map(len, (seen.heartbeats_s, seen.creates_s, seen.connects_s))) >= WARM_UP_ANSWERS,
+            lambda: (
+                min(map(len, (seen.heartbeats_s, seen.creates_s, seen.connects_s, seen.large_s)))
+                >= WARM_UP_ANSWERS
+            ),
             WARM_UP_TIMEOUT_S,
             "the clients that behave to be served",
             lambda: seen,
@@ -211,8 +226,10 @@ def besieged(directory: Path, protocol: str, jars: Path | None = None) -> Iterat
     cluster.format(*controllers)
     try:
         cluster.start(*controllers)
-        host, _, port = cluster.address(cluster.await_quorum().leader_id).rpartition(":")
-        with Siege(cluster, Victim(host, int(port), protocol, authority), http) as siege:
+        leader_id = cluster.await_quorum().leader_id
+        host, _, port = cluster.address(leader_id).rpartition(":")
+        victim = Victim(host, int(port), protocol, authority, http.get(leader_id))
+        with Siege(cluster, victim, http) as siege:
             yield siege
     finally:
         cluster.close()

@@ -33,6 +33,8 @@ class Victim:
     protocol: str
     authority: str | None = None
     """File of the authority that signed its certificate."""
+    http_port: int | None = None
+    """Where its metrics are; None: it has no such page."""
 
     @classmethod
     def from_json(cls, text: str) -> Self:

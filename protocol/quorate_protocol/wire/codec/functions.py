@@ -17,7 +17,7 @@ an array of numbers, in a flexible version::
         else:
             entity.topic, offset = read_compact(data, offset, topic_field)
         count = data[offset] - 1
-        if 0 <= count < 127 and count * 4 < len(data) - offset:
+        if 0 <= count < 127 and data.__class__ is bytes and count * 4 < len(data) - offset:
             offset += 1
         else:
             count, offset = read_count(data, offset, partitions_field, 4, True)

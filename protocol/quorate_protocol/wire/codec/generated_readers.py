@@ -138,7 +138,9 @@ class _ReaderSource(Function):
         read_count = f"count, offset = read_count(data, offset, {described}, {width}, {self._is_flexible})"
         if self._is_flexible:
             self.line("count = data[offset] - 1")
-            with self.block(f"if 0 <= count < 127 and count * {width} < len(data) - offset:"):
+            # The elements of other bytes are counted.
+            usual = f"0 <= count < 127 and data.__class__ is bytes and count * {width} < len(data) - offset"
+            with self.block(f"if {usual}:"):
                 self.line("offset += 1")
             with self.block("else:"):
                 self.line(read_count)

@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from quorate_protocol.errors import MalformedMessage
+from quorate_protocol.errors import MalformedMessage, TooManyElements
 from quorate_protocol.wire.schema import (
     ARRAY_ELEMENTS_MAX,
     EPOCH,
@@ -101,6 +101,27 @@ def _read_content(data: bytes, offset: int, field: FieldSchema, length: int) -> 
     return (data[offset:end].decode() if is_text else data[offset:end]), end
 
 
+class BoundedBytes(bytes):
+    """A message whose arrays may have so many elements in total: objects take up to a hundred times their bytes."""
+
+    elements_max: int
+    _elements: int
+
+    def __new__(cls, data: bytes, elements_max: int) -> Self:
+        """Copy a message."""
+        bounded = super().__new__(cls, data)
+        bounded.elements_max, bounded._elements = elements_max, 0
+        return bounded
+
+    def add(self, count: int, field: FieldSchema) -> None:
+        """Count the elements of an array, before there is an object for any of them."""
+        self._elements += count
+        if self._elements > self.elements_max:
+            raise TooManyElements(
+                f"with {field.name} there are {self._elements} elements, at most {self.elements_max} are allowed"
+            )
+
+
 def read_count(
     data: bytes, offset: int, field: FieldSchema, width: int, is_compact: bool
 ) -> tuple[int | None, int]:
@@ -119,6 +140,8 @@ def read_count(
         raise MalformedMessage(f"{field.name} has {count} elements, at most {ARRAY_ELEMENTS_MAX} are allowed")
     if count * width > len(data) - offset:
         raise MalformedMessage(f"{field.name} has {count} elements, but {len(data) - offset} bytes are left")
+    if isinstance(data, BoundedBytes):
+        data.add(count, field)
     return count, offset
 
 

@@ -100,14 +100,15 @@ def test_who_gives_way() -> None:
 
     Method: one of each and a place for none; take one place after the other.
     """
-    quotas = Quotas(total_max=4)
+    quotas = Quotas(total_max=5)
+    silent = quotas.taken(CLIENTS, Stage.SILENT)
     long_idle, idle = quotas.served(CLIENTS), quotas.served(CLIENTS)
     stranger, shaking = quotas.taken(CLIENTS), quotas.taken(CLIENTS, Stage.HANDSHAKE)
     quotas.now_s += IDLE_S_MIN
     quotas.quotas.served(long_idle, quotas.now_s - 1)
-    for _ in range(3):
+    for _ in range(4):
         quotas.served(CLIENTS)
-    assert quotas.closed == [shaking, stranger, idle]
+    assert quotas.closed == [silent, shaking, stranger, idle]
     assert quotas.take(CLIENTS) is None
     assert long_idle.is_taken
 

@@ -1,20 +1,38 @@
 """Large requests are parsed in a thread: the event loop goes on, and requests keep their order."""
 
 import threading
+import tracemalloc
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from kio.schema.alter_partition.v3.request import TopicData
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kit.authorization import SAMPLES, authorizer_with
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch
+from quorate_controller.server.counters import Limit
 from quorate_controller.server.large_requests import (
     PARSED_AT_ONCE_BYTES_MAX,
     PARSED_BYTES_MAX,
 )
+from quorate_controller.server.request_memory import ELEMENTS_MAX
+from quorate_controller.server.serving_queue import ServiceClass
+from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.wire.frames import encode_frame
+from quorate_protocol.wire.headers import encode_request_header
 from quorate_protocol.wire.server import parse_request
+from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 LARGE = DescribeConfigsRequest(
     resources=tuple(
@@ -39,6 +57,9 @@ SMALL = DeleteAclsRequest(
         ),
     )
 )
+NAMELESS = DescribeConfigsResource(resource_type=2, resource_name="", configuration_keys=())
+ALTERED = (TopicData(topic_id=UUID(int=1), partitions=()),) * 1_000
+VERSIONS = ApiVersionsRequest(client_software_name="a", client_software_version="1")
 HANG_S = 10
 
 
@@ -48,10 +69,10 @@ def gate(rig: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     opened = threading.Event()
     loop_thread = threading.get_ident()
 
-    def parse(frame: bytes, apis: Any) -> Any:
+    def parse(frame: bytes, apis: Any, elements_max: int) -> Any:
         if threading.get_ident() != loop_thread:
             assert opened.wait(HANG_S)
-        return parse_request(frame, apis)
+        return parse_request(frame, apis, elements_max)
 
     monkeypatch.setattr(dispatch, "parse_request", parse)
     rig.node.decide = lambda request, _caller: (
@@ -134,3 +155,83 @@ async def test_large_garbage_ends_the_connection(rig: Any) -> None:
     )
     assert await client.is_closed()
     assert rig.counters.refused_connections == 1
+
+
+def many_configs(count: int) -> bytes:
+    """The frame of an IncrementalAlterConfigs request with so many resources of 56 bytes."""
+    resource = AlterConfigsResource(
+        resource_type=2,
+        resource_name="t" * 46,
+        configs=(AlterableConfig(name="c", config_operation=0, value="1"),),
+    )
+    one = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    array = bytearray()
+    write_unsigned_varint(array, count + 1)
+    header = encode_request_header(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "test", 2)
+    return encode_frame(header + array + one[1:-2] * count + one[-2:])
+
+
+async def test_elements_are_bounded(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a request takes bounded memory, whoever sends it. Method: 53 MiB of IncrementalAlterConfigs, from a
+    client that is no stranger; its memory, measured; then as many elements as are allowed, and one more.
+    """
+    await rig.listen()
+    client = await rig.connect()
+    await client.ask(VERSIONS, 4)
+    sent = many_configs(1_000_000)
+    assert len(sent) > 53 * 1024 * 1024
+    tracemalloc.start()
+    try:
+        client.writer.write(sent)
+        assert await client.is_closed()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * len(sent)  # the frame, the buffers from which it is cut, and what is sent
+    assert rig.counters.limited == {Limit.REQUEST_ELEMENTS: 1}
+    assert "elements, at most" in caplog.records[-1].facts["reason"]  # type: ignore[attr-defined]
+    allowed = ELEMENTS_MAX[ServiceClass.STRANGERS]
+    for count in (allowed, allowed + 1):
+        stranger = await rig.connect()
+        stranger.send(DescribeConfigsRequest(resources=(NAMELESS,) * count), 4)
+        if count == allowed:
+            (future,) = await rig.node.requests(1)
+            future.set_exception(ControlError(ErrorCode.policy_violation))
+            assert len((await stranger.receive()).results) == allowed
+        else:
+            assert await stranger.is_closed()
+
+
+async def test_what_is_denied_is_not_parsed(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who may not send a large request takes no memory for its objects, where Kafka's response needs none
+    of them.
+
+    Method: an AlterPartition and an Envelope by ANONYMOUS, which are answered as small ones are, with one denial
+    each in the audit; CreateAcls, whose response has a result for each ACL, is parsed.
+    """
+    parsed: list[int] = []
+
+    def parse(frame: bytes, apis: Any, elements_max: int) -> Any:
+        parsed.append(len(frame))
+        return parse_request(frame, apis, elements_max)
+
+    monkeypatch.setattr(dispatch, "parse_request", parse)
+    rig.node.authorizer = authorizer_with()
+    await rig.listen()
+    client = await rig.connect()
+    padded = {
+        ApiKey.ALTER_PARTITION: {"topics": ALTERED},
+        ApiKey.ENVELOPE: {"request_data": bytes(PARSED_AT_ONCE_BYTES_MAX)},
+    }
+    for key, changes in padded.items():
+        version, small = SAMPLES[key]
+        expected = await client.ask(small, version)
+        parsed.clear()
+        assert await client.ask(replace(small, **changes), version) == expected
+        assert expected.error_code is ErrorCode.cluster_authorization_failed
+        assert parsed == []
+    assert rig.counters.denied == {"AlterPartition": 2, "Envelope": 2}
+    version, small = SAMPLES[ApiKey.CREATE_ACLS]
+    response = await client.ask(replace(small, creations=small.creations * 1_000), version)
+    assert {result.error_code for result in response.results} == {ErrorCode.cluster_authorization_failed}
+    assert len(parsed) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
-from quorate_controller.server import connection_quotas
+from quorate_controller.server import acceptor, connection_quotas
 from quorate_controller.server.connection import ListenerLimits
-from quorate_controller.server.connection_quotas import ConnectionLimits
+from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.listener import Listener
@@ -114,9 +115,15 @@ async def test_handshakes_count_as_connections(
     await secured.ask(client_context(certificates))
     assert await asyncio.wait_for(silent[0][0].read(), HANG_S) == b""
     (facts,) = messages(caplog, "connection_gave_way")
-    assert (facts["stage"], facts["limit"]) == ("handshake", "max.connections")
+    assert (facts["stage"], facts["limit"]) == ("silent", "max.connections")
     assert not silent[1][0].at_eof()
     assert secured.listener.quotas.count == 2
+
+
+def begun_handshakes(secured: TlsRig) -> int:
+    """How many handshakes have begun of which none is complete."""
+    places = secured.listener.quotas._by_listener["CONTROLLER"]
+    return len(places.by_stage[Stage.HANDSHAKE]) + secured.counters.limited[Limit.HANDSHAKES]
 
 
 async def test_few_handshakes_are_under_way_at_once(
@@ -129,11 +136,32 @@ async def test_few_handshakes_are_under_way_at_once(
     monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
     monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", 0.05)
     await secured.listen(tls_of(certificates))
-    silent = [await secured.connect(None) for _ in range(5)]
-    for reader, _ in silent[:3]:
+    begun = [await secured.connect(None) for _ in range(5)]
+    for number, (_, writer) in enumerate(begun):
+        writer.write(b"\x16")
+        await turn_until(partial(lambda count: begun_handshakes(secured) == count, number + 1))
+    for reader, _ in begun[:3]:
         assert await asyncio.wait_for(reader.read(), HANG_S) == b""
     assert secured.counters.limited[Limit.HANDSHAKES] == 3
     await secured.ask(client_context(certificates))
+
+
+async def test_silent_clients_hold_up_no_handshake(
+    secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a client need not wait for others that say nothing. Method: 20 silent connections, two handshakes at
+    a time; then the silent ones are closed after their time.
+    """
+    monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", HANG_S)
+    await secured.listen(tls_of(certificates))
+    silent = [await secured.connect(None) for _ in range(20)]
+    await asyncio.wait_for(secured.ask(client_context(certificates)), HANG_S)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.01)
+    late, _ = await secured.connect(None)
+    assert await asyncio.wait_for(late.read(), HANG_S) == b""
+    assert secured.counters.limited == {Limit.HANDSHAKE_TIME: 1}
+    assert not silent[0][0].at_eof()
 
 
 async def test_many_clients_that_come_at_once_are_served(

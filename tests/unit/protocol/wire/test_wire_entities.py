@@ -13,6 +13,11 @@ from kio.schema.create_delegation_token.v3.response import CreateDelegationToken
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v18.request import FetchRequest
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.types import TopicName
@@ -23,6 +28,7 @@ from quorate_protocol.errors import (
     ArrayTooLong,
     MalformedMessage,
     StringTooLong,
+    TooManyElements,
     error_code_of,
 )
 from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
@@ -36,10 +42,11 @@ from quorate_protocol.wire.codec.closure_readers import closure_reader
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.headers import skip_tagged_fields
-from quorate_protocol.wire.reading import decode, read_entity, read_unsigned_varint
+from quorate_protocol.wire.reading import BoundedBytes, decode, read_entity, read_unsigned_varint
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
+SET = AlterableConfig(name="c", config_operation=0, value="1")
 TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
 
 
@@ -193,6 +200,23 @@ def test_array_has_a_bound_of_elements() -> None:
     write_unsigned_varint(data, ARRAY_ELEMENTS_MAX + 2)
     with pytest.raises(MalformedMessage, match="entity has 1000001 elements, at most 1000000 are allowed"):
         decode(ClientQuotaRecord, bytes(data) + bytes(4 * ARRAY_ELEMENTS_MAX))
+
+
+@pytest.mark.parametrize("count", [3, 126, 127, 50_000])
+def test_a_message_has_a_bound_of_elements(count: int) -> None:
+    """Goal: a message takes bounded memory however its arrays are nested. Method: arrays in an array, short ones
+    and long ones, with as many elements in total as are allowed, and one more.
+    """
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=(SET,) * count)
+    request = IncrementalAlterConfigsRequest(resources=(resource,) * 3, validate_only=False)
+    encoded, elements = encode(request), 3 + 3 * count
+    assert decode(IncrementalAlterConfigsRequest, BoundedBytes(encoded, elements)) == request
+    with pytest.raises(TooManyElements, match=f"^with configs there are {elements} elements"):
+        decode(IncrementalAlterConfigsRequest, BoundedBytes(encoded, elements - 1))
+    with pytest.raises(
+        TooManyElements, match=r"^with resources there are 3 elements, at most 2 are allowed$"
+    ):
+        decode(IncrementalAlterConfigsRequest, BoundedBytes(encoded, 2))
 
 
 def test_arrays_have_the_length_that_kafka_reads() -> None:
