@@ -1,7 +1,6 @@
 """Accepts the connections of a listener: a place first, then the TLS handshake if there is one, then the connection.
 
-The servers of asyncio report a connection only after its handshake, and accept all pending connections at once. Here
-each connection has a place from the beginning, and few are accepted at a time: requests are served in between. A
+Each connection has a place from the beginning, and few are accepted at a time: requests are served in between. A
 handshake begins with the client's first byte: silent connections hold up no handshake.
 """
 
@@ -12,6 +11,8 @@ import logging
 import socket
 import ssl
 from typing import TYPE_CHECKING, Final
+
+from quorate_protocol.accepting import SocketAcceptor
 
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
@@ -25,17 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 """How long it may take until a handshake can begin, and how long until it is complete."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long the other end may take to confirm the end of a connection."""
-ACCEPT_PAUSE_S: Final = 0.1
-"""The pause after a failed accept: the process may be out of file descriptors."""
 HANDSHAKE_PAUSE_S: Final = 0.01
 """The time between two checks whether one of many handshakes is done."""
-ACCEPTS_PER_TURN: Final = 16
-"""Connections that are accepted in one turn of the event loop."""
 
 
 class Acceptor:
@@ -56,76 +52,30 @@ class Acceptor:
         self._quotas = quotas
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._sockets: list[socket.socket] = []
+        self._sockets = SocketAcceptor(self._take)
         self._openings: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
-        self._pause: asyncio.TimerHandle | None = None
         self._next_handshake = asyncio.Lock()
         """Held by the connection whose handshake begins next."""
 
     @property
     def port(self) -> int:
         """The bound port."""
-        port: int = self._sockets[0].getsockname()[1]
-        return port
+        return self._sockets.port
 
     async def start(self, host: str, port: int) -> None:
         """Bind and accept. An empty host binds all interfaces. Raises OSError."""
-        infos = await self._loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(infos):
-                self._sockets.append(_bound(family, kind, protocol, address))
-        except OSError:
-            await self.close()
-            raise
-        self._resume()
+        await self._sockets.start(host, port)
         if self._tls is not None:
             self._following = self._loop.create_task(self._tls.follow_files())
 
     async def close(self) -> None:
         """Accept no more, and end what has not finished its handshake."""
-        self._stop_accepting()
-        if self._pause is not None:
-            self._pause.cancel()
+        self._sockets.close()
         tasks = [*self._openings, *([] if self._following is None else [self._following])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for listening in self._sockets:
-            listening.close()
-
-    def _resume(self) -> None:
-        self._pause = None
-        for listening in self._sockets:
-            self._loop.add_reader(listening, self._accept_some, listening)
-
-    def _stop_accepting(self) -> None:
-        for listening in self._sockets:
-            if listening.fileno() >= 0:
-                self._loop.remove_reader(listening)
-
-    def _pause_for(self, delay_s: float) -> None:
-        """Leave further connections to the kernel's backlog for a while."""
-        if self._pause is None:
-            self._stop_accepting()
-            self._pause = self._loop.call_later(delay_s, self._resume)
-
-    def _accept_some(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
-            try:
-                accepted, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.warning("accept_failed", extra={"facts": {"reason": str(error)}})
-                self._pause_for(ACCEPT_PAUSE_S)
-                return
-            delay_s = self._take(accepted, address)
-            if delay_s > 0:
-                self._pause_for(delay_s)
-                return
 
     def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
         """Begin a connection, if there is a place for it. Return for how many seconds no other may be accepted."""
@@ -136,7 +86,6 @@ class Acceptor:
         if place is None:
             accepted.close()
         else:
-            accepted.setblocking(False)
             # The kernel detects a peer that vanished without closing, as in Kafka.
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             task = self._loop.create_task(self._open(accepted, place))
@@ -216,18 +165,3 @@ class Acceptor:
             await came.wait()
         finally:
             self._loop.remove_reader(accepted)
-
-
-def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(address)  # type: ignore[arg-type]
-        listening.listen(BACKLOG)
-        listening.setblocking(False)
-    except OSError:
-        listening.close()
-        raise
-    return listening

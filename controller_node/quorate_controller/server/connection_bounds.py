@@ -9,8 +9,10 @@ import resource
 import socket
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS
+
 from quorate_controller.config.connection_limits import MAX_CONNECTIONS, OVERRIDES
-from quorate_controller.server.connection_quotas import ConnectionLimits
+from quorate_controller.server.connection_quotas import UNBOUNDED, ConnectionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES_KEPT: Final = 200
-"""File descriptors that connections can't use: for the log, snapshots, peers, HTTP pages, and their replacements."""
+"""File descriptors that no connection of a client can use: for the log, snapshots, peers, and their replacements."""
 
 
 class UnknownHostError(Exception):
@@ -33,8 +35,10 @@ async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
     windows, window_s = config.values["quota.window.num"], config.values["quota.window.size.seconds"]
     assert isinstance(windows, int)
     assert isinstance(window_s, int)
+    possible = _possible_connections(raise_file_limit(), has_pages=config.http_listener is not None)
     return ConnectionLimits(
-        total_max=_within_files(connections.total_max, raise_file_limit()),
+        total_max=_within_files(connections.total_max, possible),
+        files_max=possible,
         of_listener=connections.of_listener,
         per_host_max=connections.per_host_max,
         of_host=await _addresses(connections.of_host),
@@ -58,20 +62,20 @@ def raise_file_limit() -> int:
     return hard
 
 
-def _within_files(connections_max: int, files_max: int) -> int:
-    """Return how many connections fit.
+def _possible_connections(files_max: int, *, has_pages: bool) -> int:
+    """Return how many connections the Kafka listeners may have, beside the files and the HTTP pages.
 
     A controller that can't open a file of its log ends, so connections must not take the last file descriptors.
     """
-    possible = max(files_max - FILES_KEPT, 1)
-    if files_max == resource.RLIM_INFINITY or connections_max <= possible:
+    if files_max == resource.RLIM_INFINITY:
+        return UNBOUNDED
+    return max(files_max - FILES_KEPT - (DEFAULT_BOUNDS.files_max if has_pages else 0), 1)
+
+
+def _within_files(connections_max: int, possible: int) -> int:
+    if connections_max <= possible:
         return connections_max
-    facts = {
-        "limit": MAX_CONNECTIONS,
-        "configured": connections_max,
-        "applied": possible,
-        "open_files_max": files_max,
-    }
+    facts = {"limit": MAX_CONNECTIONS, "configured": connections_max, "applied": possible}
     log.warning("connections_bounded_by_open_files", extra={"facts": facts})
     return possible
 

@@ -48,6 +48,8 @@ class ConnectionLimits:
 
     total_max: int = 10_000
     """max.connections"""
+    files_max: int = UNBOUNDED
+    """Connections for which there are file descriptors: also those beyond `total_max` of a protected listener."""
     of_listener: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """listener.name.<name>.max.connections, by the name of the listener; not there: `total_max`."""
     per_host_max: int = UNBOUNDED
@@ -163,7 +165,7 @@ class ConnectionQuotas:
         elif (
             self.count < self._limits.total_max
             or self._evict_one(self._unprotected(first=places), now_s)
-            or places.name == self._protected
+            or (places.name == self._protected and self._has_file(places, now_s))
         ):
             return True
         facts = {"listener": places.name, "connections_max": places.places_max, "peer": peer}
@@ -172,6 +174,17 @@ class ConnectionQuotas:
             log.warning("listener_full", extra={"facts": facts})
         places.is_full = True
         return False
+
+    def _has_file(self, places: _Places, now_s: float) -> bool:
+        """Whether there is a file descriptor for another connection of the protected listener.
+
+        Where there is none, a client of another listener gives way even if it is not idle.
+        """
+        return (
+            self.count < self._limits.files_max
+            or self._evict_one((places,), now_s)
+            or self._evict_one(self._unprotected(first=places), now_s + IDLE_S_MIN)
+        )
 
     def _unprotected(self, first: _Places) -> list[_Places]:
         found = [places for places in self._by_listener.values() if places.name != self._protected]

@@ -13,6 +13,7 @@ from quorate_controller.node.latency import LatencyHistogram
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
+    from quorate_protocol.bounded_http.places import HttpLimit
 
 
 class Limit(StrEnum):
@@ -65,7 +66,7 @@ class RequestCounters:
         """Connections that SASL has refused."""
         self.failed_handshakes = 0
         """Connections whose TLS handshake failed."""
-        self.limited: dict[Limit, int] = defaultdict(int)
+        self.limited: dict[Limit | HttpLimit, int] = defaultdict(int)
         """Connections refused, closed or held back by a limit, each time that it applied."""
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""

@@ -4,14 +4,23 @@ configured.
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from quorate_protocol.bounded_http.kept_page import KeptPage
+from quorate_protocol.bounded_http.server import HttpServer
 
 if TYPE_CHECKING:
+    from quorate_protocol.bounded_http.places import HttpLimit
+
     from quorate_controller.node.port import NodePort
     from quorate_controller.node.status import NodeStatus
+    from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.metrics import MetricsPage
+
+log = logging.getLogger(__name__)
 
 TURN_AGE_S_MAX: Final = 10.0
 """A node whose last turn is older is stuck, most likely on its disk."""
@@ -22,34 +31,38 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 class HttpPages:
     """The HTTP listener. Requests run on the event loop, so that a blocked loop answers nobody."""
 
-    def __init__(self, node: NodePort, metrics: MetricsPage) -> None:
+    def __init__(self, node: NodePort, metrics: MetricsPage, counters: RequestCounters) -> None:
         self._node = node
-        self._metrics = metrics
-        app = web.Application()
-        app.router.add_get("/metrics", self._serve_metrics)
-        app.router.add_get("/healthz", self._serve_health)
-        app.router.add_get("/readyz", self._serve_readiness)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        self._site: web.TCPSite | None = None
+        self._metrics = KeptPage(metrics.render, time.monotonic)
+        self._counters = counters
+        self.server = HttpServer(
+            [
+                web.get("/metrics", self._serve_metrics),
+                web.get("/healthz", self._serve_health),
+                web.get("/readyz", self._serve_readiness),
+            ],
+            report=self._report,
+        )
 
     async def start(self, host: str, port: int) -> None:
         """Bind and serve; raises OSError. An empty host means all interfaces."""
-        await self._runner.setup()
-        self._site = web.TCPSite(self._runner, host or None, port)
-        await self._site.start()
+        await self.server.start(host, port)
 
     @property
     def port(self) -> int:
         """The bound port."""
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
+        return self.server.port
 
     async def close(self) -> None:
         """Stop serving."""
-        await self._runner.cleanup()
+        await self.server.close()
+
+    def _report(self, limit: HttpLimit, peer: str) -> None:
+        self._counters.limited[limit] += 1
+        log.info("http_limit_applied", extra={"facts": {"limit": limit.value, "peer": peer}})
 
     async def _serve_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+        return web.Response(body=self._metrics.get(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     async def _serve_health(self, _: web.Request) -> web.Response:
         age_s = self._node.seconds_since_turn()

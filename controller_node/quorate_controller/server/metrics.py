@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from quorate_protocol.bounded_http.places import HttpLimit
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.codec.native import CODEC
@@ -346,7 +347,7 @@ class MetricsPage(Collector):
             "Connections that a limit refused, closed or held back",
             labels=["limit"],
         )
-        for limit in Limit:
+        for limit in (*Limit, *HttpLimit):
             limited.add_metric([limit.value], counters.limited[limit])
         yield limited
         yield CounterMetricFamily(

@@ -165,7 +165,7 @@ class ControllerServer:
             )
 
         metrics = MetricsPage(self._node, self._counters, usage=usage)
-        self._pages = HttpPages(self._node, metrics)
+        self._pages = HttpPages(self._node, metrics, self._counters)
         await self._pages.start(host, port)
         log.info(
             "listening", extra={"facts": {"listener": "http", "host": host or "*", "port": self._pages.port}}

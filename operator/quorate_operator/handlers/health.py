@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
+from quorate_protocol.bounded_http.kept_page import KeptPage
+from quorate_protocol.bounded_http.server import HttpServer
+
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.web.limits import LimitLog
 
 BEAT_S = 1.0
 BEAT_AGE_S_MAX = 30.0
@@ -66,8 +71,9 @@ class Pulse:
         return f"looks do not end: {', '.join(stuck)}" if stuck else None
 
 
-def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
+def health_server(pulse: Pulse, metrics: OperatorMetrics) -> HttpServer:
     """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
+    page = KeptPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
         fault = pulse.fault()
@@ -79,23 +85,20 @@ def health_app(pulse: Pulse, registry: CollectorRegistry) -> web.Application:
             text="ok\n" if pulse.is_ready else "starting\n", status=200 if pulse.is_ready else 503
         )
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"}
-        )
+    async def scrape(_: web.Request) -> web.Response:
+        return web.Response(body=page.get(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    app = web.Application()
-    app.add_routes([web.get("/healthz", live), web.get("/readyz", ready), web.get("/metrics", metrics)])
-    return app
+    return HttpServer(
+        [web.get("/healthz", live), web.get("/readyz", ready), web.get("/metrics", scrape)],
+        report=LimitLog("health", metrics.http_limit_counter("health")),
+    )
 
 
 @asynccontextmanager
-async def served(app: web.Application, host: str, port: int) -> AsyncIterator[None]:
-    """Serves an app while the context is open. Raises OSError if the port is not available."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+async def served(server: HttpServer, host: str, port: int) -> AsyncIterator[None]:
+    """Serves while the context is open. Raises OSError if the port is not available."""
     try:
-        await web.TCPSite(runner, host, port).start()
+        await server.start(host, port)
         yield
     finally:
-        await runner.cleanup()
+        await server.close()

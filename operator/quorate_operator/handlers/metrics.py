@@ -1,6 +1,9 @@
 """The operator's metrics for Prometheus: names and meaning are Strimzi's, with the prefix `quorate_`."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from quorate_protocol.bounded_http.places import HttpLimit
 
 _LABELS = ("kind", "namespace")
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -42,9 +45,19 @@ class OperatorMetrics:
             ("name", "resource_namespace"),
             registry=self.registry,
         )
+        self.http_limits = Counter(
+            "quorate_limited_connections",
+            "Connections that a limit of an HTTP server refused, closed or held back.",
+            ("server", "limit"),
+            registry=self.registry,
+        )
         self.leading = Gauge(
             "quorate_leader", "1 in the replica that reconciles, 0 in one that waits.", registry=self.registry
         )
+
+    def http_limit_counter(self, server: str) -> Callable[[HttpLimit], None]:
+        """Returns what counts a limit that one of the operator's HTTP servers applied."""
+        return lambda limit: self.http_limits.labels(server, limit.value).inc()
 
     def set_leader(self, namespace: str, name: str, *, has_leader: bool | None) -> None:
         """Sets whether a quorum's leader answers; None if none is expected: not formed, hibernated or deleted."""

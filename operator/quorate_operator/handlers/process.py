@@ -17,7 +17,7 @@ from quorate_operator.handlers.entities.keepers import Keeper, RebalanceKeeper, 
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
-from quorate_operator.handlers.health import Pulse, health_app, served
+from quorate_operator.handlers.health import Pulse, health_server, served
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
@@ -29,6 +29,7 @@ from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
 from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+from quorate_operator.web.limits import LimitLog
 from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
@@ -84,9 +85,10 @@ async def run_operator(options: OperatorOptions) -> None:
         stack.push_async_callback(api.close)
         snapshots = SnapshotRegistry()
         if options.listen is not None:
-            await stack.enter_async_context(served(health_app(pulse, metrics.registry), *options.listen))
+            await stack.enter_async_context(served(health_server(pulse, metrics), *options.listen))
         if options.web is not None:
-            page = StatusPage(snapshots, AnnotationCommands(api), options.web_token)
+            limits = LimitLog("status page", metrics.http_limit_counter("web"))
+            page = StatusPage(snapshots, AnnotationCommands(api), options.web_token, report=limits)
             await page.start(*options.web)
             stack.push_async_callback(page.close)
             await label_leading(api, options.lease_namespace, options.identity, leads=False)

@@ -8,10 +8,13 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
+from quorate_protocol.bounded_http.places import HttpBounds, HttpLimit
+from quorate_protocol.bounded_http.server import HttpServer
 
 from quorate_operator import clock
 from quorate_operator.web.controls import Access, cluster_path
 from quorate_operator.web.html import Html
+from quorate_operator.web.limits import LimitLog
 from quorate_operator.web.pages import (
     cluster_list,
     cluster_page,
@@ -27,13 +30,27 @@ from quorate_operator.web.snapshots import SnapshotRegistry
 
 COOKIE: Final = "quorate-session"
 STREAMS_MAX: Final = 100
-FORM_SIZE_BYTES_MAX: Final = 4096
+BOUNDS: Final = HttpBounds(
+    # All users of a proxy share its address.
+    connections_max=256,
+    connections_of_address_max=128,
+    requests_of_address_per_s_max=100.0,
+    # Proxies that log users in add large cookies.
+    header_line_bytes_max=8190,
+    headers_max=64,
+    body_bytes_max=4096,
+)
 HEARTBEAT_S: Final = 15.0
 """A comment is sent after this time without a change, so that a closed page is noticed."""
 SETTLE_S: Final = 0.25
 """The shortest time between two messages of a stream; changes in between are sent together."""
 
 ASSETS: Final = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+STREAM_HEADERS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+}
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -49,20 +66,19 @@ class StatusPage:
     """Serves the clusters in `snapshots`. Without `commands` or `token` the page is read-only."""
 
     def __init__(
-        self, snapshots: SnapshotRegistry, commands: Commands | None = None, token: str | None = None
+        self,
+        snapshots: SnapshotRegistry,
+        commands: Commands | None = None,
+        token: str | None = None,
+        report: Callable[[HttpLimit, str], None] | None = None,
     ) -> None:
         self._snapshots = snapshots
         self._commands = commands
         self._sessions = Sessions(token if commands is not None else None)
-        self._streams: set[asyncio.Task[object]] = set()
+        self._streams = 0
         folder = files("quorate_operator.web") / "assets"
         self._assets = {name: (folder / name).read_bytes() for name in ASSETS}
-        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
-
-    def _application(self) -> web.Application:
-        app = web.Application(client_max_size=FORM_SIZE_BYTES_MAX, middlewares=[self._guard])
-        app.on_response_prepare.append(_add_headers)
-        app.add_routes(
+        self.server = HttpServer(
             [
                 web.get("/", self._show_list),
                 web.get("/events", self._stream_list),
@@ -72,25 +88,24 @@ class StatusPage:
                 web.get("/clusters/{namespace}/{name}", self._show_cluster),
                 web.get("/clusters/{namespace}/{name}/events", self._stream_cluster),
                 web.post("/clusters/{namespace}/{name}/{action:pause|resume|restart}", self._command),
-            ]
+            ],
+            BOUNDS,
+            middlewares=[self._guard],
+            headers=HEADERS,
+            report=report or LimitLog("status page"),
         )
-        return app
 
     async def start(self, host: str, port: int) -> None:
         """Binds and serves; raises OSError. An empty host means all interfaces."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host or None, port).start()
+        await self.server.start(host, port)
 
     @property
     def port(self) -> int:
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
+        return self.server.port
 
     async def close(self) -> None:
         """Ends the streams, which never end by themselves, and stops serving."""
-        for stream in self._streams:
-            stream.cancel()
-        await self._runner.cleanup()
+        await self.server.close()
 
     @web.middleware
     async def _guard(
@@ -104,8 +119,6 @@ class StatusPage:
             return await handler(request)
         except web.HTTPNotFound:
             return _html(not_found_page(None, self._access(request)), status=404)
-        except web.HTTPRequestEntityTooLarge:
-            return self._refuse(request, 413, "Refused", f"A form has at most {FORM_SIZE_BYTES_MAX} bytes.")
 
     async def _show_list(self, request: web.Request) -> web.Response:
         page = list_page(self._snapshots.clusters(), self._access(request), request.query.get("notice"))
@@ -145,37 +158,28 @@ class StatusPage:
         self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
     ) -> web.StreamResponse:
         """Sends all parts of a page, then those that changed, until the user leaves."""
-        if len(self._streams) >= STREAMS_MAX:
+        if self._streams >= STREAMS_MAX:
             return web.Response(
                 status=503, text=f"{STREAMS_MAX} pages are already open", headers={"Retry-After": "30"}
             )
-        task = asyncio.current_task()
-        assert task is not None, "requests are served by tasks"
-        self._streams.add(task)
+        self._streams += 1
         try:
-            response = web.StreamResponse(
-                headers={
-                    "Content-Type": "text/event-stream",
-                    "Cache-Control": "no-store",
-                    "X-Accel-Buffering": "no",
-                }
-            )
-            await response.prepare(request)
-            sent: dict[str, Html] = {}
-            while True:
-                seen = self._snapshots.version
-                current = parts()
-                if current is None:
-                    await response.write(b"event: gone\ndata: {}\n\n")
-                    return response
-                changed = {name: html for name, html in current.items() if sent.get(name) != html}
-                sent = current
-                # A heartbeat is a comment: readers ignore it.
-                await response.write(f"data: {json.dumps(changed)}\n\n".encode() if changed else b":\n\n")
-                await asyncio.sleep(SETTLE_S)
-                await self._change(seen)
+            async with self.server.streaming(request, STREAM_HEADERS) as stream:
+                sent: dict[str, Html] = {}
+                while True:
+                    seen = self._snapshots.version
+                    current = parts()
+                    if current is None:
+                        await stream.write(b"event: gone\ndata: {}\n\n")
+                        return stream.response
+                    changed = {name: html for name, html in current.items() if sent.get(name) != html}
+                    sent = current
+                    # A heartbeat is a comment: readers ignore it.
+                    await stream.write(f"data: {json.dumps(changed)}\n\n".encode() if changed else b":\n\n")
+                    await asyncio.sleep(SETTLE_S)
+                    await self._change(seen)
         finally:
-            self._streams.discard(task)
+            self._streams -= 1
 
     async def _change(self, seen: int) -> None:
         try:
@@ -254,11 +258,6 @@ class StatusPage:
 
     def _refuse(self, request: web.Request, status: int, title: str, text: str) -> web.Response:
         return _html(refused_page(title, text, self._access(request)), status=status)
-
-
-async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    for name, value in HEADERS.items():
-        response.headers[name] = value
 
 
 def _host_of(origin: str) -> str | None:

@@ -4,6 +4,7 @@ An input is a request as bytes. Parts are repaired that aiohttp insists on, so t
 """
 
 import asyncio
+import ipaddress
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +12,6 @@ from functools import cache
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from kit.controller_parts import node_status
 from kit.fuzz.served import LoggedErrors
@@ -21,11 +21,13 @@ from quorate_controller.node.status import NodeStatus
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import HttpPages
 from quorate_controller.server.metrics import MetricsPage, Usage
-from quorate_operator.handlers.health import Pulse, health_app
+from quorate_operator.handlers.health import Pulse, health_server
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import COOKIE, StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_protocol import bounded_http
+from quorate_protocol.bounded_http.server import HttpServer
 
 TOKEN: Final = "right token of users"
 SESSION: Final = b"@session@"
@@ -52,6 +54,9 @@ class _Transport(asyncio.Transport):
         self.written += data
         assert len(self.written) <= ANSWER_SIZE_BYTES_MAX, "an answer without end"
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing waits."""
+
     def is_closing(self) -> bool:
         return self._is_closing
 
@@ -69,13 +74,14 @@ class _Transport(asyncio.Transport):
 
 
 class Site:
-    """An application as its listener serves it."""
+    """A server without its sockets."""
 
-    def __init__(self, runner: web.AppRunner, loop: asyncio.AbstractEventLoop) -> None:
-        self._runner = runner
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
         self._loop = loop
         self._errors = LoggedErrors()
-        loop.run_until_complete(runner.setup())
+        self._address = ipaddress.IPv4Address("10.0.0.0")
+        loop.run_until_complete(server.prepare())
 
     def ask(self, request: bytes) -> bytes:
         """The bytes that answer a connection on which this is sent.
@@ -83,7 +89,7 @@ class Site:
         Raises:
             AssertionError: a handler raised, or what it answered has no end.
         """
-        logger = logging.getLogger("aiohttp.server")
+        logger = logging.getLogger(bounded_http.__name__)
         logger.addHandler(self._errors)
         propagates, logger.propagate = logger.propagate, False
         try:
@@ -101,9 +107,11 @@ class Site:
         return answer
 
     async def _ask(self, request: bytes) -> bytes:
-        server = self._runner.server
-        assert server is not None
-        protocol, transport = server(), _Transport()
+        # Each request is from another address, whose rate bounds it.
+        self._address += 1
+        host = str(self._address)
+        protocol, transport = self._server.connect(host, host), _Transport()
+        assert protocol is not None, "connections end one after the other"
         protocol.connection_made(transport)
         try:
             protocol.data_received(request)
@@ -149,7 +157,7 @@ class _StatusPages:
         registry = SnapshotRegistry()
         registry.put(busy())
         self._page = StatusPage(registry, _Commands(), TOKEN)
-        self._site = Site(self._page._runner, loop)
+        self._site = Site(self._page.server, loop)
         opened = self._site.ask(_form("/unlock", b"token=" + quote(TOKEN).encode()))
         found = re.search(COOKIE.encode() + b"=([^;]+)", opened)
         assert found is not None, opened
@@ -252,13 +260,12 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _controller_pages() -> Callable[[bytes], bytes]:
     node = cast("Any", _Node())
     page = MetricsPage(node, RequestCounters(), usage=lambda: Usage(0, 0, 0))
-    return Site(HttpPages(node, page)._runner, _loop()).ask
+    return Site(HttpPages(node, page, RequestCounters()).server, _loop()).ask
 
 
 @cache
 def _operator_pages() -> Callable[[bytes], bytes]:
-    app = health_app(Pulse(), OperatorMetrics().registry)
-    return Site(web.AppRunner(app, access_log=None), _loop()).ask
+    return Site(health_server(Pulse(), OperatorMetrics()), _loop()).ask
 
 
 @cache

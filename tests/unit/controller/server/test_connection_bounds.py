@@ -12,6 +12,7 @@ from quorate_controller.server.connection_bounds import (
     bounds_of,
     raise_file_limit,
 )
+from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS
 
 
 def config(**keys: str) -> ControllerConfig:
@@ -55,6 +56,8 @@ async def test_connections_leave_files_to_the_log(
     assert not caplog.records
     assert (await bounds_of(config(max_connections="5000"))).total_max == 1024 - FILES_KEPT
     assert [record.message for record in caplog.records] == ["connections_bounded_by_open_files"]
+    limits = await bounds_of(config(max_connections="500", quorate_http_listener="localhost:8080"))
+    assert (limits.total_max, limits.files_max) == (500, 1024 - FILES_KEPT - DEFAULT_BOUNDS.files_max)
 
 
 def test_the_soft_limit_of_files_is_raised() -> None:

@@ -84,6 +84,20 @@ def test_nodes_get_in_beyond_the_limit_and_others_give_way() -> None:
     assert quotas.closed == clients[:1]
 
 
+def test_nodes_never_take_the_files_of_the_log() -> None:
+    """Goal: a controller can always open its own files. Method: clients hold all places, none is idle; nodes come
+    until there is no file descriptor, then a client gives way to each, and a stranger among the nodes before it.
+    """
+    quotas = Quotas(total_max=2, files_max=3)
+    clients = [quotas.served(CLIENTS) for _ in range(2)]
+    node = quotas.taken(NODES)
+    other = quotas.served(NODES)
+    assert quotas.closed == [node]
+    assert quotas.take(NODES) is not None
+    assert (quotas.closed, quotas.quotas.count) == ([node, clients[0]], 3)
+    assert other.is_taken
+
+
 def test_a_listener_that_is_alone_is_not_protected() -> None:
     """Goal: there is a limit in any case, as in Kafka. Method: one listener, one place, one client that is served."""
     quotas = ConnectionQuotas(

@@ -1,0 +1,171 @@
+"""Which connections an HTTP server keeps."""
+
+import random
+
+import pytest
+from quorate_protocol.bounded_http.kept_page import KEPT_S, KeptPage
+from quorate_protocol.bounded_http.places import (
+    ADDRESSES_MAX,
+    HttpBounds,
+    HttpLimit,
+    HttpPlaces,
+    Place,
+    State,
+    counted_address,
+)
+
+SCRAPER = "10.0.0.1"
+
+
+class Places:
+    """The places of a server, a clock that the test moves, and what was ended."""
+
+    def __init__(self, **bounds: float) -> None:
+        self.limits: list[HttpLimit] = []
+        self.closed: list[str] = []
+        self.places = HttpPlaces(HttpBounds(**bounds), lambda limit, _: self.limits.append(limit))  # type: ignore[arg-type]
+        self.now_s = 100.0
+
+    def take(self, host: str, name: str = "") -> Place | None:
+        """A new connection, a millisecond after the one before."""
+        self.now_s += 0.001
+        return self.places.take(host, name, lambda: self.closed.append(name), self.now_s)
+
+    def taken(self, host: str, name: str = "") -> Place:
+        """The same, where there is a place."""
+        place = self.take(host, name)
+        assert place is not None
+        return place
+
+    def enter(self, place: Place, state: State) -> None:
+        """The connection waits for something else."""
+        self.places.enter(place, state, self.now_s)
+
+
+def test_an_address_displaces_only_itself() -> None:
+    places = Places(connections_of_address_max=2)
+    places.taken(SCRAPER, "scraper")
+    for name in "abc":
+        places.taken("10.0.0.2", name)
+    assert places.closed == ["a"]
+    assert places.limits == [HttpLimit.CONNECTIONS_OF_ADDRESS]
+
+
+def test_the_address_with_the_most_connections_gives_way_to_newcomers() -> None:
+    places = Places(connections_max=4)
+    places.taken(SCRAPER, "scraper")
+    for name in "abc":
+        places.taken("10.0.0.2", name)
+    places.taken("10.0.0.3", "newcomer")
+    assert places.closed == ["a"]
+
+
+@pytest.mark.parametrize("state", [State.HANDLING, State.RESPONDING, State.STREAMING])
+def test_a_request_that_is_served_does_not_give_way(state: State) -> None:
+    places = Places(connections_max=2)
+    for name in "ab":
+        places.enter(places.taken(SCRAPER, name), state)
+    assert places.take("10.0.0.2") is None
+    assert (places.closed, places.limits) == ([], [HttpLimit.CONNECTIONS])
+
+
+@pytest.mark.parametrize(
+    ("state", "limit", "may_last_s"),
+    [
+        (State.ARRIVING, HttpLimit.REQUEST_TIME, 5.0),
+        (State.HANDLING, HttpLimit.HANDLING_TIME, 60.0),
+        (State.RESPONDING, HttpLimit.RESPONSE_TIME, 5.0),
+    ],
+)
+def test_each_wait_ends(state: State, limit: HttpLimit, may_last_s: float) -> None:
+    """Goal: no client holds a place for long. Method: just before and at the bound, from the state's begin."""
+    places = Places()
+    place = places.taken(SCRAPER, "slow")
+    places.now_s += 3
+    places.enter(place, state)
+    places.places.end_late(places.now_s + may_last_s - 0.01)
+    assert places.closed == []
+    places.places.end_late(places.now_s + may_last_s)
+    assert (places.closed, places.limits, len(places.places)) == (["slow"], [limit], 0)
+
+
+def test_a_stream_lasts() -> None:
+    places = Places()
+    places.enter(places.taken(SCRAPER), State.STREAMING)
+    places.places.end_late(places.now_s + 10_000)
+    assert places.closed == []
+
+
+def test_requests_of_an_address_wait_for_their_rate() -> None:
+    """Goal: the pages leave the event loop to the quorum. Method: requests at one moment, of two addresses."""
+    places = Places(requests_of_address_per_s_max=10.0)
+    hungry, modest = places.taken("10.0.0.2"), places.taken(SCRAPER)
+    delays = [places.places.delay_s(hungry, places.now_s) for _ in range(13)]
+    assert delays[:11] == [0.0] * 11
+    assert delays[11:] == pytest.approx([0.1, 0.2])
+    assert places.places.delay_s(modest, places.now_s) == 0.0
+    assert places.places.delay_s(hungry, places.now_s + 10) == 0.0
+    assert set(places.limits) == {HttpLimit.REQUEST_RATE}
+
+
+def test_addresses_do_not_fill_the_memory() -> None:
+    places = Places()
+    for number in range(ADDRESSES_MAX + 50):
+        place = places.taken(f"10.1.{number // 256}.{number % 256}")
+        places.places.delay_s(place, places.now_s)
+        places.places.leave(place)
+    assert len(places.places._due_s) == ADDRESSES_MAX
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_what_connections_are_counted_by(host: str, counted: str) -> None:
+    assert counted_address(host) == counted
+
+
+def test_counts_are_right_after_any_history() -> None:
+    """Goal: no place leaks. Method: random arrivals, states and departures, also of what has lost its place."""
+    chance = random.Random(5)
+    places = Places(connections_max=20, connections_of_address_max=6)
+    known: list[Place] = []
+    for _ in range(5_000):
+        kind = chance.random()
+        if kind < 0.5 or not known:
+            place = places.take(f"10.0.0.{chance.randrange(6)}")
+            known.extend([] if place is None else [place])
+        elif kind < 0.8:
+            places.enter(chance.choice(known), chance.choice(list(State)))
+        elif kind < 0.9:
+            places.places.leave(known.pop(chance.randrange(len(known))))
+        else:
+            places.now_s += 3
+            places.places.end_late(places.now_s)
+        holding = [place for place in known if place.is_taken]
+        assert len(places.places) == len(holding) <= 20
+        counts = {place.address: sum(one.address == place.address for one in holding) for place in holding}
+        assert places.places._of_address == counts
+        assert all(count <= 6 for count in counts.values())
+    assert places.closed
+
+
+def test_a_page_is_rendered_once_a_second() -> None:
+    """Goal: many scrapers cost one rendering. Method: a page that counts, and a clock."""
+    now_s, count = 0.0, 0
+
+    def render() -> bytes:
+        nonlocal count
+        count += 1
+        return b"%d" % count
+
+    page = KeptPage(render, lambda: now_s)
+    assert [page.get() for _ in range(3)] == [b"1"] * 3
+    now_s += KEPT_S
+    assert page.get() == b"2"
