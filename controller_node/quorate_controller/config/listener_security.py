@@ -32,7 +32,6 @@ from quorate_controller.config.listener_sasl import (
     parse_listener_sasl,
     parse_login,
 )
-from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.security.principal_rules import DEFAULT_RULES, PrincipalRule, parse_rules
 from quorate_controller.security.sasl import MECHANISMS
 
@@ -166,7 +165,7 @@ def _tls(properties: Mapping[str, str]) -> ListenerTls:
     )
     text = properties.get(MAPPING_RULES, "DEFAULT")
     try:
-        rules = parse_rules(text, is_regular_expression)
+        rules = parse_rules(text)
     except ValueError as error:
         raise SecurityConfigError(f"{MAPPING_RULES}={text}: {error}") from None
     return ListenerTls(

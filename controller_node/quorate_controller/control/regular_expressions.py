@@ -1,14 +1,14 @@
 """Which regular expressions of client metrics subscriptions are taken: brokers compile them with Java's Pattern.
 
-Accepted is what compiles here and has nothing that only Python has. What only Java has is refused.
+Accepted is what compiles here and has nothing that only Python has. What only Java has is refused. Nothing is matched
+here: expressions that are matched are translated by `quorate_protocol.java_expressions`.
 """
 
 import re
 import warnings
 from typing import Final
 
-EXPRESSION_LENGTH_MAX: Final = 1_000
-"""Kafka has no limit but that of the value. A longer expression may take seconds to compile."""
+from quorate_protocol.java_expressions import EXPRESSION_LENGTH_MAX
 
 _REPEAT: Final = re.compile(r"\{(\d{1,10})(?:,(\d{0,10}))?\}", re.ASCII)
 _REPEATS_MAX: Final = 2**31 - 1

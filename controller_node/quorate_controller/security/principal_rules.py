@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
 from quorate_protocol.plain_data import dataclass
 
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
@@ -52,10 +53,10 @@ class PrincipalRule:
 DEFAULT_RULES: Final = (PrincipalRule(),)
 
 
-def parse_rules(text: str, is_expression: Callable[[str], bool]) -> tuple[PrincipalRule, ...]:
+def parse_rules(text: str) -> tuple[PrincipalRule, ...]:
     """Parse `RULE:pattern/replacement/[LU]` and `DEFAULT`, separated by commas.
 
-    `is_expression` tells whether Java and Python read a regular expression alike. Raises ValueError.
+    Patterns are regular expressions of Java, see `java_expressions` for what is supported of them. Raises ValueError.
     """
     rules = []
     for part in _SPLITTER.finditer(text.strip(_BLANKS)):
@@ -67,9 +68,10 @@ def parse_rules(text: str, is_expression: Callable[[str], bool]) -> tuple[Princi
         if parsed[1] is not None:
             rules.append(PrincipalRule())
         elif parsed[2] is not None:
-            if not is_expression(parsed[2]):
-                raise ValueError(f"{parsed[2]} is no regular expression that is supported here")
-            pattern = re.compile(parsed[2], re.ASCII)
+            try:
+                pattern = compile_java(parsed[2])
+            except UnsupportedExpressionError as error:
+                raise ValueError(f"{parsed[2]} is no regular expression that is supported: {error}") from None
             replacement = _parts(_literal_back_references(parsed[4], pattern.groups), pattern.groups)
             rules.append(PrincipalRule(pattern, replacement, parsed[6]))
     return tuple(rules)

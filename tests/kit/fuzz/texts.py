@@ -32,6 +32,7 @@ from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_operator.resources.services import ANNOTATION_PUBLISHED, LABEL_NODE_ID, publications_of
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint
+from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.security.jaas import parse_jaas
 from quorate_protocol.security.scram import Challenged, ScramClient, ScramError, check_server
@@ -137,6 +138,8 @@ def _config_values() -> Iterator[bytes]:
 
 def _read_expressions(data: bytes) -> None:
     is_regular_expression(as_text(data))
+    with suppress(UnsupportedExpressionError):
+        compile_java(as_text(data))
 
 
 def _expressions() -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """Parses and checks the options of `quorate topics`."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
+
+from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
 
 from quorate.console import INT32_MAX, UsageError, parse_ids
 from quorate.console.jopt import one_action, only_with, refuse, require
@@ -119,9 +120,9 @@ def select_topics(names: Iterable[str], include: str | None, *, exclude_internal
         return wanted
     pattern = include.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
     try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"--topic {include!r} is not a regular expression: {error}") from None
+        expression = compile_java(pattern, is_for_ascii=True)  # as names of topics are
+    except UnsupportedExpressionError as error:
+        raise UsageError(f"--topic {include!r} is no regular expression that is supported: {error}") from None
     return [name for name in wanted if expression.fullmatch(name)]
 
 

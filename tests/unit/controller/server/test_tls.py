@@ -13,7 +13,6 @@ from kit.java.tls import Certificates
 from kit.tls_listener import LOCALHOST, TlsRig, client_context, messages, pem, tls_of
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_security import ListenerTls
-from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import acceptor, connection_quotas
@@ -43,7 +42,7 @@ async def test_the_principal_is_the_name_in_the_certificate(
 
 async def test_names_are_mapped_by_the_rules(secured: TlsRig, certificates: Certificates) -> None:
     """Goal: ssl.principal.mapping.rules apply. Method: a rule for the client."""
-    rules = parse_rules("RULE:CN=(.*)/$1-1/U", is_regular_expression)
+    rules = parse_rules("RULE:CN=(.*)/$1-1/U")
     await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
     await secured.ask(client_context(certificates, has_certificate=True))
     assert secured.echo.principals == [Principal(name="CLIENT-1")]
@@ -53,7 +52,7 @@ async def test_a_name_without_a_rule_is_refused(
     secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Goal: nobody becomes someone by accident. Method: a rule that does not match; the connection ends."""
-    rules = parse_rules("RULE:CN=other/x/", is_regular_expression)
+    rules = parse_rules("RULE:CN=other/x/")
     await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
     reader, writer = await secured.connect(client_context(certificates, has_certificate=True))
     writer.write(encode_frame(b"hello"))
