@@ -252,6 +252,14 @@ def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyP
     assert first_violation(of_three).name == "InactiveLeadsNothing"
 
 
+def test_finds_a_copy_that_may_have_lost_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an election that is clean by its records and loses acknowledged appends is found (KIP-966). Method: a
+    broker that restarts without its controlled shutdown stays in the ELR.
+    """
+    monkeypatch.setattr(PartitionTransitions, "on_unclean_restart", PartitionTransitions.on_broker_fenced)
+    assert first_violation(Shape.partitions).name == "AcknowledgedAppends"
+
+
 def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: an AlterPartition of a leader that knows an older state is found to be taken. Method: the controller
     does not compare partition epochs.

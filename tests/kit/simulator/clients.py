@@ -15,7 +15,7 @@ from kio.schema.alter_user_scram_credentials.v0.request import (
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
@@ -24,12 +24,13 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
+from kit.simulator.observers import MetadataObserver
 from kit.simulator.world import CLUSTER_ID
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.enums import ScramMechanism
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kit.simulator.world import World
     from quorate_controller.node import ControllerNode
@@ -39,6 +40,9 @@ CONFIG_SET = 0
 HEARTBEAT_MS = 1_000
 SILENCE_MS = 8_000
 """Longer than the session: such a broker is fenced."""
+RESTARTS = 0.02
+RESTARTS_OF_LEADERS = 0.05
+"""How often a broker has lost its process by the next heartbeat; more often where brokers lead partitions."""
 NO_EPOCH = -1
 LEAVES_ABOVE = 0.97
 """How rarely a broker asks for its controlled shutdown, at each heartbeat."""
@@ -87,6 +91,9 @@ class SimulatedBroker:
         self._previous_epoch = NO_EPOCH
         self._shuts_down = shuts_down
         self._is_leaving = False
+        self.on_start: Callable[[int, bool], None] = lambda _broker_id, _is_clean: None
+        """Called with its id when it has a new process, and whether the one before could end in good order."""
+        self.metadata = MetadataObserver(world, broker_id, active_node_id)
         self._start()
 
     @property
@@ -97,11 +104,13 @@ class SimulatedBroker:
     def stop(self) -> None:
         """Says nothing more."""
         self._incarnation += 1
+        self.metadata.stop()
 
     def _start(self) -> None:
         self._incarnation += 1
         self._epoch = None
         self._is_leaving = False
+        self.on_start(self.broker_id, self._previous_epoch != NO_EPOCH)
         self._id = UUID(int=self._world.rng.getrandbits(128), version=4)
         self._beat_in(self._world.rng.randint(0, 200))
 
@@ -117,7 +126,7 @@ class SimulatedBroker:
     def _beat(self) -> None:
         incarnation = self._incarnation
         fate = self._world.rng.random()
-        if fate < 0.02:
+        if fate < (RESTARTS_OF_LEADERS if self._shuts_down else RESTARTS):
             self._start()
             return
         self._is_leaving |= self._shuts_down and self._epoch is not None and fate > LEAVES_ABOVE
@@ -164,7 +173,7 @@ class SimulatedBroker:
         return BrokerHeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self._epoch,
-            current_metadata_offset=1 << 40,
+            current_metadata_offset=self.metadata.applied_offset - 1,
             want_fence=False,
             want_shut_down=self._is_leaving,
             offline_log_dirs=(),
@@ -204,7 +213,8 @@ class Administrator:
 
     def _create(self, kind: Kind, name: str) -> None:
         if kind is Kind.TOPIC:
-            request: Any = _topic(name, self._replication_factor)
+            is_safe = self._replication_factor > 1 and self._number % 2 == 0
+            request: Any = _topic(name, self._replication_factor, is_safe=is_safe)
         else:
             request = {Kind.GROUP: _group, Kind.QUOTA: _quota, Kind.USER: _user}[kind](name)
 
@@ -222,9 +232,11 @@ class Administrator:
         return tuple(sorted(self._acknowledged, key=lambda promise: (promise[0].value, promise[1])))
 
 
-def _topic(name: str, replication_factor: int) -> CreateTopicsRequest:
+def _topic(name: str, replication_factor: int, *, is_safe: bool) -> CreateTopicsRequest:
+    """`is_safe`: one copy alone acknowledges nothing."""
+    configs = (CreatableTopicConfig(name="min.insync.replicas", value="2"),) if is_safe else ()
     topic = CreatableTopic(
-        name=name, num_partitions=2, replication_factor=replication_factor, assignments=(), configs=()
+        name=name, num_partitions=2, replication_factor=replication_factor, assignments=(), configs=configs
     )
     return CreateTopicsRequest(topics=(topic,), timeout=timedelta(seconds=30))
 

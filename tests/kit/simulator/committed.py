@@ -42,7 +42,7 @@ class CommittedRecords:
         """By end offset."""
         self.end_offset = 0
         self.on_control: Callable[[object], None] = lambda _record: None
-        self.on_metadata: Callable[[list[object]], None] = lambda _records: None
+        self.on_metadata: Callable[[int, list[object]], None] = lambda _base_offset, _records: None
         self._voters: list[tuple[int, Voters, VotersRecord | None]] = [(-1, initial_voters, None)]
         self._kraft_versions = [(-1, kraft_version)]
 
@@ -58,7 +58,7 @@ class CommittedRecords:
         else:
             metadata: list[object] = [decode_record(record.value or b"") for record in batch.records]
             self.fold.batch(batch.base_offset, metadata)
-            self.on_metadata(metadata)
+            self.on_metadata(batch.base_offset, metadata)
         self.ends[self.end_offset] = BatchEnd(
             batch.partition_leader_epoch,
             batch.max_timestamp_ms,

@@ -90,6 +90,10 @@ class Happening(Enum):
     REASSIGNMENT_BEGUN = "reassignments begun"
     REASSIGNMENT_DONE = "reassignments done"
     REASSIGNMENT_CANCELLED = "reassignments cancelled"
+    OBSERVER_FETCH = "fetches of brokers that were answered"
+    APPEND_ACKNOWLEDGED = "records of clients acknowledged"
+    APPENDS_KEPT = "new leaders that have all acknowledged records"
+    APPENDS_LOST_UNCLEANLY = "acknowledged records that unclean elections lost"
     BROKER_SHUTDOWN = "controlled shutdowns of brokers"
     DEPARTURE_IN_SLICES = "brokers that left their partitions in slices"
     DEPOSED_BETWEEN_SLICES = "controllers deposed between two slices of a transition"
@@ -141,6 +145,8 @@ OF_PARTITIONS: Final = frozenset(
         Happening.REASSIGNMENT_DONE,
         Happening.REASSIGNMENT_CANCELLED,
         Happening.BROKER_SHUTDOWN,
+        Happening.APPEND_ACKNOWLEDGED,
+        Happening.APPENDS_KEPT,
     )
 )
 """What happens only where brokers work on partitions."""

@@ -24,6 +24,7 @@ NO_CHANGE: Final = -2
 NO_STATE_CHANGE: Final = -1
 TOPIC_RESOURCE: Final = 2
 KRAFT_VERSION: Final = "kraft.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 ZERO_ID: Final = 0
 
 
@@ -279,6 +280,15 @@ class CommittedFold:
     def is_in_transaction(self) -> bool:
         """Whether a metadata transaction is open at the end of what was committed so far."""
         return self._transaction is not None
+
+    @property
+    def has_elr(self) -> bool:
+        """Whether partitions have eligible leader replicas (KIP-966)."""
+        return bool(self.row(("feature", ELR_VERSION)))
+
+    def row(self, key: Key) -> Any:
+        """A row of all that is committed so far; None if there is no such row."""
+        return self._rows.rows.get(key)
 
     def batch(self, base_offset: int, batch: Iterable[object]) -> None:
         """The metadata records of the next committed batch."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kit.simulator.world import Machine, World
     from quorate_controller.node import OwnRequest
-    from quorate_controller.raft.messages import RaftRequest, RaftResponse, Send
+    from quorate_controller.raft.messages import FetchRequest, RaftRequest, RaftResponse, Send
 
 LISTENER: Final = "CONTROLLER"
 KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)
@@ -295,6 +295,16 @@ class Network:
         """An administrator's request to raft: to add or remove a voter. Nobody waits for the answer."""
         token = self.expect_raft_answer(lambda _: None)
         event = RequestReceived(token=token, request=request, listener=LISTENER)
+        self._deliver_later(self._world.machines[node_id], event)
+
+    def fetch(self, node_id: int, request: FetchRequest, answered: Callable[[FetchResponse], None]) -> None:
+        """A broker's Fetch of the metadata log; nothing is heard of it when that node dies."""
+
+        def arrived(answer: RaftAnswer) -> None:
+            response = replace(answer.response, records=answer.data)
+            self._world.schedule(self._delay_ms(), lambda: answered(response))
+
+        event = RequestReceived(token=self.expect_raft_answer(arrived), request=request, listener=LISTENER)
         self._deliver_later(self._world.machines[node_id], event)
 
     def ask_active(self, sender: Machine, own: OwnRequest) -> None:

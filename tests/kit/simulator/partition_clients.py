@@ -30,6 +30,7 @@ from kit.simulator.invariants import InvariantViolation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kit.simulator.appends import Appends
     from kit.simulator.clients import SimulatedBroker
     from kit.simulator.partitions import Key
     from kit.simulator.world import World
@@ -64,10 +65,11 @@ class Report:
 class PartitionLeaders:
     """Each broker that leads partitions reports its ISRs, now and then from what it knew long ago."""
 
-    def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
+    def __init__(self, world: World, brokers: Sequence[SimulatedBroker], appends: Appends) -> None:
         self._world = world
         self._rng = world.rng
         self._brokers = brokers
+        self._appends = appends
         self._stopped = False
         self._changed: set[tuple[Key, int]] = set()
         world.schedule(1000, self._work)
@@ -90,7 +92,8 @@ class PartitionLeaders:
         known = states[-1]
         if self._rng.random() < KNOWS_AN_OLD_STATE:
             known = self._rng.choice([state for state in states if broker_id in state.replicas])
-        isr, is_impossible = self._isr(broker_id, known)
+        isr, is_impossible = self._isr(broker_id, known, key)
+        self._appends.isr_asked_for(key, known, frozenset(state.broker_id for state in isr))
         asked = PartitionData(
             partition_index=key[1],
             leader_epoch=known.leader_epoch,
@@ -112,7 +115,9 @@ class PartitionLeaders:
 
         self._world.network.ask(node_id, request, answered)
 
-    def _isr(self, leader_id: int, known: PartitionRegistration) -> tuple[tuple[BrokerState, ...], bool]:
+    def _isr(
+        self, leader_id: int, known: PartitionRegistration, key: Key
+    ) -> tuple[tuple[BrokerState, ...], bool]:
         """Who is in sync, each with its epoch, and whether one of these epochs is wrong."""
         states, is_impossible = [], False
         for broker_id in known.replicas:
@@ -122,6 +127,9 @@ class PartitionLeaders:
             if broker is None or (broker_id != leader_id and self._rng.random() >= chance):
                 continue
             epoch = broker.epoch
+            is_new = broker_id not in known.isr and broker_id != leader_id
+            if is_new and not self._appends.catches_up(key, known, broker_id, epoch):
+                continue
             if broker_id != leader_id and self._rng.random() < NAMES_A_WRONG_EPOCH:
                 # That of an earlier incarnation, or of none.
                 epoch, is_impossible = epoch - 1, True

@@ -75,6 +75,9 @@ class CommittedPartitions:
         self.names: dict[UUID, str] = {}
         self.history: dict[Key, list[PartitionRegistration]] = {}
         """All states of each partition that is there, the present one last."""
+        self.offsets: dict[Key, list[int]] = {}
+        """The offset of the record that made each of these states."""
+        self.on_unclean_election: Callable[[Key, int], None] = lambda _key, _leader_epoch: None
         self._keys_of: dict[UUID, list[Key]] = {}
         self._led: dict[int, dict[Key, None]] = {}
         self._lately_active: set[int] = set()
@@ -84,9 +87,14 @@ class CommittedPartitions:
         """The partitions of a leader, in an order that does not depend on hashes."""
         return tuple(self._led.get(broker_id, ()))
 
-    def batch(self, records: Iterable[object]) -> None:
+    def batch(self, base_offset: int, records: Iterable[object]) -> None:
         """The records of the next committed batch."""
-        handled = [record for record in records if isinstance(record, _HANDLED)]
+        offsets = [
+            (offset, record)
+            for offset, record in enumerate(records, start=base_offset)
+            if isinstance(record, _HANDLED)
+        ]
+        handled = [record for _, record in offsets]
         if not handled:
             return
         self._lately_active = {broker_id for broker_id, broker in self.brokers.items() if broker.is_active}
@@ -97,7 +105,7 @@ class CommittedPartitions:
         }
         changed: dict[Key, None] = {}
         some_left = False
-        for record in handled:
+        for offset, record in offsets:
             match record:
                 case TopicRecord():
                     self.names[record.topic_id] = record.name
@@ -105,9 +113,9 @@ class CommittedPartitions:
                 case RemoveTopicRecord():
                     self._remove_topic(record.topic_id)
                 case PartitionRecord():
-                    changed[self._create(record)] = None
+                    changed[self._create(record, offset)] = None
                 case PartitionChangeRecord():
-                    changed[self._change(record)] = None
+                    changed[self._change(record, offset)] = None
                 case _:
                     some_left |= self._broker(record)
         if not self._is_sliced and len(self.history) <= CHANGES_PER_SLICE_MAX:
@@ -136,10 +144,11 @@ class CommittedPartitions:
 
     # -------------------------------------------------------------------------------------- partitions
 
-    def _create(self, record: PartitionRecord) -> Key:
+    def _create(self, record: PartitionRecord, offset: int) -> Key:
         key = (record.topic_id, record.partition_id)
         partition = PartitionRegistration.from_record(record)
         self.history[key] = [partition]
+        self.offsets[key] = [offset]
         self._keys_of[record.topic_id].append(key)
         self._led.setdefault(partition.leader, {})[key] = None
         self._check_sane(key, partition)
@@ -150,13 +159,15 @@ class CommittedPartitions:
         del self.names[topic_id]
         for key in self._keys_of.pop(topic_id):
             partition = self.history.pop(key)[-1]
+            del self.offsets[key]
             del self._led[partition.leader][key]
 
-    def _change(self, record: PartitionChangeRecord) -> Key:
+    def _change(self, record: PartitionChangeRecord, offset: int) -> Key:
         key = (record.topic_id, record.partition_id)
         before = self.history[key][-1]
         after = before.merge(record)
         self.history[key].append(after)
+        self.offsets[key].append(offset)
         if after.leader != before.leader:
             del self._led[before.leader][key]
             self._led.setdefault(after.leader, {})[key] = None
@@ -195,6 +206,8 @@ class CommittedPartitions:
         self._count(Happening.ELR_ELECTED, int(after.leader in before.elr))
         has_joined = before.is_reassigning and not after.is_reassigning and before.has_leader
         eligible = {*before.isr, *before.elr, *(after.isr if has_joined else ())}
+        if after.leader not in eligible or after.leader_recovery_state is LeaderRecoveryState.RECOVERING:
+            self.on_unclean_election(key, after.leader_epoch)
         if not any(map(self._is_active, (*before.isr, *before.elr))):
             # They may be lost; the records do not say so. Then whoever led last leads again, and recovers.
             eligible |= set(before.last_known_elr)

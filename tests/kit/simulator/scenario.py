@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kit.simulator.appends import Appends
 from kit.simulator.clients import Administrator, SimulatedBroker, check_nothing_lost
 from kit.simulator.cluster import Cluster
 from kit.simulator.coverage import Happening, counting_log_events
@@ -63,9 +64,11 @@ class Scenario:
         ]
         self.history = History()
         self._users = [User(self.world, number, self.history, replication_factor) for number in range(USERS)]
-        self._of_partitions: tuple[PartitionLeaders | Reassigner, ...] = ()
+        self._of_partitions: tuple[PartitionLeaders | Reassigner | Appends, ...] = ()
         if self.shape.works_on_partitions:
-            self._of_partitions = (PartitionLeaders(self.world, self._brokers), Reassigner(self.world))
+            appends = Appends(self.world, self._brokers)
+            leaders = PartitionLeaders(self.world, self._brokers, appends)
+            self._of_partitions = (leaders, Reassigner(self.world), appends)
         self._target_offset: int | None = None
         """What the active controller had committed when it first did its work in calm."""
 

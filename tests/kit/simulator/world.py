@@ -147,9 +147,9 @@ class World:
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
 
-    def _committed_metadata(self, records: list[object]) -> None:
+    def _committed_metadata(self, base_offset: int, records: list[object]) -> None:
         self.coverage.metadata_records(records)
-        self.partitions.batch(records)
+        self.partitions.batch(base_offset, records)
 
     # -------------------------------------------------------------------------------------------- time
 
