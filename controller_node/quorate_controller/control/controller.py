@@ -201,7 +201,6 @@ class QuorumController:
         self._heartbeats.deactivate()
         self._transitions.deactivate()
         self._elections.forget_passes()
-        self._tokens.forget_sweep()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.

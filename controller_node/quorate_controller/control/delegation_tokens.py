@@ -5,9 +5,10 @@ never stored.
 """
 
 import hmac
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
@@ -25,7 +26,7 @@ from quorate_protocol.uuids import uuid_from, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
-from quorate_controller.control.steps import LOOK, RECORD, StepBudget, Steps, begun
+from quorate_controller.control.steps import RECORD, STEP_WORK_MAX, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
     from random import Random
@@ -39,6 +40,8 @@ USER_TYPE: Final = "User"
 ERROR_TIMESTAMP_MS: Final = -1
 REQUESTER_SINCE: Final = 3
 """The first version of CreateDelegationToken whose response names the requester (KIP-373)."""
+SWEPT_TOKENS_MAX: Final = STEP_WORK_MAX // RECORD
+"""Tokens that one step of a sweep removes. To look at all of them takes less time than that."""
 HMAC_WORK: Final = 4
 """The work of an HMAC, in looks."""
 TIMESTAMP_MS_MAX: Final = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // MILLISECOND
@@ -59,8 +62,6 @@ class DelegationTokenManager:
         self._renewal_ms_max = config.delegation_token_expiry_time_ms
         self._image = image
         self._rng = rng
-        self._sweep: Iterator[str] | None = None
-        """The rest of a pass over all tokens."""
         self._by_hmac = _TokensByHmac(image, self._hmac)
 
     def create(self, request: CreateDelegationTokenRequest, context: RequestContext) -> ControlResult:
@@ -144,24 +145,10 @@ class DelegationTokenManager:
         return _expires_at(ExpireDelegationTokenResponse, token, _later(context.now_ms, period_ms))
 
     def sweep(self, now_ms: int) -> tuple[ControlResult, bool]:
-        """Removes tokens whose time is over: one step of a pass. Also returns whether the pass has more to do."""
-        tokens, budget = self._image.delegation_tokens, StepBudget()
-        if self._sweep is None:
-            self._sweep = iter(tuple(tokens))
-        records = []
-        for token_id in self._sweep:
-            token = tokens.get(token_id)
-            is_over = token is not None and _is_over(token, now_ms)
-            if is_over:
-                records.append(RemoveDelegationTokenRecord(token_id=token_id))
-            if budget.spend(RECORD if is_over else LOOK):
-                return ControlResult(records=tuple(records), atomic=False), True
-        self._sweep = None
-        return ControlResult(records=tuple(records), atomic=False), False
-
-    def forget_sweep(self) -> None:
-        """Leaves a pass unfinished: this controller is not active any more."""
-        self._sweep = None
+        """Removes tokens whose time is over, a bounded number. Also returns whether there may be more."""
+        over = (token for token in self._image.delegation_tokens.values() if _is_over(token, now_ms))
+        records = tuple(map(_removal, islice(over, SWEPT_TOKENS_MAX)))
+        return ControlResult(records=records, atomic=False), len(records) == SWEPT_TOKENS_MAX
 
     # Parts
 

@@ -12,8 +12,7 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.schema.errors import ErrorCode
 from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from quorate_controller.control.delegation_tokens import TIMESTAMP_MS_MAX
-from quorate_controller.control.steps import RECORD, STEP_WORK_MAX
+from quorate_controller.control.delegation_tokens import SWEPT_TOKENS_MAX, TIMESTAMP_MS_MAX
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records.generated import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -238,15 +237,14 @@ def test_the_sweep_removes_what_is_over(tokens: Any) -> None:
     """Goal: expired tokens leave the log's state, at most so many at once, and others stay. Method: more than one
     step removes, one that is still valid, and the time of the check.
     """
-    removed_at_once = STEP_WORK_MAX // RECORD
-    for number in range(removed_at_once + 1):
+    for number in range(SWEPT_TOKENS_MAX + 1):
         tokens.apply(create(lifetime_ms=1 + number % 2), **ALICE)
     tokens.now_ms += CHECK_MS - 1
     living = tokens.apply(create(), **ALICE).token_id
     due_ms = tokens.control.deadline_ms
     tokens.now_ms = due_ms
     tokens.take(tokens.control.tick(due_ms))
-    assert len(tokens.records) == removed_at_once
+    assert len(tokens.records) == SWEPT_TOKENS_MAX
     assert {type(record) for record in tokens.records} == {RemoveDelegationTokenRecord}
     tokens.run_until(due_ms + 100)
     assert list(tokens.image.delegation_tokens) == [living]
