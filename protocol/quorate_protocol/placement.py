@@ -9,7 +9,8 @@ partitions have been placed as there are unfenced brokers, racks and brokers are
 of replicas do not repeat.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from quorate_protocol.plain_data import dataclass
@@ -17,7 +18,7 @@ from quorate_protocol.plain_data import dataclass
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ("PlacementError", "UsableBroker", "place_replicas")
+__all__ = ("PlacementError", "Placer", "UsableBroker", "place_replicas")
 
 
 class PlacementError(ValueError):
@@ -36,10 +37,12 @@ class UsableBroker:
 class _Rotation:
     """Brokers that take turns. Each round (partition) in which one is taken starts one broker further."""
 
-    __slots__ = ("_brokers", "_round", "_start", "_taken")
+    __slots__ = ("_brokers", "_rng", "_round", "_start", "_taken")
 
     def __init__(self, brokers: list[int], rng: "Random") -> None:
-        self._brokers = sorted(brokers)
+        """`brokers` are in order, and shared between topics."""
+        self._brokers = brokers
+        self._rng = rng
         self._start = rng.randrange(len(brokers)) if brokers else 0
         self._taken = 0
         self._round = 0
@@ -57,86 +60,167 @@ class _Rotation:
         self._taken += 1
         return broker_id
 
-    def shuffle(self, rng: "Random") -> None:
-        rng.shuffle(self._brokers)
+    def shuffle(self) -> None:
+        self._brokers = self._brokers.copy()
+        self._rng.shuffle(self._brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokersOfRack:
+    """The ids of a rack's brokers, in order."""
+
+    unfenced: list[int]
+    fenced: list[int]
 
 
 class _Rack:
+    """A rack while the partitions of one topic are placed."""
+
     __slots__ = ("fenced", "unfenced")
 
-    def __init__(self, brokers: list[UsableBroker], rng: "Random") -> None:
-        self.unfenced = _Rotation([broker.broker_id for broker in brokers if not broker.fenced], rng)
-        self.fenced = _Rotation([broker.broker_id for broker in brokers if broker.fenced], rng)
+    def __init__(self, brokers: _BrokersOfRack, rng: "Random") -> None:
+        self.unfenced = _Rotation(brokers.unfenced, rng)
+        self.fenced = _Rotation(brokers.fenced, rng)
 
     def take(self, round_number: int) -> int | None:
         broker_id = self.unfenced.take(round_number)
         return self.fenced.take(round_number) if broker_id is None else broker_id
 
-    def shuffle(self, rng: "Random") -> None:
-        self.unfenced.shuffle(rng)
-        self.fenced.shuffle(rng)
+    def shuffle(self) -> None:
+        self.unfenced.shuffle()
+        self.fenced.shuffle()
 
 
 class _RackRing:
-    """All racks; places one partition after the other."""
+    """All racks while the partitions of one topic are placed, one after the other.
 
-    def __init__(self, brokers: list[UsableBroker], rng: "Random") -> None:
-        by_rack: dict[str | None, list[UsableBroker]] = {}
-        for broker in brokers:
-            by_rack.setdefault(broker.rack, []).append(broker)
-        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+    It makes a `_Rack` only of those that it uses: there may be as many racks as brokers, and a request may have
+    thousands of topics with one partition each.
+    """
+
+    def __init__(self, racks: list[_BrokersOfRack], leading: list[int], unfenced: int, rng: "Random") -> None:
+        self._brokers = racks
+        self._leading = leading
+        self._unfenced_count = unfenced
         self._rng = rng
-        self._racks = [_Rack(by_rack[name], rng) for name in names]
-        self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        self._start = rng.randrange(len(self._racks))
+        self._order: Sequence[int] = range(len(racks))
+        self._racks: dict[int, _Rack] = {}
+        self._start = rng.randrange(len(racks))
         self._round = 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
         """Return the replicas of one partition. The caller ensures enough brokers, one of them unfenced."""
-        racks, round_number = self._racks, self._round
+        count, round_number, start = len(self._brokers), self._round, self._start
         if round_number and self._unfenced_count > 1 and round_number % self._unfenced_count == 0:
-            self._rng.shuffle(racks)
-            for rack in racks:
-                rack.shuffle(self._rng)
-        leader_rack = self._start
-        while (leader := racks[leader_rack].unfenced.take(round_number)) is None:
-            leader_rack = (leader_rack + 1) % len(racks)
-        replicas = [leader]
-        current = self._start
-        leader_rack_waits = (
-            True  # it gave its first replica already, so it sits out the first turn of the ring
-        )
-        while len(replicas) < replication_factor:
-            if leader_rack_waits and current == leader_rack:
-                leader_rack_waits = False
-            elif (broker_id := racks[current].take(round_number)) is not None:
-                replicas.append(broker_id)
-            current = (current + 1) % len(racks)
+            self._shuffle()
+        leading = self._leading[start]
+        replicas: list[int] = []
+        replicas.append(_given(self._rack(leading).unfenced.take(round_number)))
+        # The rack of the leader gave its first replica already, so it sits out the first turn of the ring.
+        for place in islice(chain(range(start, count), range(start)), replication_factor):
+            if len(replicas) < replication_factor and place != leading:
+                replicas.append(_given(self._rack(place).take(round_number)))
+        if len(replicas) < replication_factor:
+            racks = [self._rack(place) for place in chain(range(start, count), range(start))]
+            while len(replicas) < replication_factor:
+                racks = self._take_one_each(racks, replicas, replication_factor)
         self._round += 1
-        self._start = (self._start + 1) % len(racks)
+        self._start = (start + 1) % count
         return tuple(replicas)
+
+    def _take_one_each(self, racks: list[_Rack], replicas: list[int], replication_factor: int) -> list[_Rack]:
+        """Go once around the ring. Returns the racks that may have more."""
+        giving = []
+        for rack in racks:
+            if len(replicas) == replication_factor:
+                break
+            broker_id = rack.take(self._round)
+            if broker_id is not None:
+                replicas.append(broker_id)
+                giving.append(rack)
+        return giving
+
+    def _rack(self, place: int) -> _Rack:
+        number = self._order[place]
+        rack = self._racks.get(number)
+        if rack is None:
+            rack = self._racks[number] = _Rack(self._brokers[number], self._rng)
+        return rack
+
+    def _shuffle(self) -> None:
+        order = list(self._order)
+        self._rng.shuffle(order)
+        self._order = order
+        self._leading = _leading_places([self._brokers[number] for number in order])
+        for place in range(len(order)):
+            self._rack(place).shuffle()
+
+
+def _given(broker_id: int | None) -> int:
+    assert broker_id is not None, "a rack has a broker in each round"
+    return broker_id
+
+
+def _leading_places(racks: list[_BrokersOfRack]) -> list[int]:
+    """Return for each place in the ring the first one from there on whose rack can lead; one of them can."""
+    places = list(range(len(racks)))
+    leading = next(place for place in places if racks[place].unfenced)
+    for place in reversed(places):
+        if racks[place].unfenced:
+            leading = place
+        places[place] = leading
+    return places
+
+
+class Placer:
+    """Places the partitions of topics on the same brokers, which it sorts into racks once."""
+
+    def __init__(self, brokers: Iterable[UsableBroker], rng: "Random") -> None:
+        by_rack: dict[str | None, _BrokersOfRack] = {}
+        self._unfenced_count = self._count = 0
+        for broker in sorted(brokers, key=lambda broker: broker.broker_id):
+            rack = by_rack.get(broker.rack)
+            if rack is None:
+                rack = by_rack[broker.rack] = _BrokersOfRack([], [])
+            (rack.fenced if broker.fenced else rack.unfenced).append(broker.broker_id)
+            self._count += 1
+            self._unfenced_count += not broker.fenced
+        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+        self._racks = [by_rack[name] for name in names]
+        self._leading = _leading_places(self._racks) if self._unfenced_count else []
+        self._rng = rng
+
+    @property
+    def count(self) -> int:
+        """The number of brokers, which is the greatest replication factor."""
+        return self._count
+
+    def place(self, num_partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
+        """Return the replicas of each partition of one topic, preferred leader first.
+
+        Raises:
+            PlacementError: there are too few brokers, or all are fenced.
+        """
+        if replication_factor <= 0:
+            raise PlacementError(
+                f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+            )
+        if not self._unfenced_count:
+            raise PlacementError(
+                "All brokers are currently fenced, or have all their log directories cordoned."
+            )
+        if replication_factor > self._count:
+            raise PlacementError(
+                f"The target replication factor of {replication_factor} cannot be reached because only "
+                f"{self._count} broker(s) are registered or some brokers have all their log directories "
+                "cordoned."
+            )
+        ring = _RackRing(self._racks, self._leading, self._unfenced_count, self._rng)
+        return [ring.place(replication_factor) for _ in range(num_partitions)]
 
 
 def place_replicas(
     brokers: Iterable[UsableBroker], num_partitions: int, replication_factor: int, rng: "Random"
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, preferred leader first.
-
-    Raises:
-        PlacementError: there are too few brokers, or all are fenced.
-    """
-    candidates = list(brokers)
-    if replication_factor <= 0:
-        raise PlacementError(
-            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
-        )
-    if all(broker.fenced for broker in candidates):
-        raise PlacementError("All brokers are currently fenced, or have all their log directories cordoned.")
-    if replication_factor > len(candidates):
-        raise PlacementError(
-            f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(candidates)} broker(s) are registered or some brokers have all their log directories "
-            "cordoned."
-        )
-    ring = _RackRing(candidates, rng)
-    return [ring.place(replication_factor) for _ in range(num_partitions)]
+    """Return the replicas of each partition of a single topic; see `Placer`."""
+    return Placer(brokers, rng).place(num_partitions, replication_factor)

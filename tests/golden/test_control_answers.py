@@ -71,8 +71,7 @@ class Asked:
             now_ms=0, next_offset=self.image.end_offset, api_version=type(request).__version__
         )
         result = self.control.decide(request, context)
-        self.replay(result.records)
-        return response_of(result)
+        return response_of(result, self.replay)
 
     def start_broker(self) -> None:
         levels = {name: (0, level) for name, level in self.release.feature_levels.items()}

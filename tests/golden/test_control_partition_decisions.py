@@ -10,13 +10,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from quorate_controller.control.assignments import place_replicas
 from quorate_controller.control.partition_change import Election, Rules, Wanted, change_partition
 from quorate_controller.control.reassignments import cancellation, reassignment
 from quorate_protocol.image import PartitionRegistration
 from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
 from quorate_protocol.kafka.enums import LeaderRecoveryState
-from quorate_protocol.placement import UsableBroker
+from quorate_protocol.placement import UsableBroker, place_replicas
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 GOLDEN = Path(__file__).parent / "control"

@@ -82,8 +82,7 @@ class Asked:
         )
         try:
             result = self._control.decide(request, context)
-            self._replay(result.records)
-            response = response_of(result)
+            response = response_of(result, self._replay)
         except ControlError as error:
             response = error_response(request, error.error_code, error.message, version=version)
         return convert(response, api.response_class(version))

@@ -1,6 +1,7 @@
 """Parts of a controller for tests without a cluster: quorum, file, caller, a request with its response, status."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -56,15 +57,20 @@ def caller(request_timeout_ms: int = 1_000) -> Caller:
     )
 
 
-def response_of(result: ControlResult) -> Any:
-    """The response of a decision; that of a long read after all its steps."""
-    if result.steps is None:
-        return result.response
+def response_of(result: ControlResult, replay: Callable[[Sequence[Any]], object] | None = None) -> Any:
+    """The response of a decision or a read after all its steps; `replay` gets the records of each part."""
     while True:
+        if replay is not None and result.records:
+            replay(result.records)
+        if result.steps is None:
+            return result.response
         try:
-            next(result.steps)
+            following = next(result.steps)
         except StopIteration as ended:
-            return ended.value
+            outcome = ended.value
+            result = outcome if isinstance(outcome, ControlResult) else ControlResult(response=outcome)
+        else:
+            result = replace(following or ControlResult(), steps=result.steps)
 
 
 def heartbeat(broker_id: int = 1) -> BrokerHeartbeatRequest:

@@ -252,7 +252,7 @@ def replay(batches: list[Batch], end_offset: int, image: MetadataImage | None = 
 def index_of(image: MetadataImage) -> list[Any]:
     """What the index of an image says."""
     index = image.index
-    sets = (index.leaderless, index.imbalanced, index.reassigning)
+    sets = (index.leaderless, index.imbalanced, index.reassigning, index.with_elr)
     return [
         index.num_partitions,
         [set(index.topics_of_broker(broker_id)) for broker_id in range(6)],
@@ -275,6 +275,7 @@ def expected_index_of(image: MetadataImage) -> list[Any]:
         {key for key, partition in partitions.items() if not partition.has_leader},
         {key for key, partition in partitions.items() if partition.leader != partition.replicas[0]},
         {key for key, one in partitions.items() if one.adding_replicas or one.removing_replicas},
+        {key for key, one in partitions.items() if one.elr or one.last_known_elr},
     )
     return [
         len(partitions),

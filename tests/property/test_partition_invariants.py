@@ -20,14 +20,13 @@ from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.errors import ErrorCode
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlResult, RequestContext
-from quorate_controller.control.assignments import place_replicas
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.topics import TopicManager
 from quorate_protocol.image import LOST_DIRECTORY, MetadataImage, PartitionRegistration, TopicImage
 from quorate_protocol.kafka.enums import LeaderRecoveryState
-from quorate_protocol.placement import UsableBroker
+from quorate_protocol.placement import UsableBroker, place_replicas
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,

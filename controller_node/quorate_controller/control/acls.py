@@ -4,7 +4,7 @@ Source: org.apache.kafka.controller.AclControlManager and kafka.server.AclApis o
 be served at all is in `server/authorization.py`.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 from heapq import merge
 from itertools import groupby, islice
@@ -33,10 +33,10 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    check_number_of_records,
-    finished,
     invalid_request,
+    may_exceed_batch,
 )
+from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps, begun, text_work
 from quorate_controller.security.acl_index import WILDCARD
 from quorate_controller.security.authorizer import CLUSTER_NAME
 from quorate_controller.security.hosts import ANY_HOST, check_block, is_block
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 _Filter = DescribeAclsRequest | DeleteAclsFilter
 
 ACLS_PER_STEP: Final = 512
-"""ACLs that are looked at before others may have their turn: less than a millisecond."""
-CREATIONS_PER_STEP: Final = 128
-"""ACLs of a request that are checked before others may have their turn: about a millisecond."""
+"""ACLs that are sorted before others may have their turn: less than a millisecond."""
+ACLS_PER_LOOK: Final = 256
+"""ACLs that a filter is compared with between two looks at the budget of the step."""
 MATCHES_MAX: Final = 10 * RECORDS_PER_BATCH_MAX
 """ACLs that the filters of a deletion may match, each counted as often as it is matched. Kafka has no such bound."""
 
@@ -121,39 +121,32 @@ class AclManager:
         """
         if self._authorizer is None:
             raise _disabled()
-        steps = self._creating(request, self._authorizer.acls)
-        if len(request.creations) > CREATIONS_PER_STEP:
-            return ControlResult(steps=steps)
-        return finished(steps)
+        return begun(self._creating(request, self._authorizer.acls))
 
-    def _creating(
-        self, request: CreateAclsRequest, existing: "AclIndex"
-    ) -> Generator[None, None, ControlResult]:
-        """Check ACLs and look for them. The last step decides, on the ACLs and the level that there are then."""
-        level, changes = self._image.metadata_version, existing.changes
+    def _creating(self, request: CreateAclsRequest, existing: "AclIndex") -> Steps:
+        if may_exceed_batch(len(request.creations)):
+            yield from self._creating_each(request, existing, Parts.checking())
+        parts = Parts()
+        results = yield from self._creating_each(request, existing, parts)
+        return parts.last(CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results)))
+
+    def _creating_each(
+        self, request: CreateAclsRequest, existing: "AclIndex", parts: Parts
+    ) -> Generator[ControlResult | None, None, list[AclCreationResult]]:
         results = []
-        wanted: dict[AccessControlEntry, AccessControlEntryRecord | None] = {}
-        created = 0
-        for number, creation in enumerate(request.creations, 1):
+        wanted: set[AccessControlEntry] = set()
+        for creation in request.creations:
             result, acl = self._checked(creation)
             results.append(result)
+            records: list[AccessControlEntryRecord] = []
             if acl is not None and acl not in wanted:
-                wanted[acl] = record = None if acl in existing else acl.to_record(self._new_id())
-                created += record is not None
-                check_number_of_records(created)
-            if number % CREATIONS_PER_STEP == 0:
-                yield
-        if self._image.metadata_version != level:
-            return (yield from self._creating(request, existing))
-        if existing.changes != changes:
-            wanted = {
-                acl: None if acl in existing else record or acl.to_record(self._new_id())
-                for acl, record in wanted.items()
-            }
-        records = tuple(record for record in wanted.values() if record is not None)
-        check_number_of_records(len(records))
-        response = CreateAclsResponse(throttle_time=timedelta(0), results=tuple(results))
-        return ControlResult(records=records, response=response)
+                wanted.add(acl)
+                if acl not in existing:
+                    records.append(acl.to_record(self._new_id()))
+            texts = text_work(creation.resource_name, creation.principal, creation.host)
+            if parts.add(records, ITEM + texts):
+                yield parts.take()
+        return results
 
     def _checked(self, creation: AclCreation) -> tuple[AclCreationResult, AccessControlEntry | None]:
         """Return the result of an ACL, and the ACL if it may be stored."""
@@ -171,15 +164,13 @@ class AclManager:
         """
         if self._authorizer is None:
             raise _disabled()
-        steps = self._deleting(request)
-        if len(request.filters) * len(self._image.acls) > ACLS_PER_STEP:
-            return ControlResult(steps=steps)
-        return finished(steps)
+        return begun(self._deleting(request))
 
-    def _deleting(self, request: DeleteAclsRequest) -> Generator[None, None, ControlResult]:
-        """Compare filters and ACLs. The last step decides, on the ACLs that there are then."""
+    def _deleting(self, request: DeleteAclsRequest) -> Steps:
+        """Compare filters and ACLs, then delete what is still there. ACLs that others create meanwhile stay."""
+        budget = StepBudget()
         acls = list(self._image.acls.items())
-        found: list[ControlError | dict[UUID, AccessControlEntry]] = []
+        found: list[ControlError | list[tuple[UUID, AccessControlEntry]]] = []
         known: set[UUID] = set()
         matches = 0
         for wanted in request.filters:
@@ -187,42 +178,48 @@ class AclManager:
                 _check_filter(wanted)
             except ControlError as error:
                 found.append(error)
+                if budget.spend(ITEM):
+                    yield None
                 continue
-            matching: dict[UUID, AccessControlEntry] = {}
-            for start in range(0, len(acls), ACLS_PER_STEP):
-                matching |= _matching(wanted, acls[start : start + ACLS_PER_STEP])
-                known |= matching.keys()
-                _check_deletion(len(known), matches + len(matching))
-                yield
-            matches += len(matching)
+            matching: list[tuple[UUID, AccessControlEntry]] = []
+            for start in range(0, len(acls), ACLS_PER_LOOK):
+                some = [one for one in acls[start : start + ACLS_PER_LOOK] if _matches(wanted, one[1])]
+                matching += some
+                known.update(acl_id for acl_id, _ in some)
+                matches += len(some)
+                _check_deletion(len(known), matches)
+                if budget.spend(LOOK * ACLS_PER_LOOK):
+                    yield None
             found.append(matching)
-        return self._deletion(request, dict(acls), found)
+            if budget.spend(ITEM):
+                yield None
+        parts = Parts()
+        results = yield from self._deleting_each(found, parts)
+        return parts.last(DeleteAclsResponse(throttle_time=timedelta(0), filter_results=tuple(results)))
 
-    def _deletion(
-        self,
-        request: DeleteAclsRequest,
-        seen: Mapping[UUID, AccessControlEntry],
-        found: Sequence[ControlError | dict[UUID, AccessControlEntry]],
-    ) -> ControlResult:
-        """Delete what was found and is still there, and what others have created since."""
-        created = [(acl_id, acl) for acl_id, acl in self._image.acls.items() if acl_id not in seen]
-        deleted: dict[UUID, RemoveAccessControlEntryRecord] = {}
+    def _deleting_each(
+        self, found: Sequence[ControlError | list[tuple[UUID, AccessControlEntry]]], parts: Parts
+    ) -> Generator[ControlResult | None, None, list[DeleteAclsFilterResult]]:
+        deleted: set[UUID] = set()
         results = []
-        matches = 0
-        for wanted, matching in zip(request.filters, found, strict=True):
+        for matching in found:
             if isinstance(matching, ControlError):
                 results.append(_filter_result(matching.error_code, matching.message))
+                if parts.add(()):
+                    yield parts.take()
                 continue
-            there = {acl_id: acl for acl_id, acl in matching.items() if acl_id in self._image.acls}
-            there |= _matching(wanted, created)
-            deleted |= {
-                acl_id: RemoveAccessControlEntryRecord(id=acl_id) for acl_id in there if acl_id not in deleted
-            }
-            matches += len(there)
-            _check_deletion(len(deleted), matches)
-            results.append(_filter_result(matching=tuple(map(_matching_acl, there.values()))))
-        response = DeleteAclsResponse(throttle_time=timedelta(0), filter_results=tuple(results))
-        return ControlResult(records=tuple(deleted.values()), response=response)
+            reported = []
+            for acl_id, acl in matching:
+                records: list[RemoveAccessControlEntryRecord] = []
+                if acl_id not in deleted and acl_id in self._image.acls:
+                    deleted.add(acl_id)
+                    records.append(RemoveAccessControlEntryRecord(id=acl_id))
+                if acl_id in deleted:
+                    reported.append(_matching_acl(acl))
+                if parts.add(records):
+                    yield parts.take()
+            results.append(_filter_result(matching=tuple(reported)))
+        return results
 
     def _check_new(self, creation: AclCreation) -> None:
         """Check an ACL in the order in which Kafka does.
@@ -310,12 +307,6 @@ def _check_deletion(acls: int, matches: int) -> None:
         raise invalid_request(
             f"The filters match {matches} acls, at most {MATCHES_MAX} can be reported: use fewer filters."
         )
-
-
-def _matching(
-    wanted: _Filter, acls: Iterable[tuple[UUID, AccessControlEntry]]
-) -> dict[UUID, AccessControlEntry]:
-    return {acl_id: acl for acl_id, acl in acls if _matches(wanted, acl)}
 
 
 def _matches(wanted: _Filter, acl: AccessControlEntry) -> bool:

@@ -57,6 +57,11 @@ def check_number_of_records(number: int) -> None:
         raise ControlError(ErrorCode.policy_violation, "Unable to perform excessively large batch operation.")
 
 
+def may_exceed_batch(number: int) -> bool:
+    """Return whether a request with this many possible records has to be counted before any is written."""
+    return number > RECORDS_PER_BATCH_MAX
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """The context of a request: everything that a decision needs besides the body."""
@@ -99,23 +104,13 @@ class ControlResult:
 
     records: "tuple[MetadataRecord, ...]" = ()
     response: Any = None
-    steps: "Generator[None, None, Any] | None" = None
-    """Finds what takes long, and returns the response of a read, or the decision; there is none yet then. Others'
-    decisions come between the steps, so that each has to look at the image anew."""
+    steps: "Generator[ControlResult | None, None, Any] | None" = None
+    """What is left to do, see `control/steps.py`: `records` are the first part of the decision, and there is no
+    response yet. Others' decisions come between the steps, so that each has to look at the image anew."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None
     """Set when raft has to write control records before the response may leave."""
-
-
-def finished(steps: Generator[None, None, ControlResult]) -> ControlResult:
-    """Take all steps of a decision at once."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        result: ControlResult = ended.value
-        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,13 @@
 """The brokers of new partitions, placed automatically or named by the client, and their records."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol import placement
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
 from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
-from quorate_protocol.placement import PlacementError, UsableBroker
+from quorate_protocol.placement import PlacementError, Placer, UsableBroker
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionRecord
 
@@ -38,30 +37,39 @@ def usable_brokers(image: "MetadataImage") -> Iterator[UsableBroker]:
             yield UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
 
 
-def place_replicas(
-    brokers: Iterable[UsableBroker], num_partitions: int, replication_factor: int, rng: "Random"
-) -> list[tuple[int, ...]]:
-    """Replicas of each partition, preferred leader first.
+class Placing:
+    """Places new partitions on the brokers of an image, which it reads again only when they have changed."""
 
-    Raises:
-        ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
-    """
-    try:
-        return placement.place_replicas(brokers, num_partitions, replication_factor, rng)
-    except PlacementError as error:
-        raise ControlError(ErrorCode.invalid_replication_factor, str(error)) from error
+    def __init__(self, image: "MetadataImage", rng: "Random") -> None:
+        self._image = image
+        self._rng = rng
+        self._placer: Placer | None = None
+        self._read: tuple[object, int] | None = None
 
+    @property
+    def brokers_max(self) -> int:
+        """The number of brokers that may get replicas."""
+        return self._current().count
 
-def place(
-    image: "MetadataImage", num_partitions: int, replication_factor: int, rng: "Random"
-) -> list[Assignment]:
-    """Assigns new partitions automatically.
+    def place(self, num_partitions: int, replication_factor: int) -> list[Assignment]:
+        """Assign the new partitions of one topic.
 
-    Raises:
-        ControlError: INVALID_REPLICATION_FACTOR when the brokers there are can't host them.
-    """
-    placed = place_replicas(usable_brokers(image), num_partitions, replication_factor, rng)
-    return [Assignment(replicas=replicas, isr=_active(image, replicas)) for replicas in placed]
+        Raises:
+            ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
+        """
+        try:
+            placed = self._current().place(num_partitions, replication_factor)
+        except PlacementError as error:
+            raise ControlError(ErrorCode.invalid_replication_factor, str(error)) from error
+        return [Assignment(replicas=replicas, isr=_active(self._image, replicas)) for replicas in placed]
+
+    def _current(self) -> Placer:
+        brokers = self._image.cluster.brokers
+        read = (id(brokers), brokers.changes)
+        if self._placer is None or self._read != read:
+            self._placer = Placer(usable_brokers(self._image), self._rng)
+            self._read = read
+        return self._placer
 
 
 def check_manual(
@@ -132,6 +140,11 @@ def partition_records(
         )
         for partition_id, assignment in enumerate(assignments, start=first_partition_id)
     ]
+
+
+def replica_size_bytes(image: "MetadataImage") -> int:
+    """The bytes that a replica takes at least in a PartitionRecord: its broker's id, and that of its directory."""
+    return 4 + (16 if image.metadata_version >= DIRECTORY_ASSIGNMENT_SINCE else 0)
 
 
 def default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:

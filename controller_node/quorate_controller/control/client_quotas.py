@@ -2,7 +2,7 @@
 
 import ipaddress
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +21,10 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    check_number_of_records,
     invalid_request,
+    may_exceed_batch,
 )
+from quorate_controller.control.steps import ITEM, Parts, Steps, begun, text_work
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -76,25 +77,35 @@ class ClientQuotaManager:
         Raises:
             ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
         """
-        records: list[ClientQuotaRecord] = []
+        return begun(self._altering(request, context))
+
+    def _altering(self, request: AlterClientQuotasRequest, context: RequestContext) -> Steps:
+        if may_exceed_batch(sum(len(entry.ops) for entry in request.entries)):
+            yield from self._altering_each(request, context, Parts.checking())
+        parts = Parts(is_dry=request.validate_only)
+        entries = yield from self._altering_each(request, context, parts)
+        return parts.last(AlterClientQuotasResponse(throttle_time=timedelta(0), entries=entries))
+
+    def _altering_each(
+        self, request: AlterClientQuotasRequest, context: RequestContext, parts: Parts
+    ) -> Generator[ControlResult | None, None, tuple[AnsweredEntry, ...]]:
         outcomes: dict[tuple[tuple[str, str | None], ...], tuple[Entity, ControlError | None]] = {}
         for entry in request.entries:
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = tuple(sorted(entity.items()))
             error = None
+            records: list[ClientQuotaRecord] = []
             try:
                 if key in outcomes or _has_duplicates(entry.ops):
                     raise invalid_request(f"Ignoring duplicate entity {_java_text(entity)}")
-                records += self._change(entity, entry, context)
+                records = self._change(entity, entry, context)
             except ControlError as refused:
                 error = refused
             outcomes[key] = (entity, error)
-        check_number_of_records(len(records))
-        response = AlterClientQuotasResponse(
-            throttle_time=timedelta(0),
-            entries=tuple(_answer(entity, error) for entity, error in outcomes.values()),
-        )
-        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+            texts = text_work(*entity.values()) * len(records)
+            if parts.add(records, ITEM * (1 + len(entry.ops)) + texts):
+                yield parts.take()
+        return tuple(_answer(entity, error) for entity, error in outcomes.values())
 
     def _change(self, entity: Entity, entry: EntryData, context: RequestContext) -> list[ClientQuotaRecord]:
         """The records for one entity; none for a value that it has, or the removal of one that it lacks."""

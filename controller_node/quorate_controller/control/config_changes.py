@@ -3,7 +3,7 @@ KIP-339).
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -32,7 +32,7 @@ from quorate_controller.control.api import (
     ControlResult,
     QuorumView,
     RequestContext,
-    check_number_of_records,
+    may_exceed_batch,
 )
 from quorate_controller.control.broker_loggers import LoggerManager, is_logger
 from quorate_controller.control.config_schema import (
@@ -55,6 +55,7 @@ from quorate_controller.control.effective_configs import (
 )
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.resource_access import check_altering_configs, check_altering_levels
+from quorate_controller.control.steps import ITEM, Parts, StepBudget, Steps, begun, text_work
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -133,16 +134,23 @@ class ConfigManager:
     ) -> ControlResult:
         """IncrementalAlterConfigs 0-1: each resource succeeds or fails alone; errors stand in the response.
 
-        Levels of loggers are changed at once, whatever becomes of the rest.
+        Levels of loggers are changed at once, whatever becomes of the rest. All configs of a resource are written
+        together.
 
         Raises:
             ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
         """
-        levels = [
-            (given, self._alter_levels(given, context, validate_only=request.validate_only))
-            for given in request.resources
-            if is_logger(given.resource_type)
-        ]
+        return begun(self._operating(request, context))
+
+    def _operating(self, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Steps:
+        budget = StepBudget()
+        levels = []
+        for given in request.resources:
+            if is_logger(given.resource_type):
+                error = self._alter_levels(given, context, validate_only=request.validate_only)
+                levels.append((given, error))
+                if budget.spend(ITEM * (1 + len(given.configs))):
+                    yield None
         stored = [given for given in request.resources if not is_logger(given.resource_type)]
 
         def operate(resource: Resource, given: AlterConfigsResource) -> dict[str, str | None]:
@@ -151,17 +159,21 @@ class ConfigManager:
                 for config in given.configs
             }
 
-        records, outcomes = self._alter(stored, operate, context)
+        if may_exceed_batch(sum(len(given.configs) for given in stored)):
+            yield from self._altering(stored, operate, context, Parts.checking())
+        parts = Parts(is_dry=request.validate_only)
+        outcomes = yield from self._altering(stored, operate, context, parts)
         responses = _responses(AlterConfigsResourceResponse, outcomes) + tuple(
             _response(AlterConfigsResourceResponse, given.resource_type, given.resource_name, error)
             for given, error in levels
         )
-        response = IncrementalAlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
-        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+        return parts.last(IncrementalAlterConfigsResponse(throttle_time=timedelta(0), responses=responses))
 
     def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> ControlResult:
         """AlterConfigs 0-2: as above, but the given configs replace all existing ones."""
+        return begun(self._replacing(request, context))
 
+    def _replacing(self, request: AlterConfigsRequest, context: RequestContext) -> Steps:
         def replace(resource: Resource, given: legacy_request.AlterConfigsResource) -> dict[str, str | None]:
             values = {config.name: config.value for config in given.configs}
             if None in values.values():
@@ -170,10 +182,18 @@ class ConfigManager:
             dropped = self._effective.dynamic(resource.type, resource.name).keys() - values.keys()
             return {**values, **dict.fromkeys(sorted(dropped))}
 
-        records, outcomes = self._alter(request.resources, replace, context)
+        present = (
+            len(self._effective.dynamic(given.resource_type, given.resource_name))
+            for given in request.resources
+        )
+        if may_exceed_batch(sum(present) + sum(len(given.configs) for given in request.resources)):
+            yield from self._altering(request.resources, replace, context, Parts.checking())
+        parts = Parts(is_dry=request.validate_only)
+        outcomes = yield from self._altering(request.resources, replace, context, parts)
         responses = _responses(legacy_response.AlterConfigsResourceResponse, outcomes)
-        response = legacy_response.AlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
-        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+        return parts.last(
+            legacy_response.AlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
+        )
 
     # For other managers
 
@@ -257,17 +277,17 @@ class ConfigManager:
             return error
         return None
 
-    def _alter(
+    def _altering(
         self,
-        given: Iterable[G],
+        given: Sequence[G],
         changes_of: Callable[[Resource, G], Mapping[str, str | None]],
         context: RequestContext,
-    ) -> tuple[list[ConfigRecord], list[_Outcome]]:
-        """Returns the records, and the error of each resource.
+        parts: Parts,
+    ) -> Generator[ControlResult | None, None, list[_Outcome]]:
+        """Returns the error of each resource.
 
         A resource that is given more than once has one outcome, but for those of unknown types, as in Kafka.
         """
-        records: list[ConfigRecord] = []
         outcomes: list[_Outcome] = []
         done: set[tuple[int, str]] = set()
         times = Counter((item.resource_type, item.resource_name) for item in given)
@@ -275,6 +295,7 @@ class ConfigManager:
             key = (item.resource_type, item.resource_name)
             if key in done:
                 continue
+            records: Sequence[ConfigRecord] = ()
             try:
                 kind = _known_type(item.resource_type)
                 done.add(key)
@@ -283,12 +304,14 @@ class ConfigManager:
                 resource = self._resource(kind, item.resource_name)
                 changes = changes_of(resource, item)
                 dropped = changes.keys() - {config.name for config in item.configs}
-                records += self._change(resource, changes, context, dropped)
+                records = self._change(resource, changes, context, dropped)
                 outcomes.append((*key, None))
             except ControlError as error:
                 outcomes.append((*key, error))
-        check_number_of_records(len(records))
-        return records, outcomes
+            texts = text_work(*(record.value for record in records))
+            if parts.add(records, ITEM * (1 + len(item.configs)) + texts):
+                yield parts.take()
+        return outcomes
 
     def _resource(self, kind: ConfigResourceType, name: str) -> Resource:
         if kind is ConfigResourceType.BROKER_LOGGER:  # of AlterConfigs, which replaces all configs

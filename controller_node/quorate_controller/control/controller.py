@@ -1,6 +1,7 @@
 """The controller's state machine behind one facade: requests and time in, records and responses out."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
@@ -59,6 +60,7 @@ from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.schedule import Schedule
 from quorate_controller.control.scram_credentials import ScramManager
+from quorate_controller.control.steps import Steps
 from quorate_controller.control.topics import TopicManager
 
 if TYPE_CHECKING:
@@ -250,13 +252,24 @@ class QuorumController:
         (KIP-966).
         """
 
-        def alter_and_clear(request: Any, context: RequestContext) -> ControlResult:
-            result = alter(request, context)
-            names = topics_with_new_min_insync_replicas(result.records)
+        def clear(part: ControlResult) -> ControlResult:
+            names = topics_with_new_min_insync_replicas(part.records)
             if not names:
-                return result
+                return part
             cleared = self._transitions.on_min_insync_replicas_changed(names)
-            return ControlResult(records=(*result.records, *cleared), response=result.response)
+            return replace(part, records=(*part.records, *cleared))
+
+        def clearing(steps: Steps) -> Steps:
+            while True:
+                try:
+                    part = next(steps)
+                except StopIteration as ended:
+                    return clear(ended.value)
+                yield clear(part) if part else None
+
+        def alter_and_clear(request: Any, context: RequestContext) -> ControlResult:
+            result = clear(alter(request, context))
+            return replace(result, steps=clearing(result.steps)) if result.steps else result
 
         return alter_and_clear
 

@@ -5,6 +5,7 @@ never stored.
 """
 
 import hmac
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -25,11 +26,13 @@ from quorate_protocol.uuids import uuid_from, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
+from quorate_controller.control.steps import RECORD, STEP_WORK_MAX, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
     from random import Random
 
     from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.state import FollowedTable
 
 Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 
@@ -37,8 +40,10 @@ USER_TYPE: Final = "User"
 ERROR_TIMESTAMP_MS: Final = -1
 REQUESTER_SINCE: Final = 3
 """The first version of CreateDelegationToken whose response names the requester (KIP-373)."""
-SWEPT_TOKENS_MAX: Final = 1_000
-"""Tokens that one step of a sweep removes, as in Kafka."""
+SWEPT_TOKENS_MAX: Final = STEP_WORK_MAX // RECORD
+"""Tokens that one step of a sweep removes. To look at all of them takes less time than that."""
+HMAC_WORK: Final = 4
+"""The work of an HMAC, in looks."""
 TIMESTAMP_MS_MAX: Final = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // MILLISECOND
 """The last millisecond that a response can have: the year 9999 ends."""
 
@@ -57,8 +62,7 @@ class DelegationTokenManager:
         self._renewal_ms_max = config.delegation_token_expiry_time_ms
         self._image = image
         self._rng = rng
-        self._hmacs: dict[str, bytes] = {}
-        self._token_ids: dict[bytes, str] = {}
+        self._by_hmac = _TokensByHmac(image, self._hmac)
 
     def create(self, request: CreateDelegationTokenRequest, context: RequestContext) -> ControlResult:
         """CreateDelegationToken 1-3. Errors stand in the response, beside owner and requester.
@@ -103,6 +107,10 @@ class DelegationTokenManager:
         """RenewDelegationToken 1-2: the expiry moves, at most to the end of the token's life."""
         if not _is_allowed(context):
             return _refused(RenewDelegationTokenResponse)
+        return begun(self._renewing(request, context))
+
+    def _renewing(self, request: RenewDelegationTokenRequest, context: RequestContext) -> Steps:
+        yield from self._reading()
         try:
             token = self._token(request.hmac)
             _check_time(token, context)
@@ -119,6 +127,10 @@ class DelegationTokenManager:
         """ExpireDelegationToken 1-2: the expiry moves; a negative period removes the token at once."""
         if not _is_allowed(context):
             return _refused(ExpireDelegationTokenResponse)
+        return begun(self._expiring(request, context))
+
+    def _expiring(self, request: ExpireDelegationTokenRequest, context: RequestContext) -> Steps:
+        yield from self._reading()
         period_ms = request.expiry_time_period // MILLISECOND
         try:
             token = self._token(request.hmac)
@@ -161,20 +173,52 @@ class DelegationTokenManager:
         error_code = self._unavailable()
         if error_code is not ErrorCode.none:
             raise ControlError(error_code)
-        if token_hmac not in self._token_ids:
-            self._learn_hmacs()
-        token = self._image.delegation_tokens.get(self._token_ids.get(token_hmac, ""))
+        token = self._by_hmac.get(token_hmac)
         if token is None:
             raise ControlError(ErrorCode.delegation_token_not_found)
         return token
 
-    def _learn_hmacs(self) -> None:
-        """Computes the HMACs of new tokens and forgets those of removed ones. An id has one HMAC for all time."""
-        self._hmacs = {
-            token_id: self._hmacs.get(token_id) or self._hmac(token_id)
-            for token_id in self._image.delegation_tokens
-        }
-        self._token_ids = {token_hmac: token_id for token_id, token_hmac in self._hmacs.items()}
+    def _reading(self) -> Generator[None, None, None]:
+        """Find out the HMACs of all tokens, which a controller knows from its first request on."""
+        if self._unavailable() is ErrorCode.none:
+            yield from self._by_hmac.reading()
+
+
+class _TokensByHmac:
+    """Finds tokens by their HMACs. It follows the table of tokens of an image, undone writes included."""
+
+    def __init__(self, image: "MetadataImage", hmac_of: Callable[[str], bytes]) -> None:
+        self._image = image
+        self._hmac_of = hmac_of
+        self._table: FollowedTable[str, DelegationToken] | None = None
+        self._token_ids: dict[bytes, str] = {}
+
+    def get(self, token_hmac: bytes) -> DelegationToken | None:
+        """Return the token; call it behind `reading`, with no event in between."""
+        return self._image.delegation_tokens.get(self._token_ids.get(token_hmac, ""))
+
+    def reading(self) -> Generator[None, None, None]:
+        """Compute the HMACs of a table that is new: at first, and after a snapshot has replaced it."""
+        budget = StepBudget()
+        while self._table is not self._image.delegation_tokens:
+            table = self._image.delegation_tokens
+            hmacs: dict[bytes, str] = {}
+            changes = table.changes
+            for token_id in tuple(table):
+                hmacs[self._hmac_of(token_id)] = token_id
+                if budget.spend(HMAC_WORK):
+                    yield
+            if table.changes != changes:  # those that have come since
+                known = frozenset(hmacs.values())
+                hmacs |= {self._hmac_of(token_id): token_id for token_id in table if token_id not in known}
+            table.on_change = self._on_change
+            self._table, self._token_ids = table, hmacs
+
+    def _on_change(self, old: DelegationToken | None, new: DelegationToken | None) -> None:
+        if old is None and new is not None:
+            self._token_ids[self._hmac_of(new.token_id)] = new.token_id
+        elif old is not None and new is None:
+            self._token_ids.pop(self._hmac_of(old.token_id), None)
 
 
 def _is_allowed(context: RequestContext) -> bool:

@@ -1,6 +1,6 @@
 """Choosing partition leaders on request (ElectLeaders), and periodically."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -15,10 +15,11 @@ from quorate_controller.control.api import (
     ControlResult,
     RequestContext,
     TopicConfigs,
-    check_number_of_records,
+    may_exceed_batch,
 )
 from quorate_controller.control.partition_change import Election, Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.steps import ITEM, Parts, Steps, begun
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -67,26 +68,58 @@ class Elections:
         election = _ELECTION_TYPES.get(request.election_type)
         if election is None:
             raise ControlError(ErrorCode.invalid_request, f"Unknown election type {request.election_type}")
-        run = _Run(self._image, self._configs, election)
-        asked: Iterable[tuple[str, Iterable[int]]]
-        if request.topic_partitions is None:
-            needed = self._image.index.imbalanced
-            if election is Election.UNCLEAN:
-                needed = self._image.index.leaderless
-            topics = self._image.topics.by_name.items()
-            asked = ((name, sorted(needed.of_topic(topic.topic_id))) for name, topic in topics)
-        else:
-            asked = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
-        results = tuple(
-            ReplicaElectionResult(
-                topic=name, partition_result=tuple(run.elect(name, number) for number in partition_ids)
+        return begun(self._electing(request, election))
+
+    def _electing(self, request: ElectLeadersRequest, election: Election) -> Steps:
+        needed = (
+            self._image.index.leaderless if election is Election.UNCLEAN else self._image.index.imbalanced
+        )
+        candidates = len(needed)
+        if candidates and request.topic_partitions is not None:  # each as often as it is named
+            candidates = sum(len(topic.partitions) for topic in request.topic_partitions)
+        if may_exceed_batch(candidates):
+            yield from self._electing_each(request, election, Parts.checking())
+        parts = Parts(atomic=False)
+        results = yield from self._electing_each(request, election, parts)
+        return parts.last(
+            ElectLeadersResponse(
+                throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=results
             )
-            for name, partition_ids in asked
         )
-        response = ElectLeadersResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, replica_election_results=results
-        )
-        return ControlResult(records=tuple(run.records), response=response, atomic=False)
+
+    def _electing_each(
+        self, request: ElectLeadersRequest, election: Election, parts: Parts
+    ) -> Generator[ControlResult | None, None, tuple[ReplicaElectionResult, ...]]:
+        run = _Run(self._image, self._configs, election)
+        results = []
+        for name, partition_ids in self._asked_for(request, election):
+            of_topic = []
+            for partition_id in partition_ids:
+                result, records = run.elect(name, partition_id)
+                of_topic.append(result)
+                if parts.add(records):
+                    yield parts.take()
+                    run = _Run(self._image, self._configs, election)
+            results.append(ReplicaElectionResult(topic=name, partition_result=tuple(of_topic)))
+            if parts.add((), ITEM):
+                yield parts.take()
+                run = _Run(self._image, self._configs, election)
+        return tuple(results)
+
+    def _asked_for(
+        self, request: ElectLeadersRequest, election: Election
+    ) -> Iterator[tuple[str, Iterable[int]]]:
+        """Yields topics and partition ids. The image may change in between."""
+        if request.topic_partitions is not None:
+            for asked in request.topic_partitions:
+                yield asked.topic, asked.partitions
+            return
+        index, topics = self._image.index, self._image.topics.by_name
+        needed = index.leaderless if election is Election.UNCLEAN else index.imbalanced
+        for name in tuple(topics):
+            topic = topics.get(name)
+            if topic is not None:
+                yield name, sorted(needed.of_topic(topic.topic_id))
 
     def balance_leaders(self) -> tuple[ControlResult, bool]:
         """One step of the preferred leader pass: at most 1,000 elections among at most 10,000 partitions.
@@ -144,7 +177,7 @@ class Elections:
 
 
 class _Run:
-    """The elections of one request, which may list hundreds of thousands of partitions."""
+    """The elections of one step of a request, which may list hundreds of thousands of partitions."""
 
     def __init__(self, image: "MetadataImage", configs: TopicConfigs, election: Election) -> None:
         self._topics = image.topics.by_name
@@ -153,38 +186,37 @@ class _Run:
         self._wanted = Wanted(election=election)
         self._not_needed: dict[int, PartitionResult] = {}
         """By partition id; most partitions need no election, and the same result serves all topics."""
-        self.records: list[PartitionChangeRecord] = []
 
-    def elect(self, name: str, partition_id: int) -> PartitionResult:
-        """Elects a leader of one partition: adds to `records` and gives the result to answer.
-
-        Raises:
-            ControlError: POLICY_VIOLATION for more than 10,000 elections.
-        """
+    def elect(
+        self, name: str, partition_id: int
+    ) -> "tuple[PartitionResult, tuple[PartitionChangeRecord, ...]]":
+        """Elects a leader of one partition. Returns the result to answer, and the record if there is one."""
         topic = self._topics.get(name)
         if topic is None:
-            return _result(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
+            return _failed(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")
         partition = topic.partitions.get(partition_id)
         if partition is None:
             message = f"No such partition as {name}-{partition_id}"
-            return _result(partition_id, ErrorCode.unknown_topic_or_partition, message)
+            return _failed(partition_id, ErrorCode.unknown_topic_or_partition, message)
         if partition.has_preferred_leader if self._is_preferred else partition.has_leader:
             result = self._not_needed.get(partition_id)
             if result is None:
                 message = "Leader election not needed for topic partition."
                 result = _result(partition_id, ErrorCode.election_not_needed, message)
                 self._not_needed[partition_id] = result
-            return result
+            return result, ()
         record = self._changes.change(topic, partition_id, self._wanted)
         if record is not None:
-            self.records.append(record)
-            check_number_of_records(len(self.records))
-            return _result(partition_id, ErrorCode.none, None)
+            return _result(partition_id, ErrorCode.none, None), (record,)
         if self._is_preferred:
             message = "The preferred leader was not available."
-            return _result(partition_id, ErrorCode.preferred_leader_not_available, message)
+            return _failed(partition_id, ErrorCode.preferred_leader_not_available, message)
         message = "Eligible topic partition leaders are not available."
-        return _result(partition_id, ErrorCode.eligible_leaders_not_available, message)
+        return _failed(partition_id, ErrorCode.eligible_leaders_not_available, message)
+
+
+def _failed(partition_id: int, error_code: ErrorCode, message: str) -> tuple[PartitionResult, tuple[()]]:
+    return _result(partition_id, error_code, message), ()
 
 
 def _result(partition_id: int, error_code: ErrorCode, message: str | None) -> PartitionResult:

@@ -92,7 +92,7 @@ class MutationQuota:
         self._throttle_time_ms = min(wait_ms, _THROTTLE_TIME_MS_MAX)
 
 
-_UNBOUNDED: Final = MutationQuota(None, rate=0.0, burst=0.0, now_ms=0, is_strict=False)
+UNBOUNDED: Final = MutationQuota(None, rate=0.0, burst=0.0, now_ms=0, is_strict=False)
 
 
 class MutationQuotas:
@@ -107,13 +107,13 @@ class MutationQuotas:
         """Return the quota of a request; it is strict from this version of the request on."""
         if not self._image.client_quotas:
             self._buckets.clear()
-            return _UNBOUNDED
+            return UNBOUNDED
         user = context.principal.partition(":")[2]
         shares = self._shares(user, context.client_id)
         rate = self._rate_of(shares)
         if rate is None or rate <= 0:
             self._buckets.pop(shares, None)
-            return _UNBOUNDED
+            return UNBOUNDED
         burst = rate * self._seconds
         return MutationQuota(
             self._bucket(shares, burst, context.now_ms),

@@ -25,6 +25,7 @@ from quorate_controller.control.api import (
 from quorate_controller.control.heartbeats import check_broker_epoch
 from quorate_controller.control.partition_change import Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -56,27 +57,42 @@ class PartitionManager:
         Raises:
             ControlError: STALE_BROKER_EPOCH.
         """
-        check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
-        changes = PartitionChanges(self._image, self._configs)
-        records: list[PartitionChangeRecord] = []
+        return begun(self._altering(request))
+
+    def _altering(self, request: alter_request.AlterPartitionRequest) -> Steps:
+        parts = Parts(atomic=False)
+        changes = self._changes_for(request.broker_id, request.broker_epoch)
         answers = []
         for asked in request.topics:
-            topic = self._image.topics.by_id.get(asked.topic_id) if asked.topic_id else None
-            if topic is None:
-                results = [
-                    _refused(wanted.partition_index, ErrorCode.unknown_topic_id)
-                    for wanted in asked.partitions
-                ]
-            else:
-                results = [
-                    self._alter(request.broker_id, topic, wanted, changes, records)
-                    for wanted in asked.partitions
-                ]
+            results = []
+            for wanted in asked.partitions:
+                records: list[PartitionChangeRecord] = []
+                topic = self._image.topics.by_id.get(asked.topic_id) if asked.topic_id else None
+                if topic is None:
+                    results.append(_refused(wanted.partition_index, ErrorCode.unknown_topic_id))
+                else:
+                    results.append(self._alter(request.broker_id, topic, wanted, changes, records))
+                if parts.add(records, ITEM + LOOK * len(wanted.new_isr_with_epochs)):
+                    yield parts.take()
+                    changes = self._changes_for(request.broker_id, request.broker_epoch)
             answers.append(alter_response.TopicData(topic_id=asked.topic_id, partitions=tuple(results)))
-        response = alter_response.AlterPartitionResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, topics=tuple(answers)
+            if parts.add(()):
+                yield parts.take()
+                changes = self._changes_for(request.broker_id, request.broker_epoch)
+        return parts.last(
+            alter_response.AlterPartitionResponse(
+                throttle_time=timedelta(0), error_code=ErrorCode.none, topics=tuple(answers)
+            )
         )
-        return ControlResult(records=tuple(records), response=response, atomic=False)
+
+    def _changes_for(self, broker_id: int, broker_epoch: int) -> PartitionChanges:
+        """Begin a step of a broker's report.
+
+        Raises:
+            ControlError: STALE_BROKER_EPOCH.
+        """
+        check_broker_epoch(self._image, broker_id, broker_epoch)
+        return PartitionChanges(self._image, self._configs)
 
     def assign_replicas_to_dirs(
         self,
@@ -93,27 +109,49 @@ class PartitionManager:
         """
         if self._image.metadata_version < DIRECTORY_ASSIGNMENT_SINCE:
             raise ControlError(ErrorCode.unsupported_version, "Directory assignment is not supported yet.")
-        broker = check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
-        records: list[PartitionChangeRecord] = []
+        check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
+        return begun(self._assigning(request))
+
+    def _assigning(self, request: assign_request.AssignReplicasToDirsRequest) -> Steps:
+        parts = Parts(atomic=False)
         answers = []
         for asked in request.directories:
-            directory = asked.id_ or MIGRATING_DIRECTORY
-            move = _Move(self._image, self._configs, broker, directory)
+            move = self._move(request, asked.id_)
             topics = []
             for topic in asked.topics:
-                results = [
-                    assign_response.PartitionData(
-                        partition_index=partition.partition_index,
-                        error_code=move.assign(topic.topic_id, partition.partition_index, records),
+                results = []
+                for partition in topic.partitions:
+                    records: list[PartitionChangeRecord] = []
+                    error_code = move.assign(topic.topic_id, partition.partition_index, records)
+                    results.append(
+                        assign_response.PartitionData(
+                            partition_index=partition.partition_index, error_code=error_code
+                        )
                     )
-                    for partition in topic.partitions
-                ]
+                    if parts.add(records):
+                        yield parts.take()
+                        move = self._move(request, asked.id_)
                 topics.append(assign_response.TopicData(topic_id=topic.topic_id, partitions=tuple(results)))
+                if parts.add(()):
+                    yield parts.take()
+                    move = self._move(request, asked.id_)
             answers.append(assign_response.DirectoryData(id_=asked.id_, topics=tuple(topics)))
-        response = assign_response.AssignReplicasToDirsResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
+            if parts.add(()):
+                yield parts.take()
+        return parts.last(
+            assign_response.AssignReplicasToDirsResponse(
+                throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
+            )
         )
-        return ControlResult(records=tuple(records), response=response, atomic=False)
+
+    def _move(self, request: assign_request.AssignReplicasToDirsRequest, directory: UUID | None) -> "_Move":
+        """Begin a directory, or a step, of a broker's report.
+
+        Raises:
+            ControlError: STALE_BROKER_EPOCH.
+        """
+        broker = check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
+        return _Move(self._image, self._configs, broker, directory or MIGRATING_DIRECTORY)
 
     def _alter(
         self,

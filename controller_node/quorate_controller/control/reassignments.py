@@ -28,16 +28,14 @@ from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, 
 from quorate_controller.control.assignments import check_replicas, default_directory
 from quorate_controller.control.partition_change import Election, Wanted
 from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from quorate_protocol.image import MetadataImage
-    from quorate_protocol.image.topics import TopicImage
 
 
-PARTITIONS_PER_STEP: Final = 256
-"""Partitions that are looked at before others may have their turn: less than a millisecond."""
 _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignment_in_progress)
 """Where Kafka sends no text, since it has only that of the error code."""
 
@@ -50,26 +48,31 @@ class ReassignmentManager:
         self._configs = configs
 
     def alter(self, request: alter_request.AlterPartitionReassignmentsRequest) -> ControlResult:
-        """AlterPartitionReassignments 0-1: begin, replace or (no replicas) cancel; all records or none.
+        """AlterPartitionReassignments 0-1: begin, replace or (no replicas) cancel, each partition for itself.
 
         Errors stand in the response, partition by partition: UNKNOWN_TOPIC_OR_PARTITION;
         NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT (also for a cancellation that would need an
         unclean election which the topic does not allow); INVALID_REPLICATION_FACTOR, where the client does
         not allow another one; UNKNOWN_SERVER_ERROR for each change beyond 10,000, as Kafka has it.
         """
+        return begun(self._altering(request))
+
+    def _altering(self, request: alter_request.AlterPartitionReassignmentsRequest) -> Steps:
         changes = PartitionChanges(self._image, self._configs)
-        records: list[PartitionChangeRecord] = []
+        parts = Parts()
         answers = []
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
                 error_code, message = ErrorCode.none, None
+                records: tuple[PartitionChangeRecord, ...] = ()
                 try:
                     record = self._alter(
                         topic.name, asked, changes, allow=request.allow_replication_factor_change
                     )
                     if record is not None:
-                        _append(records, record)
+                        _check_room(parts)
+                        records = (record,)
                 except ControlError as error:
                     has_text = error.error_code not in _WITHOUT_TEXT
                     error_code, message = error.error_code, error.message if has_text else None
@@ -78,17 +81,24 @@ class ReassignmentManager:
                         partition_index=asked.partition_index, error_code=error_code, error_message=message
                     )
                 )
+                if parts.add(records, ITEM + LOOK * len(asked.replicas or ())):
+                    yield parts.take()
+                    changes = PartitionChanges(self._image, self._configs)
             answers.append(
                 alter_response.ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
             )
-        response = alter_response.AlterPartitionReassignmentsResponse(
-            throttle_time=timedelta(0),
-            allow_replication_factor_change=request.allow_replication_factor_change,
-            error_code=ErrorCode.none,
-            error_message=None,
-            responses=tuple(answers),
+            if parts.add(()):
+                yield parts.take()
+                changes = PartitionChanges(self._image, self._configs)
+        return parts.last(
+            alter_response.AlterPartitionReassignmentsResponse(
+                throttle_time=timedelta(0),
+                allow_replication_factor_change=request.allow_replication_factor_change,
+                error_code=ErrorCode.none,
+                error_message=None,
+                responses=tuple(answers),
+            )
         )
-        return ControlResult(records=tuple(records), response=response)
 
     def list(self, request: ListPartitionReassignmentsRequest) -> ControlResult:
         """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
@@ -98,23 +108,26 @@ class ReassignmentManager:
         self, request: ListPartitionReassignmentsRequest
     ) -> Generator[None, None, ListPartitionReassignmentsResponse]:
         answers = []
-        looked_at = 0
-        for topic, partition_ids in self._asked_for(request):
-            ongoing = tuple(
-                OngoingPartitionReassignment(
-                    partition_index=partition_id,
-                    replicas=partition.replicas,
-                    adding_replicas=partition.adding_replicas,
-                    removing_replicas=partition.removing_replicas,
-                )
-                for partition_id in partition_ids
-                if (partition := topic.partitions.get(partition_id)) and partition.is_reassigning
-            )
+        budget = StepBudget()
+        for name, partition_ids in self._asked_for(request):
+            ongoing = []
+            for partition_id in partition_ids:
+                topic = self._image.topics.by_name.get(name)
+                partition = topic.partitions.get(partition_id) if topic else None
+                if partition is not None and partition.is_reassigning:
+                    ongoing.append(
+                        OngoingPartitionReassignment(
+                            partition_index=partition_id,
+                            replicas=partition.replicas,
+                            adding_replicas=partition.adding_replicas,
+                            removing_replicas=partition.removing_replicas,
+                        )
+                    )
+                if budget.spend(ITEM):
+                    yield
             if ongoing:
-                answers.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
-            looked_at += 1 + len(partition_ids)
-            if looked_at >= PARTITIONS_PER_STEP:
-                looked_at = 0
+                answers.append(OngoingTopicReassignment(name=name, partitions=tuple(ongoing)))
+            if budget.spend(ITEM):
                 yield
         return ListPartitionReassignmentsResponse(
             throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
@@ -153,20 +166,16 @@ class ReassignmentManager:
     def _directory_of(self, broker_id: int) -> UUID:
         return default_directory(self._image, broker_id) or MIGRATING_DIRECTORY
 
-    def _asked_for(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> "Iterable[tuple[TopicImage, Sequence[int]]]":
+    def _asked_for(self, request: ListPartitionReassignmentsRequest) -> "Iterable[tuple[str, Sequence[int]]]":
         topics, reassigning = self._image.topics, self._image.index.reassigning
         if request.topics is None:
             for topic_id in sorted(reassigning.topic_ids):
                 topic = topics.by_id.get(topic_id)
                 if topic is not None:
-                    yield topic, sorted(reassigning.of_topic(topic_id))
+                    yield topic.name, sorted(reassigning.of_topic(topic_id))
             return
         for asked in request.topics:
-            topic = topics.by_name.get(asked.name)
-            if topic is not None:
-                yield topic, asked.partition_indexes
+            yield asked.name, asked.partition_indexes
 
 
 def reassignment(
@@ -217,10 +226,9 @@ def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) 
     )
 
 
-def _append(records: list[PartitionChangeRecord], record: PartitionChangeRecord) -> None:
-    if len(records) >= RECORDS_PER_BATCH_MAX:
+def _check_room(parts: Parts) -> None:
+    if parts.count >= RECORDS_PER_BATCH_MAX:
         raise ControlError(ErrorCode.unknown_server_error)
-    records.append(record)
 
 
 def _check_replication_factor(partition: PartitionRegistration, replicas: "Sequence[int]") -> None:

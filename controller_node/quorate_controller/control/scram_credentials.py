@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from datetime import timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.alter_user_scram_credentials.v0.request import (
@@ -25,6 +26,7 @@ from quorate_protocol.records.generated import (
 )
 
 from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.control.steps import ITEM, Parts, StepBudget, Steps, begun, text_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
+USERS_PER_PART: Final = 100
+"""Users whose credentials are written together: each part is a metadata transaction if it deletes any."""
 TRANSACTION_NAME: Final = "SCRAM credentials"
 
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -65,18 +69,35 @@ class ScramManager:
 
         A user can be named once, whatever the mechanism. Nothing is done for one that is named twice.
         """
+        return begun(self._altering(request))
+
+    def _altering(self, request: AlterUserScramCredentialsRequest) -> Steps:
+        budget = StepBudget()
         accepted: dict[str, Alteration] = {}
         errors: dict[str, ControlError] = {}
-        alterations: tuple[Alteration, ...] = (*request.deletions, *request.upsertions)
-        for alteration in alterations:
+        for alteration in chain[Alteration](request.deletions, request.upsertions):
             user = alteration.name
-            if user in errors:
-                continue
-            try:
-                self._check(alteration, is_second=accepted.pop(user, None) is not None)
-                accepted[user] = alteration
-            except ControlError as error:
-                errors[user] = error
+            if user not in errors:
+                try:
+                    self._check(alteration, is_second=accepted.pop(user, None) is not None)
+                    accepted[user] = alteration
+                except ControlError as error:
+                    errors[user] = error
+            if budget.spend(ITEM):
+                yield None
+        parts = Parts()
+        alterations = iter(tuple(accepted.values()))
+        while some := tuple(islice(alterations, USERS_PER_PART)):
+            # Others may have deleted a credential since it was found.
+            for alteration in some:
+                try:
+                    self._check(alteration, is_second=False)
+                except ControlError as error:
+                    errors[alteration.name] = error
+                    del accepted[alteration.name]
+            records = self._records(one for one in some if one.name in accepted)
+            if parts.add(records, ITEM * len(some) + text_work(*(one.name for one in some))):
+                yield parts.take()
         results = [
             AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.none, error_message=None)
             for user in accepted
@@ -89,8 +110,9 @@ class ScramManager:
             )
             for user, error in errors.items()
         ]
-        response = AlterUserScramCredentialsResponse(throttle_time=timedelta(0), results=tuple(results))
-        return ControlResult(records=self._records(accepted.values()), response=response)
+        return parts.last(
+            AlterUserScramCredentialsResponse(throttle_time=timedelta(0), results=tuple(results))
+        )
 
     def _records(self, alterations: "Iterable[Alteration]") -> "tuple[MetadataRecord, ...]":
         """The records of alterations: the deletions in a metadata transaction of their own, then the others.

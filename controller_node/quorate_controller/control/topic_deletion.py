@@ -6,7 +6,7 @@ Source: kafka.server.ControllerApis.deleteTopics.
 """
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Generator, Set
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.plain_data import dataclass
 
+from quorate_controller.control.steps import ITEM, StepBudget
 from quorate_controller.security.access import Access, allows_on_cluster
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ class _Permitted:
     deleted: frozenset[str]
 
 
-def find_deletable(
+def finding_deletable(
     topics: "TopicsImage", request: DeleteTopicsRequest, access: Access
-) -> "tuple[dict[UUID, TopicImage], list[DeletableTopicResult]]":
-    """Return the topics to delete by id, and the results for all others."""
+) -> "Generator[None, None, tuple[dict[UUID, str], list[DeletableTopicResult]]]":
+    """Return the names of the topics to delete by their ids, and the results for all others, in steps."""
+    budget = StepBudget()
     names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
     ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
     refused = [
@@ -57,14 +59,16 @@ def find_deletable(
         if count == 1 and topic_id in topics.by_id
     }
     permitted = _permitted(once, access)
-    deletable: dict[UUID, TopicImage] = {}
+    deletable: dict[UUID, str] = {}
     for topic_id, count in ids.items():
         topic = topics.by_id.get(topic_id)
         refusal = _refused_by_id(topic_id, topic, count, permitted)
         if refusal is not None:
             refused.append(refusal)
         elif topic is not None:
-            deletable[topic_id] = topic
+            deletable[topic_id] = topic.name
+        if budget.spend(ITEM):
+            yield
     for name, count in names.items():
         topic = topics.by_name.get(name)
         refusal = _refused_by_name(name, topic, count, ids.keys(), permitted)
@@ -73,7 +77,9 @@ def find_deletable(
             if refusal.topic_id is not None:
                 deletable.pop(refusal.topic_id, None)
         elif topic is not None:
-            deletable[topic.topic_id] = topic
+            deletable[topic.topic_id] = name
+        if budget.spend(ITEM):
+            yield
     return deletable, refused
 
 
@@ -92,8 +98,7 @@ def _refused_by_id(
     if count > 1:
         return deletion_result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
     if topic is None:
-        message = "This server does not host this topic ID."
-        return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
+        return unknown_id(topic_id)
     if topic.name not in permitted.deleted:
         shown = topic.name if topic.name in permitted.seen else None
         return deletion_result(shown, topic_id, *_UNAUTHORIZED)
@@ -116,6 +121,12 @@ def _refused_by_name(
         message = "The provided topic name maps to an ID that was already supplied."
         return deletion_result(name, topic.topic_id, ErrorCode.invalid_request, message)
     return None
+
+
+def unknown_id(topic_id: UUID) -> DeletableTopicResult:
+    """Return the result for the id of a topic that does not exist, or that others have deleted."""
+    message = "This server does not host this topic ID."
+    return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
 
 
 def deletion_result(

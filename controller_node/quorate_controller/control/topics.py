@@ -1,7 +1,7 @@
 """Requests about whole topics: CreateTopics, CreatePartitions, DeleteTopics (KIP-4, KIP-464, KIP-516)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -14,7 +14,8 @@ from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
-from quorate_protocol.records.generated import RemoveTopicRecord, TopicRecord
+from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX
+from quorate_protocol.records.generated import PartitionRecord, RemoveTopicRecord, TopicRecord
 from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import (
@@ -25,11 +26,19 @@ from quorate_controller.control.api import (
     RequestContext,
     TopicConfigs,
     check_number_of_records,
+    may_exceed_batch,
 )
-from quorate_controller.control.assignments import Assignment, check_manual, partition_records, place
-from quorate_controller.control.mutation_quotas import MutationQuota, MutationQuotas
+from quorate_controller.control.assignments import (
+    Assignment,
+    Placing,
+    check_manual,
+    partition_records,
+    replica_size_bytes,
+)
+from quorate_controller.control.mutation_quotas import UNBOUNDED, MutationQuota, MutationQuotas
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
-from quorate_controller.control.topic_deletion import deletion_result, find_deletable
+from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun, text_work
+from quorate_controller.control.topic_deletion import deletion_result, finding_deletable, unknown_id
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
@@ -73,7 +82,7 @@ class TopicManager:
         self._image = image
         self._configs = configs
         self._rng = rng
-        self._placing_rng = placing_rng or rng
+        self._placing = Placing(image, placing_rng or rng)
         self._policies = policies
         self._quotas = MutationQuotas(
             image,
@@ -86,36 +95,52 @@ class TopicManager:
     ) -> ControlResult:
         """CreateTopics 2-7: each topic succeeds or fails alone, with Kafka's code and message.
 
-        Record order per topic is Topic, Configs, Partitions.
+        Record order per topic is Topic, Configs, Partitions. A topic is written as a whole; a large request is not.
 
         Raises:
-            ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all.
+            ControlError: POLICY_VIOLATION for more than 10,000 partitions or records in all; RECORD_LIST_TOO_LARGE.
         """
+        return begun(self._creating(request, context))
+
+    def _creating(self, request: create_request.CreateTopicsRequest, context: RequestContext) -> Steps:
         times = Counter(topic.name for topic in request.topics)
         once = [name for name, count in times.items() if count == 1]
         creatable, describable = _creatable(once, context)
         wanted = [topic for topic in request.topics if topic.name in creatable]
-        self._check_number_of_partitions(wanted)
-        records: list[MetadataRecord] = []
-        results = []
+        partitions = self._checked_number_of_partitions(wanted)
+        if may_exceed_batch(sum(1 + len(topic.configs) for topic in wanted) + partitions):
+            yield from self._creating_each(wanted, describable, context, UNBOUNDED, Parts.checking())
         quota = self._quotas.of(context, strict_since=_CREATE_TOPICS_STRICT_SINCE)
-        for topic in wanted:
-            try:
-                created, result = self._create(topic, context, quota, may_describe=topic.name in describable)
-            except ControlError as error:
-                results.append(_not_created(topic.name, error))
-            else:
-                records += created
-                results.append(result)
-        check_number_of_records(len(records))
+        parts = Parts(is_dry=request.validate_only)
+        results = yield from self._creating_each(wanted, describable, context, quota, parts)
         duplicate = ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
         results += [_not_created(name, duplicate) for name, count in times.items() if count > 1]
         unauthorized = ControlError(ErrorCode.topic_authorization_failed, "Authorization failed.")
         results += [_not_created(name, unauthorized) for name in once if name not in creatable]
-        response = create_response.CreateTopicsResponse(
-            throttle_time=quota.throttle_time, topics=tuple(results)
+        return parts.last(
+            create_response.CreateTopicsResponse(throttle_time=quota.throttle_time, topics=tuple(results))
         )
-        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
+
+    def _creating_each(
+        self,
+        topics: Sequence[create_request.CreatableTopic],
+        describable: frozenset[str],
+        context: RequestContext,
+        quota: MutationQuota,
+        parts: Parts,
+    ) -> Generator[ControlResult | None, None, list[create_response.CreatableTopicResult]]:
+        results = []
+        for topic in topics:
+            created: Sequence[MetadataRecord] = ()
+            try:
+                created, result = self._create(topic, context, quota, may_describe=topic.name in describable)
+            except ControlError as error:
+                result = _not_created(topic.name, error)
+            results.append(result)
+            texts = text_work(*(config.value for config in topic.configs))
+            if parts.add(created, ITEM + texts + _replicas_work(created)):
+                yield parts.take()
+        return results
 
     def create_partitions(
         self,
@@ -123,23 +148,29 @@ class TopicManager:
         context: RequestContext,
     ) -> ControlResult:
         """CreatePartitions 0-3: grows topics, automatically placed or as assigned; `validate_only` writes
-        nothing.
+        nothing. All new partitions of a topic are written together.
 
         Raises:
-            ControlError: POLICY_VIOLATION for more than 10,000 new partitions.
+            ControlError: POLICY_VIOLATION for more than 10,000 new partitions; RECORD_LIST_TOO_LARGE.
         """
+        return begun(self._growing(request, context))
+
+    def _growing(self, request: grow_request.CreatePartitionsRequest, context: RequestContext) -> Steps:
         times = Counter(topic.name for topic in request.topics)
         once = [name for name, count in times.items() if count == 1]
         growable = context.access.allowed(AclOperation.ALTER, ResourceType.TOPIC, once)
         existing = self._image.topics.by_name
         # Counted before any is placed, since a client may ask for two thousand million.
-        additional = (
-            topic.count - len(existing[topic.name].partitions)
-            for topic in request.topics
-            if topic.name in existing and topic.name in growable
-        )
-        check_number_of_records(sum(max(count, 0) for count in additional))
-        records: list[MetadataRecord] = []
+        partitions = replicas = 0
+        for asked in request.topics:
+            topic = existing.get(asked.name) if asked.name in growable else None
+            if topic is not None:
+                additional = max(asked.count - len(topic.partitions), 0)
+                partitions += additional
+                replicas += additional * _replication_factor(topic)
+        check_number_of_records(partitions)
+        self._check_number_of_replicas(replicas)
+        parts = Parts(is_dry=request.validate_only)
         results = [
             _grown(name, ErrorCode.invalid_request, "Duplicate topic name.")
             for name, count in times.items()
@@ -153,19 +184,21 @@ class TopicManager:
             if asked.name not in growable:
                 continue
             topic = existing.get(asked.name)
+            records: Sequence[MetadataRecord] = ()
             if topic is None:
                 results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
-                continue
-            try:
-                records += self._grow(asked, topic, quota)
-            except ControlError as error:
-                results.append(_grown(asked.name, error.error_code, _text(error)))
             else:
-                results.append(_grown(asked.name, ErrorCode.none, None))
-        response = grow_response.CreatePartitionsResponse(
-            throttle_time=quota.throttle_time, results=tuple(results)
+                try:
+                    records = self._grow(asked, topic, quota)
+                except ControlError as error:
+                    results.append(_grown(asked.name, error.error_code, _text(error)))
+                else:
+                    results.append(_grown(asked.name, ErrorCode.none, None))
+            if parts.add(records, ITEM + _replicas_work(records)):
+                yield parts.take()
+        return parts.last(
+            grow_response.CreatePartitionsResponse(throttle_time=quota.throttle_time, results=tuple(results))
         )
-        return ControlResult(records=() if request.validate_only else tuple(records), response=response)
 
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> ControlResult:
         """DeleteTopics 1-6, by name or by id: one RemoveTopicRecord per topic.
@@ -178,36 +211,65 @@ class TopicManager:
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
             raise ControlError(code, "Topic deletion is disabled.")
-        deletable, results = find_deletable(self._image.topics, request, context.access)
+        return begun(self._deleting(request, context))
+
+    def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Steps:
+        deletable, results = yield from finding_deletable(self._image.topics, request, context.access)
         check_number_of_records(len(deletable))
         quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
-        records: list[MetadataRecord] = []
-        for topic_id, topic in deletable.items():
+        parts = Parts()
+        for topic_id, name in deletable.items():
+            records: Sequence[MetadataRecord] = ()
+            topic = self._image.topics.by_id.get(topic_id)
+            if topic is None:  # others have deleted it since
+                results.append(unknown_id(topic_id))
+                continue
             try:
                 quota.take(len(topic.partitions))
             except ControlError as error:
-                results.append(deletion_result(topic.name, topic_id, error.error_code, _text(error)))
+                results.append(deletion_result(name, topic_id, error.error_code, _text(error)))
             else:
-                records.append(RemoveTopicRecord(topic_id=topic_id))
-                results.append(deletion_result(topic.name, topic_id))
+                records = (RemoveTopicRecord(topic_id=topic_id),)
+                results.append(deletion_result(name, topic_id))
+            if parts.add(records, ITEM + LOOK * len(topic.partitions) // 4):
+                yield parts.take()
         if context.access.is_restricted:
             # The order must not tell absent topics from those that the sender may not see.
             self._rng.shuffle(results)
-        response = DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results))
-        return ControlResult(records=tuple(records), response=response)
+        return parts.last(DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results)))
 
-    def _check_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> None:
-        total = 0
+    def _checked_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> int:
+        partitions = replicas = 0
+        brokers_max = self._placing.brokers_max
         for topic in topics:
             if topic.assignments:
-                total += len(topic.assignments)
-            elif topic.num_partitions == USE_DEFAULT:
-                total += self._config.num_partitions
-            else:
-                total += max(topic.num_partitions, 0)
-        if total > RECORDS_PER_BATCH_MAX:
+                partitions += len(topic.assignments)
+                replicas += sum(len(given.broker_ids) for given in topic.assignments)
+                continue
+            of_topic = self._config.num_partitions
+            if topic.num_partitions != USE_DEFAULT:
+                of_topic = max(topic.num_partitions, 0)
+            of_partition = self._config.default_replication_factor
+            if topic.replication_factor != USE_DEFAULT:
+                of_partition = max(topic.replication_factor, 0)
+            partitions += of_topic
+            if of_partition <= brokers_max:  # it is refused otherwise
+                replicas += of_topic * of_partition
+        if partitions > RECORDS_PER_BATCH_MAX:
             raise ControlError(
                 ErrorCode.policy_violation, "Excessively large number of partitions per request."
+            )
+        self._check_number_of_replicas(replicas)
+        return partitions
+
+    def _check_number_of_replicas(self, replicas: int) -> None:
+        """Refuse what could not be one batch, before any of it is placed. Kafka refuses it afterwards."""
+        size_bytes = replicas * replica_size_bytes(self._image)
+        if size_bytes > BATCH_SIZE_BYTES_MAX:
+            raise ControlError(
+                ErrorCode.record_list_too_large,
+                f"The {replicas} replicas of the new partitions take at least {size_bytes} bytes, which exceeds the "
+                f"maximum allowed batch size of {BATCH_SIZE_BYTES_MAX}",
             )
 
     def _create(
@@ -316,7 +378,7 @@ class TopicManager:
         if replication_factor == USE_DEFAULT:
             replication_factor = self._config.default_replication_factor
         try:
-            return place(self._image, num_partitions, replication_factor, self._placing_rng)
+            return self._placing.place(num_partitions, replication_factor)
         except ControlError as error:
             raise ControlError(
                 error.error_code,
@@ -348,15 +410,27 @@ class TopicManager:
                 "assignment(s) were specified.",
             )
         quota.take(additional)
-        replication_factor = len(next(iter(topic.partitions.values())).replicas)
+        replication_factor = _replication_factor(topic)
         if asked.assignments is None:
-            assignments = place(self._image, additional, replication_factor, self._placing_rng)
+            assignments = self._placing.place(additional, replication_factor)
         else:
             assignments = [
                 check_manual(self._image, partition_id, given.broker_ids, replication_factor)
                 for partition_id, given in enumerate(asked.assignments, start=present)
             ]
         return partition_records(self._image, topic.topic_id, present, assignments)
+
+
+def _replicas_work(records: "Sequence[MetadataRecord]") -> int:
+    """The work of placing replicas, and of their bytes; all partitions of a topic have the same number of them."""
+    last = records[-1] if records else None
+    return LOOK * len(records) * len(last.replicas) if isinstance(last, PartitionRecord) else 0
+
+
+def _replication_factor(topic: "TopicImage") -> int:
+    """The number of replicas that a new partition gets; 0 for a topic without partitions, which no record makes."""
+    first = next(iter(topic.partitions.values()), None)
+    return 0 if first is None else len(first.replicas)
 
 
 def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str], frozenset[str]]:

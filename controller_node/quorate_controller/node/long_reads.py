@@ -1,18 +1,19 @@
-"""Reads that may take longer than a turn should: each turn does a slice, and events of others come in between.
+"""Reads and decisions that take longer than a turn should: each turn does a slice, with events of others in between.
 
-A decision that has to read much first is one of them. Its records are found by its last step.
+A step of a decision may end with a part of it, which the node writes before the next step (`control/steps.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.slices import run_slice
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -33,8 +34,17 @@ class LongRead:
     token: int
     request: str
     """The name of the request's class."""
-    steps: Generator[None, None, Payload | ControlResult]
+    steps: Generator[ControlResult | None, None, Payload | ControlResult]
     asker: Asker
+    has_written: bool = False
+    """A part of it is written. It goes on to its end then, since a half of it would be left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a decision that is to be written now; more follows."""
+
+    result: ControlResult
 
 
 class LongReads:
@@ -51,25 +61,50 @@ class LongReads:
         """Add a read, which comes after those that wait already."""
         self._waiting.append(read)
 
-    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Payload | ControlResult | Exception]]:
-        """Go on with the reads for a while. Yields those that are done, with the response or what went wrong."""
+    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Part | Payload | ControlResult | Exception]]:
+        """Go on with the reads for a while.
+
+        Yields those that are done, with the response or what went wrong, and at last a part that is to be written.
+        """
         ends_ms = self._clock() + READ_SLICE_MS
         while self._waiting:
             read = self._waiting[0]
             outcome = self._read_on(read, now_ms)
+            if isinstance(outcome, Part):
+                self._waiting[0] = replace(read, has_written=True)
+                yield read, outcome
+                return
             if outcome is not None:
                 self._waiting.popleft()
                 yield read, outcome
             if outcome is None or self._clock() >= ends_ms:
                 return
 
-    def _read_on(self, read: LongRead, now_ms: int) -> Payload | ControlResult | Exception | None:
-        if now_ms > read.asker.deadline_ms:
+    def _read_on(self, read: LongRead, now_ms: int) -> Part | Payload | ControlResult | Exception | None:
+        """Do the next steps, until one ends READ_SLICE_MS after the first began, or with a part."""
+        if now_ms > read.asker.deadline_ms and not read.has_written:
             return ControlError(ErrorCode.request_timed_out)
+        begun_ms = self._clock()
         try:
-            return run_slice(read.steps, self._clock, READ_SLICE_MS)
+            for _ in range(STEPS_PER_SLICE_MAX):
+                result = next(read.steps)
+                if result is not None:
+                    return Part(result)
+                if self._clock() - begun_ms >= READ_SLICE_MS:
+                    break
+        except StopIteration as ended:
+            outcome: Payload | ControlResult = ended.value
+            return outcome
         except Exception as error:
             return error
+        return None
+
+    def give_up(self, read: LongRead) -> bool:
+        """End a read before its time. Returns False if all reads were given up since."""
+        if not self._waiting or self._waiting[0].token != read.token:
+            return False
+        self._waiting.popleft()
+        return True
 
     def take_all(self) -> list[int]:
         """Give up all reads. Returns their tokens."""

@@ -27,7 +27,7 @@ from quorate_controller.node.events import (
     RaftReply,
 )
 from quorate_controller.node.latency import LatencyHistogram
-from quorate_controller.node.long_reads import LongRead
+from quorate_controller.node.long_reads import LongRead, Part
 from quorate_controller.node.metadata import Waiter
 from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
@@ -359,8 +359,13 @@ class ControllerNode:
         for read, outcome in self._long_reads.run_slice(self.now_ms):
             if isinstance(outcome, Exception):
                 self._answer_fault(read.token, outcome, request=read.request)
+            elif isinstance(outcome, Part):
+                fault = self._take_result(outcome.result)
+                if fault is not None and self._long_reads.give_up(read):
+                    self._answer_fault(read.token, fault, request=read.request)
             elif isinstance(outcome, ControlResult):
-                self._take_decision(outcome, read.token, read.request, read.asker)
+                asker = read.asker if read.has_written or outcome.records else None
+                self._take_last(outcome, read.token, read.request, asker)
             else:
                 self._answer(read.token, outcome)
 
@@ -382,16 +387,30 @@ class ControllerNode:
         self._take_decision(result, token, type(request).__name__, asker)
 
     def _take_decision(self, result: ControlResult, token: int, request: str, asker: Asker | None) -> None:
-        """Replays and proposes a decision and answers it, or begins with what it has to read first."""
-        if result.steps is not None:
-            assert asker is not None, "this controller asks for nothing that takes long"
-            self._long_reads.begin(LongRead(token=token, request=request, steps=result.steps, asker=asker))
+        """Replays and proposes a decision and answers it, or its first part, and goes on with it in later turns."""
+        if result.steps is None:
+            self._take_last(result, token, request, asker if result.records else None)
             return
+        assert asker is not None, "this controller asks for nothing that takes long"
+        fault = self._take_result(result)
+        if fault is not None:
+            self._answer_fault(token, fault, request=request)
+            return
+        has_written = bool(result.records)
+        self._long_reads.begin(
+            LongRead(token=token, request=request, steps=result.steps, asker=asker, has_written=has_written)
+        )
+
+    def _take_last(self, result: ControlResult, token: int, request: str, asker: Asker | None) -> None:
+        """Replays and proposes the only, or the last, part of a decision and answers it.
+
+        `asker` is given if the decision has records, which may have to reach brokers before the answer.
+        """
         fault = self._take_result(result)
         if fault is not None:
             self._answer_fault(token, fault, request=request)
         else:
-            self._answer(token, result.response, asker if result.records else None)
+            self._answer(token, result.response, asker)
 
     def _answer_fault(self, token: int, fault: Exception, *, request: str) -> None:
         if not isinstance(fault, ControlError):

@@ -7,7 +7,9 @@ from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import PatternType
 
 if TYPE_CHECKING:
-    from quorate_protocol.image.state import AclTable, ImageState
+    from uuid import UUID
+
+    from quorate_protocol.image.state import FollowedTable, ImageState
 
 WILDCARD: Final = "*"
 """As the name of a literal resource: each name."""
@@ -56,7 +58,7 @@ class AclIndex:
 
     def __init__(self, image: "ImageState") -> None:
         self._image = image
-        self._table: AclTable | None = None
+        self._table: FollowedTable[UUID, AccessControlEntry] | None = None
         self._by_pattern: dict[_Pattern, AclsOfPattern] = {}
         self._prefix_lengths: dict[int, dict[int, int]] = {}
         self._changes = 0

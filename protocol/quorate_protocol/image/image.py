@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Final
 
 from quorate_protocol.image.errors import CannotReplay, ReplayError
-from quorate_protocol.image.index import PartitionIndex
 from quorate_protocol.image.journal import Journal, Transaction
 from quorate_protocol.image.replay import WRITES_OF, ReplayedState, key_of, with_entries
 from quorate_protocol.image.state import ConfigResource, ImageState, Provenance
@@ -40,14 +39,11 @@ class MetadataImage(ReplayedState):
         "_journal",
         "_replayed_end_offset",
         "committed_end_offset",
-        "index",
         "stable",
     )
 
     def __init__(self) -> None:
-        self.index = PartitionIndex()
-        """Partitions by broker and by unusual state; counts for metrics."""
-        super().__init__(self.index)
+        super().__init__()
         self._journal = Journal()
         self._batch_ends: deque[Provenance] = deque()
         """The ends of the batches that are not committed."""

@@ -20,6 +20,7 @@ each replica that leaves takes quadratic time. For smaller topics, counts would 
 _LEADERLESS: Final = 1
 _IMBALANCED: Final = 2
 _REASSIGNING: Final = 4
+_WITH_ELR: Final = 8
 
 
 class PartitionSet:
@@ -142,6 +143,7 @@ class PartitionIndex:
         "num_partitions",
         "reassigning",
         "revision",
+        "with_elr",
     )
 
     def __init__(self) -> None:
@@ -154,6 +156,8 @@ class PartitionIndex:
         """Partitions that are not led by their preferred replica: Kafka's PreferredReplicaImbalanceCount."""
         self.reassigning = PartitionSet()
         """Partitions with adding or removing replicas."""
+        self.with_elr = PartitionSet()
+        """Partitions with eligible leader replicas, or last known ones (KIP-966)."""
         self._topics_by_broker = TopicsByBroker()
         self._leaderships: dict[int, int] = {}
         self._counts: dict[UUID, Counter[int]] = {}
@@ -203,7 +207,7 @@ class PartitionIndex:
         if partitions:
             self._topics_by_broker.forget(topic.name)
         self._counts.pop(topic.topic_id, None)
-        for unusual in (self.leaderless, self.imbalanced, self.reassigning):
+        for unusual in (self.leaderless, self.imbalanced, self.reassigning, self.with_elr):
             unusual.discard_topic(topic.topic_id)
 
     def on_topic_restored(self, topic: "TopicImage") -> None:
@@ -227,6 +231,8 @@ class PartitionIndex:
             self.imbalanced.toggle(topic_id, partition_id)
         if changed & _REASSIGNING:
             self.reassigning.toggle(topic_id, partition_id)
+        if changed & _WITH_ELR:
+            self.with_elr.toggle(topic_id, partition_id)
 
     def _move_replicas(self, topic: "TopicImage", old: tuple[int, ...], new: tuple[int, ...]) -> None:
         self._topics_by_broker.add(topic.name, new)
@@ -289,4 +295,6 @@ def _state(partition: PartitionRegistration) -> int:
         state |= _IMBALANCED
     if partition.adding_replicas or partition.removing_replicas:
         state |= _REASSIGNING
+    if partition.elr or partition.last_known_elr:
+        state |= _WITH_ELR
     return state

@@ -13,11 +13,12 @@ from uuid import UUID
 
 from quorate_protocol import features
 from quorate_protocol.image.errors import CannotReplay
+from quorate_protocol.image.index import PartitionIndex
 from quorate_protocol.image.partitions import BrokerIdsPool, DirectoriesPool, PartitionRegistration
 from quorate_protocol.image.registrations import BrokerRegistration, ControllerRegistration
 from quorate_protocol.image.security import AccessControlEntry, DelegationToken, ScramCredential, quota_entity
 from quorate_protocol.image.state import NEXT_PRODUCER_ID, AnyTable, ImageState
-from quorate_protocol.image.topics import TopicImage, TopicsObserver
+from quorate_protocol.image.topics import TopicImage
 from quorate_protocol.kafka.enums import ConfigResourceType, ScramMechanism
 from quorate_protocol.records import generated as records
 
@@ -25,10 +26,12 @@ from quorate_protocol.records import generated as records
 class ReplayedState(ImageState):
     """State that records are replayed into; its partitions share equal tuples."""
 
-    __slots__ = ("intern_directories", "intern_ids")
+    __slots__ = ("index", "intern_directories", "intern_ids")
 
-    def __init__(self, observer: TopicsObserver | None = None) -> None:
-        super().__init__(observer)
+    def __init__(self) -> None:
+        self.index = PartitionIndex()
+        """Partitions by broker and by unusual state; counts for metrics."""
+        super().__init__(self.index)
         self.intern_ids = BrokerIdsPool()
         self.intern_directories = DirectoriesPool()
 
@@ -146,17 +149,17 @@ def _remove_topic(image: ReplayedState, record: records.RemoveTopicRecord) -> Wr
 
 
 def _clear_elr(image: ReplayedState, record: records.ClearElrRecord) -> Writes:
+    with_elr, topics = image.index.with_elr, image.topics
     if not record.topic_name:
-        topics: Iterable[TopicImage] = image.topics.by_id.values()
-    elif record.topic_name in image.topics.by_name:
-        topics = (image.topics.by_name[record.topic_name],)
+        topic_ids = with_elr.topic_ids
+    elif record.topic_name in topics.by_name:
+        topic_ids = (topics.by_name[record.topic_name].topic_id,)
     else:
         raise CannotReplay("no such topic exists")
     return tuple(
-        (image.topics.partitions, (topic.topic_id, partition_id), partition.merge(_CLEARED_ELR))
-        for topic in topics
-        for partition_id, partition in topic.partitions.items()
-        if partition.elr or partition.last_known_elr
+        (topics.partitions, (topic_id, number), topics.by_id[topic_id].partitions[number].merge(_CLEARED_ELR))
+        for topic_id in topic_ids
+        for number in sorted(with_elr.of_topic(topic_id))
     )
 
 

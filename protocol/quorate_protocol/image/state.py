@@ -36,14 +36,17 @@ AnyTable = TableOf[Any, Any]
 class Table(dict[K, V], Generic[K, V]):
     """A table whose rows do not nest in those of another."""
 
-    __slots__ = ("name",)
+    __slots__ = ("changes", "name")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name: Final = name
+        self.changes = 0
+        """Number of writes so far: what was read before the last one may be outdated."""
 
     def write(self, key: K, value: V | None, /) -> V | None:
         old = self.get(key)
+        self.changes += 1
         if value is None:
             self.pop(key, None)
         else:
@@ -51,16 +54,16 @@ class Table(dict[K, V], Generic[K, V]):
         return old
 
 
-class AclTable(Table[UUID, AccessControlEntry]):
-    """ACLs by id. An authorizer's index follows it: ``on_change`` gets each row before and after a write."""
+class FollowedTable(Table[K, V]):
+    """A table that an index follows: ``on_change`` gets each row before and after a write."""
 
     __slots__ = ("on_change",)
 
-    def __init__(self) -> None:
-        super().__init__("acls")
-        self.on_change: Callable[[AccessControlEntry | None, AccessControlEntry | None], None] | None = None
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.on_change: Callable[[V | None, V | None], None] | None = None
 
-    def write(self, key: UUID, value: AccessControlEntry | None) -> AccessControlEntry | None:
+    def write(self, key: K, value: V | None) -> V | None:
         old = super().write(key, value)
         if self.on_change is not None:
             self.on_change(old, value)
@@ -123,10 +126,10 @@ class ImageState:
         self.client_quotas = Table[QuotaEntity, Mapping[str, float]]("client_quotas")
         """Quota values of each entity that has any, by quota key."""
         self.producer_ids = Table[str, int]("producer_ids")
-        self.acls = AclTable()
+        self.acls = FollowedTable[UUID, AccessControlEntry]("acls")
         self.scram = Table[tuple[ScramMechanism, str], ScramCredential]("scram")
         """By mechanism and user name."""
-        self.delegation_tokens = Table[str, DelegationToken]("delegation_tokens")
+        self.delegation_tokens = FollowedTable[str, DelegationToken]("delegation_tokens")
         """By token id."""
 
     @property

@@ -65,6 +65,9 @@ def _stays(**noted: str) -> dict[str, Row]:
 
 _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     "control.acls.AclManager": _parts("_authorizer") | _log("_image") | _set("_rng"),
+    "control.assignments.Placing": _log("_image")
+    | _set("_rng")
+    | _stays(_placer="a cache", _read="the brokers that it was made of: a revert changes them, too"),
     "control.broker_loggers.LoggerManager": _set("_loggers", "_node_id"),
     "control.broker_transitions.PartitionTransitions": _parts("_configs")
     | _log("_image")
@@ -107,12 +110,15 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     "control.controller_registration.ControllerManager": _parts("_quorum")
     | _log("_image")
     | _set("_incarnation_id", "_node_id"),
-    "control.delegation_tokens.DelegationTokenManager": _log("_image")
-    | _set("_lifetime_ms_max", "_renewal_ms_max", "_rng", "_secret")
-    | _stays(
-        _hmacs="a cache: an id has one HMAC for all time",
-        _token_ids="the same, the other way round; the image says which tokens exist",
-    ),
+    "control.delegation_tokens.DelegationTokenManager": _parts("_by_hmac")
+    | _log("_image")
+    | _set("_lifetime_ms_max", "_renewal_ms_max", "_rng", "_secret"),
+    "control.delegation_tokens._TokensByHmac": _log(
+        "_image",
+        "_token_ids",
+        _table="reports each change, also those of a revert",
+    )
+    | _set("_hmac_of"),
     "control.describe.ClusterDescriber": _parts("_quorum") | _log("_image") | _set("_cluster_id"),
     "control.describe.ConfigDescriber": _parts("_effective", "_loggers", "_plain_topic", "_written")
     | _log("_image")
@@ -145,9 +151,9 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     "control.schedule.Schedule": _parts("_tasks"),
     "control.schedule._Task": _set("interval_ms", "step") | _anew(due_ms="when a periodic task is due"),
     "control.scram_credentials.ScramManager": _log("_image"),
-    "control.topics.TopicManager": _parts("_configs", "_quotas")
+    "control.topics.TopicManager": _parts("_configs", "_placing", "_quotas")
     | _log("_image")
-    | _set("_config", "_placing_rng", "_policies", "_rng"),
+    | _set("_config", "_policies", "_rng"),
 }
 
 _NODE: Final[Mapping[str, Mapping[str, Row]]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.topics import TopicDescription
-from quorate_protocol.placement import PlacementError, UsableBroker, place_replicas
+from quorate_protocol.placement import PlacementError, Placer, UsableBroker
 from quorate_protocol.plain_data import dataclass
 
 from quorate.console import CommandError
@@ -102,10 +102,11 @@ def propose(
     Raises CommandError if there are too few brokers.
     """
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    placer = Placer(brokers, rng)
     for topic in sorted({partition.topic for partition in current}):
         partitions = sorted(partition for partition in current if partition.topic == topic)
         try:
-            placed = place_replicas(brokers, len(partitions), len(current[partitions[0]]), rng)
+            placed = placer.place(len(partitions), len(current[partitions[0]]))
         except PlacementError as error:
             raise CommandError(f"topic {topic}: {error}") from None
         proposed.update(zip(partitions, placed, strict=True))

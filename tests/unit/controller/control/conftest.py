@@ -121,9 +121,9 @@ class Harness:
             self.control.observe(self.records, offset, self.now_ms)
 
     def take(self, result: ControlResult | None) -> Any:
-        """Replays a result; gives its response."""
-        self.replay(*(result.records if result else ()))
-        return response_of(result) if result else None
+        """Replays a result, part by part; gives its response."""
+        self.records = []
+        return response_of(result, lambda records: self.replay(*records)) if result else None
 
     def decide(self, request: Any, api_version: int | None = None, **known: Any) -> ControlResult:
         """The decision on a request of the newest version, not yet replayed; `known` is of its context."""
@@ -143,7 +143,7 @@ class Harness:
     def refusal(self, request: Any) -> ControlError:
         """The error with which a request is refused as a whole."""
         with pytest.raises(ControlError) as caught:
-            self.decide(request)
+            response_of(self.decide(request))
         return caught.value
 
     def run_until(self, now_ms: int) -> list[Any]:
@@ -332,8 +332,7 @@ class Cluster:
     def apply(self, decision: ControlResult | Iterable[object]) -> object:
         """Replays what was decided; gives the response, if there is one."""
         if isinstance(decision, ControlResult):
-            self.replay(*decision.records)
-            return response_of(decision)
+            return response_of(decision, lambda records: self.replay(*records))
         self.replay(*decision)
         return None
 

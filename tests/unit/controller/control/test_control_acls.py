@@ -1,5 +1,6 @@
 """ACLs: what is created, deleted and described, and what Kafka says to what is wrong."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,8 +11,9 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
-from quorate_controller.control.acls import ACLS_PER_STEP, CREATIONS_PER_STEP, MATCHES_MAX, AclManager
-from quorate_controller.control.api import ControlError, RequestContext, finished
+from quorate_controller.control.acls import MATCHES_MAX, AclManager
+from quorate_controller.control.api import ControlError, RequestContext
+from quorate_controller.control.steps import ITEM, LOOK, RECORD, STEP_WORK_MAX
 from quorate_controller.security.authorizer import Authorizer
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
@@ -61,10 +63,11 @@ class Acls:
         self.image.replay_all([level], base_offset=self.image.end_offset)
 
     def _take(self, result: Any) -> Any:
-        result = result if result.steps is None else finished(result.steps)
-        self.image.replay_all(result.records, base_offset=self.image.end_offset)
-        self.written += len(result.records)
-        return result.response
+        return response_of(result, self._write)
+
+    def _write(self, records: Sequence[Any]) -> None:
+        self.image.replay_all(records, base_offset=self.image.end_offset)
+        self.written += len(records)
 
     def create(self, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
         """The result of each ACL."""
@@ -232,13 +235,13 @@ def test_unknown_numbers_in_a_filter_are_refused() -> None:
         Acls().described(operation=77)
 
 
-def test_a_long_deletion_decides_on_the_acls_of_its_last_step() -> None:
-    """Goal: DeleteAcls is atomic though others decide between its steps. Method: thousands of ACLs; in the middle one
-    that it has found is deleted, one that it has passed is deleted, and another that matches is created.
+def test_a_long_deletion_deletes_what_is_still_there() -> None:
+    """Goal: others decide between the steps of DeleteAcls. Method: thousands of ACLs; in the middle one that it has
+    found is deleted, one that it has passed is deleted, and another that matches is created, which stays.
     """
     acls = Acls()
     matching = [replace(ORDERS, resource_name=f"mine-{number}") for number in range(5)]
-    others = [replace(ORDERS, resource_name=f"x{number}", principal="User:bob") for number in range(4_000)]
+    others = [replace(ORDERS, resource_name=f"x{number}", principal="User:bob") for number in range(8_000)]
     acls.create(*matching, *others)
     alice = filter_of(principal_filter="User:alice")
     result = acls.manager.delete_acls(
@@ -246,47 +249,41 @@ def test_a_long_deletion_decides_on_the_acls_of_its_last_step() -> None:
     )
     assert result.steps is not None
     assert result.records == ()
-    for _ in range(3):
-        next(result.steps)
     acls.delete(filter_of(resource_name_filter="mine-1"), filter_of(resource_name_filter="x7"))
-    late = replace(ORDERS, resource_name="late")
-    acls.create(late)
+    acls.create(replace(ORDERS, resource_name="late"))
     first, wrong, again = acls._take(result).filter_results
-    names = [acl.resource_name for acl in first.matching_acls]
-    assert names == ["mine-0", "mine-2", "mine-3", "mine-4", "late"]
+    assert [acl.resource_name for acl in first.matching_acls] == ["mine-0", "mine-2", "mine-3", "mine-4"]
     assert again == first
     assert wrong.error_code is ErrorCode.invalid_request
-    assert acls.described(principal_filter="User:alice") == []
-    assert len(acls.described()) == len(others) - 1
+    assert acls.described(principal_filter="User:alice") == ["LITERAL late User:alice READ"]
+    assert len(acls.described()) == len(others)
 
 
 @pytest.mark.parametrize(("level", "of_block"), [(33, ErrorCode.none), (31, ErrorCode.unsupported_version)])
-def test_a_long_creation_decides_on_the_acls_and_the_level_of_its_last_step(
-    level: int, of_block: ErrorCode
-) -> None:
-    """Goal: CreateAcls is atomic though others decide between its steps.
+def test_each_step_of_a_long_creation_decides_on_what_there_is(level: int, of_block: ErrorCode) -> None:
+    """Goal: others decide between the steps of CreateAcls.
 
     Method: hundreds of ACLs, some of which exist; in the middle one that was missing is created, one that was there
     is deleted, and the metadata version may no longer allow blocks of addresses.
     """
     acls = Acls()
-    many = [replace(ORDERS, resource_name=f"x{number}") for number in range(3 * CREATIONS_PER_STEP)]
+    in_first_step = STEP_WORK_MAX // (ITEM + RECORD)
+    many = [replace(ORDERS, resource_name=f"x{number}") for number in range(3 * in_first_step)]
     block = replace(ORDERS, host="10.0.0.0/8")
-    acls.create(*many[:10])
-    result = acls.manager.create_acls(CreateAclsRequest(creations=(block, *many, many[0])), CONTEXT)
+    acls.create(*many[-10:])
+    result = acls.manager.create_acls(CreateAclsRequest(creations=(*many, block, many[0])), CONTEXT)
     assert result.steps is not None
-    assert (result.records, result.response) == ((), None)
-    next(result.steps)
-    next(result.steps)
-    acls.create(many[20])
-    acls.delete(filter_of(resource_name_filter="x3"))
+    assert (len(result.records), result.response) == (in_first_step + 1, None)
+    acls._write(result.records)
+    acls.create(many[in_first_step + 20])
+    acls.delete(filter_of(resource_name_filter=many[-1].resource_name))
     acls.set_level(level)
     written = acls.written
-    first, *others = acls._take(result).results
-    assert first.error_code is of_block
-    assert [one.error_code for one in others] == [ErrorCode.none] * (len(many) + 1)
+    *others, of_blocks, again = acls._take(replace(result, records=())).results
+    assert of_blocks.error_code is of_block
+    assert {one.error_code for one in (*others, again)} == {ErrorCode.none}
     has_block = of_block is ErrorCode.none
-    assert acls.written - written == len(many) - 10 + has_block
+    assert acls.written - written == len(many) - (in_first_step + 1) - 1 - 9 + has_block
     names = [one.resource_name for one in many] + ["orders"] * has_block
     assert acls.described() == [f"LITERAL {name} User:alice READ" for name in sorted(names)]
 
@@ -305,22 +302,17 @@ def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> N
     checked: list[AclCreation] = []
     check_new = acls.manager._check_new
     monkeypatch.setattr(acls.manager, "_check_new", lambda one: (checked.append(one), check_new(one)))
+    results = acls.create(*creations)
+    assert checked == list(creations)
+    assert acls.written == 700
+    assert results == [expected[2 if number % 3 == 2 else 0] for number in range(5_000)]
+    checked.clear()
     steps = acls.manager.create_acls(CreateAclsRequest(creations=creations), CONTEXT).steps
     assert steps is not None
-    counts = []
-    while True:
-        before = len(checked)
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result = ended.value
-            break
-        counts.append(len(checked) - before)
-    assert max(counts) == CREATIONS_PER_STEP
-    assert checked == list(creations)
-    assert len(result.records) == 700
-    told = [(one.error_code, one.error_message) for one in result.response.results]
-    assert told == [expected[2 if number % 3 == 2 else 0] for number in range(5_000)]
+    counts = [len(checked)]
+    for _ in steps:
+        counts.append(len(checked) - sum(counts))
+    assert max(counts) == STEP_WORK_MAX // ITEM
 
 
 def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +343,7 @@ def test_no_step_of_a_deletion_compares_many() -> None:
     acls.create(*(replace(ORDERS, resource_name=f"x{number}") for number in range(2_000)))
     filters = tuple(filter_of(resource_name_filter=f"no-{number}") for number in range(100))
     result = acls.manager.delete_acls(DeleteAclsRequest(filters=filters), CONTEXT)
-    assert len(list(result.steps)) == 100 * -(-2_000 // ACLS_PER_STEP)
+    assert 1 + len(list(result.steps)) >= 100 * 2_000 * LOOK // STEP_WORK_MAX
     with pytest.raises(ControlError) as refusal:
         acls.delete(*(filter_of(),) * (MATCHES_MAX // 2_000 + 1))
     assert refusal.value.error_code is ErrorCode.invalid_request

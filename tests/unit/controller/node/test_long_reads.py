@@ -170,3 +170,69 @@ def test_a_decision_that_reads_first_is_taken_by_its_last_step(
     assert topics.node.raft.log_end_offset == before + 2
     assert "late-8" in topics.node.metadata.image.topics.by_name
     assert not topics.node.is_reading
+
+
+def topic_record(number: int) -> TopicRecord:
+    return TopicRecord(name=f"part-{number}", topic_id=UUID(int=number))
+
+
+def in_parts(*numbers: int) -> Generator[ControlResult | None, None, ControlResult]:
+    """A decision that creates a topic in each of its steps."""
+    for number in numbers[:-1]:
+        yield ControlResult(records=(topic_record(number),))
+    return ControlResult(records=(topic_record(numbers[-1]),), response="created")
+
+
+def part_names(bench: Any) -> set[str]:
+    return {name for name in bench.node.metadata.image.topics.by_name if name.startswith("part-")}
+
+
+def test_a_decision_in_parts_writes_one_in_a_turn(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: others decide between the parts, on what was written, and the answer comes behind the last part.
+
+    Method: four parts; see what each turn leaves in the image and in the log, with another decision in between.
+    """
+    before = topics.node.raft.high_watermark
+    first = ControlResult(records=(topic_record(1),), steps=in_parts(2, 3, 4))
+    topics.decide_next(monkeypatch, first)
+    assert answers(topics, asked(READ, describe())) == {}
+    assert part_names(topics) == {"part-1", "part-2"}
+    other = ControlResult(records=(topic_record(9),), response="other")
+    topics.decide_next(monkeypatch, other)
+    assert answers(topics, asked(OTHER, describe())) == {OTHER: "other"}
+    assert part_names(topics) == {"part-1", "part-2", "part-3", "part-9"}
+    assert answers(topics) == {READ: "created"}
+    assert part_names(topics) == {"part-1", "part-2", "part-3", "part-4", "part-9"}
+    assert topics.node.raft.high_watermark == before + 5
+
+
+def test_a_decision_goes_on_once_a_part_is_written(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no half of a request because its client has given up. Method: the deadline passes behind a part."""
+    topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
+    assert answers(topics, asked(READ, describe(), deadline_ms=topics.now_ms)) == {}
+    topics.now_ms += 1
+    assert answers(topics) == {}
+    assert answers(topics) == {READ: "created"}
+
+
+def test_a_part_that_cannot_be_written_ends_the_decision(
+    topics: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a fault is answered once, and the parts before it stay. Method: a topic that exists already."""
+    topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 2, 3)))
+    assert answers(topics, asked(READ, describe())) == {}
+    outcome = answers(topics)[READ]
+    assert outcome.error_code is ErrorCode.unknown_server_error
+    assert part_names(topics) == {"part-2"}
+    assert not topics.node.is_reading
+    topics.assert_serves()
+
+
+def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the client asks the next leader, and no more parts are written. Method: resign behind the first part."""
+    topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
+    assert answers(topics, asked(READ, describe())) == {}
+    outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
+    assert outcome.error_code is ErrorCode.not_controller
+    assert part_names(topics) == {"part-2"}
+    assert not topics.node.is_reading

@@ -153,10 +153,26 @@ def test_a_record_that_fits_no_checkpoint_is_refused(
     assert_restarts(bench, node_config)
 
 
-def test_a_decision_that_fits_no_batch_is_refused(bench: Bench) -> None:
+def test_a_part_of_a_request_fits_a_batch(bench: Bench) -> None:
+    """Goal: a request of any size is written in parts of bounded size. Method: 300 values of 32 kB."""
+    start_offset = bench.node.storage.log.end_offset
+    request = metrics(*(f"s{number}" for number in range(300)))
+    effects = bench.node.turn([control_request(request)], bench.now_ms)
+    while not effects.control_answers:
+        effects = bench.turn_when_due()
+    (answer,) = effects.control_answers
+    assert {one.error_code for one in answer.outcome.responses} == {ErrorCode.none}
+    sizes = batch_sizes(bench, start_offset)
+    assert len(sizes) > 5
+    assert max(sizes) < BATCH_SIZE_BYTES_MAX / 4
+    bench.assert_serves()
+
+
+def test_a_decision_that_fits_no_batch_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: an atomic decision shares one batch of Kafka's size, or is not made. Method: 300 values of 32 kB."""
     end_offset = bench.node.storage.log.end_offset
-    outcome, _ = bench.ask(metrics(*(f"s{number}" for number in range(300))))
+    bench.decide_next(monkeypatch, ControlResult(records=configs(300), response="done"))
+    outcome, _ = bench.ask()
     assert isinstance(outcome, ControlError)
     assert outcome.error_code is ErrorCode.record_list_too_large
     assert f"exceeds the maximum allowed batch size of {BATCH_SIZE_BYTES_MAX}" in outcome.message
@@ -187,13 +203,15 @@ def test_other_decisions_are_split_between_batches(
     assert_restarts(bench, node_config)
 
 
-def test_the_decisions_of_one_turn_do_not_outgrow_a_batch(bench: Bench) -> None:
-    """Goal: sharing batches makes none too large. Method: requests of 0.8 and of 8.2 MB arrive together."""
+def test_the_decisions_of_one_turn_do_not_outgrow_a_batch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: sharing batches makes none too large. Method: decisions of 0.8 and of 8.2 MB in one turn."""
     start_offset = bench.node.storage.log.end_offset
-    requests = [metrics(*(f"{count}-{number}" for number in range(count))) for count in (25, 250)]
-    effects = bench.node.turn([control_request(request) for request in requests], bench.now_ms)
-    codes = {one.error_code for answer in effects.control_answers for one in answer.outcome.responses}
-    assert codes == {ErrorCode.none}
+    decisions = iter(ControlResult(records=configs(count), response=count) for count in (25, 250))
+    monkeypatch.setattr(bench.node.metadata.control, "decide", lambda _request, _context: next(decisions))
+    effects = bench.node.turn([control_request(metrics("s"))] * 2, bench.now_ms)
+    assert [answer.outcome for answer in effects.control_answers] == [25, 250]
     sizes = batch_sizes(bench, start_offset)
     assert len(sizes) == 2
     assert max(sizes) <= BATCH_SIZE_BYTES_MAX

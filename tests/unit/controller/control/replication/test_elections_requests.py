@@ -143,12 +143,13 @@ def test_a_partition_that_is_named_again_and_again_ends_at_the_bound(
     monkeypatch.setattr(api, "RECORDS_PER_BATCH_MAX", 2)
     cluster.add_topic("a", make_partition(1, 2, leader=2))
 
-    def ids() -> Iterator[int]:
-        yield from (0, 0, 0)
-        raise AssertionError("read on")
+    class Ids(tuple[int, ...]):
+        def __iter__(self) -> Iterator[int]:
+            yield from (0, 0, 0)
+            raise AssertionError("read on")
 
     with pytest.raises(ControlError) as refused:
-        elect(cluster, PREFERRED, ("a", ids()))
+        elect(cluster, PREFERRED, ("a", Ids((0, 0, 0, 0))))
     assert refused.value.error_code is ErrorCode.policy_violation
 
 

@@ -4,11 +4,9 @@ from collections import Counter
 from random import Random
 
 import pytest
-from kio.schema.errors import ErrorCode
-from quorate_controller.control.api import ControlError
-from quorate_controller.control.assignments import place_replicas, usable_brokers
-from quorate_protocol.placement import UsableBroker
-from quorate_protocol.records.generated import BrokerRegistrationChangeRecord
+from quorate_controller.control.assignments import Placing, usable_brokers
+from quorate_protocol.placement import PlacementError, Placer, UsableBroker, place_replicas
+from quorate_protocol.records.generated import BrokerRegistrationChangeRecord, FenceBrokerRecord
 
 
 def brokers(*racks: str | None, fenced: frozenset[int] = frozenset()) -> list[UsableBroker]:
@@ -97,10 +95,9 @@ def test_impossible_placements_are_refused(
     given: list[UsableBroker], replication_factor: int, message: str
 ) -> None:
     """Goal: Kafka's code and text. Method: each reason once."""
-    with pytest.raises(ControlError) as refused:
+    with pytest.raises(PlacementError) as refused:
         place_replicas(given, 1, replication_factor, Random(0))
-    assert refused.value.error_code is ErrorCode.invalid_replication_factor
-    assert refused.value.message == message
+    assert str(refused.value) == message
 
 
 def test_brokers_that_shut_down_or_are_cordoned_get_nothing(make_cluster) -> None:
@@ -124,3 +121,21 @@ def test_brokers_that_shut_down_or_are_cordoned_get_nothing(make_cluster) -> Non
         )
     offered = {broker.broker_id: broker.fenced for broker in usable_brokers(cluster.image)}
     assert offered == {1: False, 3: True, 4: False}
+
+
+def test_brokers_are_read_again_when_they_have_changed(cluster) -> None:
+    """Goal: a broker that was fenced since the last topic leads none. Method: fence two of three."""
+    placing = Placing(cluster.image, Random(0))
+    assert {assignment.isr for assignment in placing.place(30, 1)} == {(1,), (2,), (3,)}
+    for broker_id in (1, 2):
+        cluster.replay(FenceBrokerRecord(id=broker_id, epoch=1000 + broker_id))
+    assert {assignment.isr for assignment in placing.place(30, 1)} == {(3,)}
+
+
+def test_each_topic_begins_anywhere() -> None:
+    """Goal: topics of one partition use all brokers alike. Method: count leaders over many topics of one request."""
+    placer = Placer(brokers(*"aabbc"), Random(2))
+    leaders = Counter(placer.place(1, 2)[0][0] for _ in range(3000))
+    of_racks = Counter("aabbc"[leader] for leader in leaders.elements())
+    assert all(900 < count < 1100 for count in of_racks.values()), of_racks
+    assert all(400 < leaders[broker_id] < 600 for broker_id in range(4)), leaders

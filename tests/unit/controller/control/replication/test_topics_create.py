@@ -1,5 +1,6 @@
 """CreateTopics: what is written, what is answered, and what is refused."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from kio.schema.create_topics.v7 import request as kio_request
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_protocol.image import UNASSIGNED_DIRECTORY
-from quorate_protocol.records.generated import ConfigRecord, PartitionRecord, TopicRecord
+from quorate_protocol.records.generated import ConfigRecord, FenceBrokerRecord, PartitionRecord, TopicRecord
 
 
 def topic(name: str, partitions: int = 1, replicas: int = 1, assignments=(), **configs: str | None):
@@ -121,8 +122,8 @@ def test_the_answer_describes_the_topic(cluster) -> None:
 
 def test_topic_ids_are_random_and_new(cluster) -> None:
     """Goal: no two topics share an id. Method: many topics from one seed."""
-    decision = create(cluster, *(topic(f"t{number}") for number in range(200)))
-    assert len({result.topic_id for result in decision.response.topics}) == 200
+    decision = create(cluster, *(topic(f"t{number}") for number in range(100)))
+    assert len({result.topic_id for result in decision.response.topics}) == 100
 
 
 def test_minus_one_means_the_default(make_cluster) -> None:
@@ -342,3 +343,47 @@ def test_an_empty_request_is_answered(cluster) -> None:
     """Goal: nothing asked, nothing done. Method: no topics."""
     decision = create(cluster)
     assert (decision.records, decision.response.topics) == ((), ())
+
+
+def test_each_step_of_a_large_request_decides_on_what_there_is(cluster) -> None:
+    """Goal: others decide between the steps of CreateTopics, and each topic is written as a whole.
+
+    Method: hundreds of topics; behind the first step another request creates the last one, and a broker is fenced.
+    """
+    names = [f"t{number}" for number in range(400)]
+    decision = create(cluster, *(topic(name, 2, 1) for name in names))
+    assert decision.steps is not None
+    created = sum(isinstance(record, TopicRecord) for record in decision.records)
+    assert 0 < created < len(names)
+    assert len(decision.records) == 3 * created
+    cluster.replay(*decision.records)
+    cluster.apply(create(cluster, topic(names[-1], 1, 1)))
+    cluster.replay(FenceBrokerRecord(id=2, epoch=1002))
+    results = cluster.apply(replace(decision, records=())).topics
+    codes = {result.name: result.error_code for result in results}
+    assert codes.pop(names[-1]) is ErrorCode.topic_already_exists
+    assert set(codes.values()) == {ErrorCode.none}
+    assert len(cluster.image.topics.by_name[names[-1]].partitions) == 1
+    later = [cluster.partition(name, number) for name in names[created:-1] for number in range(2)]
+    assert {partition.leader for partition in later} == {1, 3}
+
+
+def test_replicas_that_fit_no_batch_are_refused_before_they_are_placed(cluster) -> None:
+    """Goal: no work for what cannot be written. Method: more than 8 MiB of replicas, and a cheap error beside it."""
+    for broker_id in range(10, 60):
+        cluster.add_broker(broker_id)
+    with pytest.raises(ControlError) as refused:
+        create(cluster, topic("a", 9_000, 50))
+    assert refused.value.error_code is ErrorCode.record_list_too_large
+    assert "450000 replicas" in refused.value.message
+    assert error(cluster, topic("a", 9_000, 54))[0] is ErrorCode.invalid_replication_factor
+
+
+def test_a_large_request_that_is_only_validated_writes_nothing(cluster) -> None:
+    """Goal: a dry run of any size. Method: hundreds of topics, and those of a request that is too large."""
+    many = [topic(f"t{number}", 2, 1) for number in range(400)]
+    decision = create(cluster, *many, validate_only=True)
+    assert decision.steps is not None
+    results = cluster.apply(decision).topics
+    assert {result.error_code for result in results} == {ErrorCode.none}
+    assert not cluster.image.topics.by_name
