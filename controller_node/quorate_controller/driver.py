@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
 from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.kafka.apis import ApiKey
 
-from quorate_controller.arrivals import Arrivals
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import ControlRequest, OwnRequestAnswered, OwnRequestFailed
@@ -24,10 +24,19 @@ from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
+from quorate_controller.scheduler import (
+    LONG_READS,
+    OF_NODES,
+    REQUESTS_PER_TURN_MAX,
+    Outcome,
+    Scheduler,
+    ServiceClass,
+    Steps,
+)
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from kio.static.protocol import Payload
 
@@ -51,6 +60,11 @@ OBSERVERS_AT_ONCE: Final = 4
 """The observers that are answered in one pass of the event loop. All of them fetch again at once, so that hundreds of
 answers would delay clients and voters by many milliseconds. Who is answered later fetches more records at a time.
 """
+
+EVENTS_PER_TURN_MAX: Final = 384
+"""The maximum events per turn. The others wait, so that a burst does not starve the timers."""
+_DECISIONS: Final = frozenset({ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
+"""Long reads that change something: they are decided even if nobody waits for the response."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
@@ -93,7 +107,11 @@ class Driver:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._peers: PeerTransport | None = None
-        self._events = Arrivals()
+        self.scheduler = Scheduler()
+        """Decides which requests come with the next turn."""
+        self._events: deque[NodeEvent] = deque()
+        self._long_reads: deque[ControlRequest] = deque()
+        """They wait for the one that is under way."""
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -148,13 +166,19 @@ class Driver:
             return
         if not self._events:
             self._oldest_event_s = self._loop.time()
-        self._events.put(event)
+        key = event.request.__api_key__ if isinstance(event, ControlRequest) else None
+        if isinstance(event, ControlRequest) and key in LONG_READS:
+            self._long_reads.append(event)
+        else:
+            self._events.append(event)
+        if key is not None and key not in OF_NODES:
+            self.scheduler.passed_on()
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turn_handle = None
-        events = self._events.take(self._is_waited_for, begins_reads=not self._node.is_reading)
+        events = self._events_of_turn()
         began_s = self._loop.time()
         now_ms = self._clock.now_ms()
         # Turns are at most this far apart unless the process stood still, and then it read no heartbeats either.
@@ -176,7 +200,18 @@ class Driver:
             self._on_failure(error)
 
     def _measure(self, began_s: float) -> None:
-        self._events.took((self._loop.time() - began_s) * 1000)
+        self.scheduler.turn_took((self._loop.time() - began_s) * 1000)
+
+    def _events_of_turn(self) -> list[NodeEvent]:
+        """Take some events, and long reads if none is under way. Reads that nobody waits for are left out."""
+        self.scheduler.turn_begins()
+        events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN_MAX))]
+        if not self._node.is_reading:
+            for _ in range(min(len(self._long_reads), REQUESTS_PER_TURN_MAX)):
+                read = self._long_reads.popleft()
+                if read.request.__api_key__ in _DECISIONS or self._is_waited_for(read):
+                    events.append(read)
+        return events
 
     def _is_waited_for(self, event: ControlRequest) -> bool:
         future = self._control_futures.get(event.token)
@@ -204,9 +239,8 @@ class Driver:
         for answer in effects.control_answers:
             _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
         if observers:
-            # Behind the callbacks of the others, so that these are written first.
             if not self._for_observers:
-                self._loop.call_soon(self._reply_to_observers)
+                self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))
             self._for_observers += observers
         for own in effects.own_requests:
             self._ask(own)
@@ -219,17 +253,17 @@ class Driver:
     def _reply(self, reply: RaftReply) -> None:
         _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
 
-    def _reply_to_observers(self) -> None:
-        """Answers some observers, and the others in the next passes of the event loop."""
-        for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
-            self._reply(self._for_observers.popleft())
-        if self._for_observers:
-            self._loop.call_soon(self._reply_to_observers)
+    def _replying_to_observers(self) -> Generator[Outcome, None, None]:
+        """Answer observers, behind the responses to others, and in passes between which others are served."""
+        while self._for_observers:
+            yield Outcome.LATER
+            for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
+                self._reply(self._for_observers.popleft())
 
     def _schedule(self) -> None:
         if self._turn_handle is not None or self._stopped:
             return
-        if self._events:
+        if self._events or (self._long_reads and not self._node.is_reading):
             self._turn_handle = self._loop.call_soon(self._turn)
             return
         now_ms = self._clock.now_ms()

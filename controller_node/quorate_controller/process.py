@@ -126,7 +126,7 @@ class _Process:
         following = [asyncio.create_task(_report_repeats())]
         if tokens is not None:
             following.append(asyncio.create_task(tokens.follow()))
-        server = ControllerServer(config, driver, counters, tls, connections)
+        server = ControllerServer(config, driver, counters, tls, connections, scheduler=driver.scheduler)
         try:
             try:
                 await server.start()

@@ -23,29 +23,31 @@ from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.frames import FrameDecoder
 
 from quorate_controller.node.events import ANONYMOUS
+from quorate_controller.scheduler import Account, Outcome, ServiceClass, class_of
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, Arrival
-from quorate_controller.server.serving_queue import KEYS_OF_NODES, REQUESTS_AT_ONCE, ServiceClass, class_of
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.node.events import Principal
+    from quorate_controller.scheduler import Scheduler
     from quorate_controller.server.answer_memory import AnswerMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.request_memory import RequestMemory
-    from quorate_controller.server.serving_queue import ServingQueue
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A connection that holds more bytes of requests passes no other on before those in flight have their responses."""
+REQUESTS_AT_ONCE: Final = 8
+"""Requests of one connection that are passed on before it is another's turn."""
 WRITE_BUFFER_BYTES_MAX: Final = 64 * 1024
 """With more than this unsent, the peer is not reading."""
 PIECE_BYTES_MAX: Final = WRITE_BUFFER_BYTES_MAX
@@ -81,7 +83,7 @@ class Owner(Protocol):
     limits: ListenerLimits
     memory: RequestMemory
     answers: AnswerMemory
-    serving: ServingQueue
+    scheduler: Scheduler
     read_buffer: memoryview
     quotas: ConnectionQuotas
     counters: RequestCounters
@@ -106,32 +108,27 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._may_ask = not listener.has_sasl
         """Whether requests are those of a client that has authenticated, or need not."""
-        self._limits = listener.limits
         self._loop = asyncio.get_running_loop()
         self._decoder = FrameDecoder(listener.first_frames_size_bytes_max)
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
-        self._memory = listener.memory
         self.arrival = Arrival()
         """The time that the unfinished request may take."""
-        self._service_class = ServiceClass.STRANGERS
-        """The class of the last request."""
+        self._arriving_class = ServiceClass.STRANGERS
+        """The class of the last request that was counted."""
         self._request_bytes = 0
         """Size of the complete requests that have no response yet."""
         self._is_counted = False
         """Whether the connection holds more than it may without being counted."""
-        self._answers = listener.answers
         self._is_queued = False
-        self.served_until_s = 0.0
-        """See `serving_queue.Served`."""
+        self.account = Account()
         self._waits_for_memory = False
         self._is_writable = True
         self._is_reading = True
         self._is_refused = False
         self._is_flush_scheduled = False
-        self._muting: asyncio.TimerHandle | None = None
-        self._awaited: Exchange | None = None
-        """No other request is taken until this one is answered."""
+        self._holds = 0
+        """While there are some, no further request is taken."""
         self._unsent_bytes = 0
         """Size of the answers that wait for earlier ones, or for the flush."""
         self._unwritten: deque[memoryview] = deque()
@@ -146,12 +143,12 @@ class Connection(asyncio.BufferedProtocol):
         self._place.close = self.abort
         self._listener.admit(self)
         self._transport.set_write_buffer_limits(
-            high=min(self._limits.send_buffer_bytes_max, WRITE_BUFFER_BYTES_MAX)
+            high=min(self._listener.limits.send_buffer_bytes_max, WRITE_BUFFER_BYTES_MAX)
         )
         set_no_delay(transport)
-        if self._limits.socket_send_buffer_bytes >= 0:
+        if self._listener.limits.socket_send_buffer_bytes >= 0:
             transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.socket_send_buffer_bytes
+                socket.SOL_SOCKET, socket.SO_SNDBUF, self._listener.limits.socket_send_buffer_bytes
             )
         if self._listener.tls is not None and not self._listener.has_sasl:
             self._identify(self._listener.tls)
@@ -174,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         """The other end has proven who it is, and may send requests of each size."""
         self.peer = replace(self.peer, principal=principal)
         self._may_ask = True
-        self._decoder.limit(self._limits.frame_size_bytes_max)
+        self._decoder.limit(self._listener.limits.frame_size_bytes_max)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         """Call back after a while."""
@@ -183,13 +180,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._take_no_more()
         self._unwritten.clear()
-        self._answers.waits(self, 0, self._loop.time())
-        if self._muting is not None:
-            self._muting.cancel()
+        self._listener.answers.waits(self, 0, self._loop.time())
         self._listener.quotas.leave(self._place)
         while self._in_flight:
             self._in_flight.popleft().abandon()
-        self._memory.forget(self)
+        self._listener.memory.forget(self)
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
@@ -238,21 +233,21 @@ class Connection(asyncio.BufferedProtocol):
     def _find_class(self) -> None:
         """Derive the class from the last request, as far as it has come, and bound its size."""
         key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
-        self._service_class = self._class_of(key)
+        self._arriving_class = self._class_of(key)
         size_bytes, bytes_max = (
             self._decoder.unfinished_size_bytes,
-            self._memory.size_bytes_max(self._service_class),
+            self._listener.memory.size_bytes_max(self._arriving_class),
         )
         if bytes_max is not None and size_bytes > bytes_max:
             self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
-            self.refuse(f"a request of {size_bytes} bytes; {self._service_class.value} may send {bytes_max}")
+            self.refuse(f"a request of {size_bytes} bytes; {self._arriving_class.value} may send {bytes_max}")
 
     def _count(self) -> None:
         """Count the memory of requests, if the connection holds more than it may uncounted."""
         buffered_bytes, size_bytes = self._decoder.buffered_size_bytes, self._decoder.unfinished_size_bytes
         held_bytes = self._request_bytes + buffered_bytes
         missing_bytes = max(0, size_bytes - buffered_bytes)
-        may_read = self._memory.hold(self, self._service_class, held_bytes, missing_bytes)
+        may_read = self._listener.memory.hold(self, self._arriving_class, held_bytes, missing_bytes)
         self._waits_for_memory = not may_read
         self._is_counted = held_bytes > UNCOUNTED_BYTES_MAX
 
@@ -271,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        self._answers.reads(self, self._loop.time())
+        self._listener.answers.reads(self, self._loop.time())
         self._write_pieces()
         self._note_unread()
         self._go_on()
@@ -287,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         unread_bytes = self._unsent_bytes
         if not self._is_writable:
             unread_bytes += self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
-        self._answers.waits(self, unread_bytes, self._loop.time())
+        self._listener.answers.waits(self, unread_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
@@ -316,22 +311,15 @@ class Connection(asyncio.BufferedProtocol):
         self.arrival.completed()
         self._count()
 
-    def mute(self, delay_s: float) -> None:
-        """Take no request for so many seconds: the client is beyond its quota."""
-        if self._muting is not None:
-            self._muting.cancel()
-        self._muting = self._loop.call_later(delay_s, self._unmute)
-        self._regulate_reading()
+    def hold(self) -> None:
+        """Take no further request until `release`: a client is beyond its quota, or a request excludes others."""
+        self._holds += 1
 
-    def wait_for(self, exchange: Exchange | None) -> None:
-        """Take no request until this one is answered; without one, go on."""
-        self._awaited = exchange
-        if exchange is None:
+    def release(self) -> None:
+        """Take further requests, if nothing else holds them back."""
+        self._holds -= 1
+        if not self._holds:
             self._schedule_flush()
-
-    def _unmute(self) -> None:
-        self._muting = None
-        self._serve_in_turn()
 
     def expire(self) -> bool:
         """Close after the idle timeout, unless an answer is being worked on. Returns whether it closes."""
@@ -348,38 +336,35 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _serve_in_turn(self) -> None:
-        """Serve the received requests now or, if other connections wait, when it is this one's turn."""
+        """Serve the received requests now or, if other work waits, when it is this connection's turn."""
         if not self._is_queued:
-            serving = self._listener.serving
-            if self._may_serve() if serving else self.serve():
+            scheduler = self._listener.scheduler
+            if self.step() is Outcome.MORE if scheduler.is_idle else self._may_serve():
                 self._is_queued = True
-                serving.add(self)
+                scheduler.add(self)
         self._regulate_reading()
 
     @property
-    def has_request_of_node(self) -> bool:
-        """See `serving_queue.Served`."""
-        return self._may_ask and bool(self._undispatched) and self._undispatched[0][:2] in KEYS_OF_NODES
+    def service_class(self) -> ServiceClass:
+        """See `scheduler.Work`."""
+        return self._class_of(self._undispatched[0][:2]) if self._undispatched else ServiceClass.STRANGERS
 
     def _may_serve(self) -> bool:
-        if not self._undispatched or not self._is_writable or self._is_refused:
-            return False
-        if self._muting or self._awaited:
+        if not self._undispatched or not self._is_writable or self._is_refused or self._holds:
             return False
         if self._in_flight and self._request_bytes > REQUEST_BYTES_MAX:
             return False
-        limits = self._limits
-        is_full = len(self._in_flight) >= (1 if self._answers.is_full else limits.in_flight_max)
+        limits = self._listener.limits
+        is_full = len(self._in_flight) >= (1 if self._listener.answers.is_full else limits.in_flight_max)
         return not is_full and self._unsent_bytes <= limits.send_buffer_bytes_max
 
-    def serve(self) -> bool:
-        """Pass some requests on. Returns whether there are more, which wait for another turn."""
-        in_flight, is_of_node = self._in_flight, self.has_request_of_node
+    def step(self) -> Outcome:
+        """Pass some requests of one class on."""
+        in_flight, service_class = self._in_flight, self.service_class
         for _ in range(REQUESTS_AT_ONCE):
-            if not self._may_serve() or self.has_request_of_node is not is_of_node:
+            if not self._may_serve() or self.service_class is not service_class:
                 break
-            frame = self._undispatched.popleft()
-            exchange = Exchange(self, frame, self._class_of(frame[:2]))
+            exchange = Exchange(self, self._undispatched.popleft(), service_class)
             in_flight.append(exchange)
             try:
                 self._listener.handler.handle(exchange)
@@ -391,10 +376,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._listener.quotas.served(self._place, self.last_activity)
         self._is_queued = self._may_serve()
         self._regulate_reading()
-        return self._is_queued
+        return Outcome.MORE if self._is_queued else Outcome.DONE
 
     def _regulate_reading(self) -> None:
-        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused or self._muting
+        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
         may_read = self._is_writable and not is_blocked
         if may_read == self._is_reading or self._transport.is_closing():
             return
@@ -412,8 +397,6 @@ class Connection(asyncio.BufferedProtocol):
         due: list[bytes | bytearray] = []
         while in_flight and (answer := in_flight[0].answer) is not None:
             exchange = in_flight.popleft()
-            if exchange is self._awaited:
-                self._awaited = None
             self._request_bytes -= len(exchange.frame)
             exchange.end()
             self._unsent_bytes -= len(answer)

@@ -18,10 +18,10 @@ from quorate_protocol.errors import ProtocolError, TooManyElements, UnsupportedV
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.server import parse_head, parse_request
 
-from quorate_controller.arrivals import LONG_READS
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
+from quorate_controller.scheduler import LONG_READS, Scheduler, ServiceClass, Steps
 from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
 from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
@@ -31,7 +31,7 @@ from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of, open_envelope
 from quorate_controller.server.error_responses import error_response
 from quorate_controller.server.large_requests import PARSED_AT_ONCE_BYTES_MAX, LargeRequests
-from quorate_controller.server.long_answers import LongAnswer, LongAnswers, long_arrays
+from quorate_controller.server.long_answers import long_arrays, writing_long
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
@@ -39,7 +39,6 @@ from quorate_controller.server.raft_wire import (
     request_from_wire,
 )
 from quorate_controller.server.request_memory import ELEMENTS_MAX
-from quorate_controller.server.serving_queue import ServiceClass
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
@@ -75,7 +74,7 @@ class Call:
         "_envelope",
         "_future",
         "_judge",
-        "_long_answers",
+        "_scheduler",
         "_started_s",
         "_timer",
         "caller",
@@ -88,7 +87,7 @@ class Call:
         request: Request,
         exchange: Exchange,
         counters: RequestCounters,
-        long_answers: LongAnswers,
+        scheduler: Scheduler,
         *,
         envelope: Request | None = None,
         principal: Principal = ANONYMOUS,
@@ -117,7 +116,7 @@ class Call:
         )
         self.exchange = exchange
         self._counters = counters
-        self._long_answers = long_answers
+        self._scheduler = scheduler
         self._envelope = envelope
         self._future: Future[Any] | None = None
         self._judge: Callable[[RaftResponse], None] | None = None
@@ -162,10 +161,12 @@ class Call:
             frame = encode_answer(request.api, request.version, request.correlation_id, response)
             self._send_frame(frame, getattr(response, "throttle_time", None))
             return
-        steps = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
-        answer = LongAnswer(steps=steps, done=self._written)
-        self.exchange.on_abandoned(answer.abandon)
-        self._long_answers.add(answer)
+        pieces = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
+        exchange = self.exchange
+        writing = writing_long(pieces, self._written, self._scheduler.long_responses)
+        work = Steps(writing, exchange.service_class, exchange.account)
+        exchange.on_abandoned(work.abandon)
+        self._scheduler.add(work)
 
     def _written(self, outcome: bytearray | Exception) -> None:
         """Send a long answer, or an error if it can't be written."""
@@ -184,10 +185,10 @@ class Call:
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[LENGTH.size :]))
             )
             return
-        self._mute(throttle_time)
+        self._hold_for(throttle_time)
         self.exchange.respond(frame)
 
-    def _mute(self, throttle_time: timedelta | None) -> None:
+    def _hold_for(self, throttle_time: timedelta | None) -> None:
         """Read no more from a client that is beyond its quota, for as long as it is told to wait (KIP-219).
 
         The broker that forwards a request does this itself.
@@ -202,7 +203,7 @@ class Call:
             "throttle_time_ms": throttle_time // _MILLISECOND,
         }
         log.info("client_throttled", extra={"facts": facts})
-        self.exchange.mute(throttle_time / timedelta(seconds=1))
+        self.exchange.hold_for(throttle_time / timedelta(seconds=1))
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
         """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.
@@ -327,12 +328,16 @@ class Dispatcher:
     """Passes each request to raft, to control or to the server itself. Implements `listener.RequestHandler`."""
 
     def __init__(
-        self, node: NodePort, counters: RequestCounters, apis: Mapping[int, Api] = SERVED_APIS
+        self,
+        node: NodePort,
+        counters: RequestCounters,
+        apis: Mapping[int, Api] = SERVED_APIS,
+        scheduler: Scheduler | None = None,
     ) -> None:
         """`apis`: those that anybody is offered. The extensions are served, too."""
         self._node = node
         self._counters = counters
-        self._long_answers = LongAnswers()
+        self._scheduler = scheduler or Scheduler()
         self._large_requests = LargeRequests()
         self._frames = SharedFrames()
         authorizer = node.authorizer
@@ -389,7 +394,12 @@ class Dispatcher:
     ) -> None:
         """Parse so many bytes at once or, if they are many, in a thread."""
         if size_bytes > PARSED_AT_ONCE_BYTES_MAX:
-            self._large_requests.parse(exchange, parse, done)
+            exchange.hold()
+            work = Steps(
+                self._large_requests.parsing(exchange, parse, done), exchange.service_class, exchange.account
+            )
+            exchange.on_abandoned(work.abandon)
+            self._scheduler.add(work)
             return
         try:
             parsed: _Parsed | BaseException = parse()
@@ -411,7 +421,7 @@ class Dispatcher:
             outcome,
             exchange,
             self._counters,
-            self._long_answers,
+            self._scheduler,
             principal=exchange.peer.principal,
             authorization=self._authorization,
         )
@@ -446,7 +456,7 @@ class Dispatcher:
             forwarded.request,
             outer.exchange,
             self._counters,
-            self._long_answers,
+            self._scheduler,
             envelope=outer.request,
             principal=forwarded.principal,
             client_host=forwarded.client_host,
@@ -462,7 +472,7 @@ class Dispatcher:
 
     def _control(self, call: Call) -> None:
         if call.request.api.key in LONG_READS and not call.caller.forwarded:
-            call.exchange.alone()
+            call.exchange.hold()
         call.wait_for_control(self._node.control(call.request.body, call.caller))
 
     def _raft(self, call: Call) -> None:

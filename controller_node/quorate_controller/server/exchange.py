@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import ANONYMOUS, Principal
-from quorate_controller.server.serving_queue import ServiceClass
+from quorate_controller.scheduler import Account, ServiceClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,7 @@ class Session(Protocol):
 class Carrier(Protocol):
     """What an exchange needs of the connection on which its request came. Implemented by `connection.Connection`."""
 
+    account: Account
     session: Session | None
 
     @property
@@ -76,17 +77,26 @@ class Carrier(Protocol):
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         """Call back after a while."""
 
-    def mute(self, delay_s: float) -> None:
-        """Take no request for so many seconds."""
+    def hold(self) -> None:
+        """Take no further request."""
 
-    def wait_for(self, exchange: Exchange | None) -> None:
-        """Take no request until this one is answered; without one, go on."""
+    def release(self) -> None:
+        """Take further requests, once for each `hold`."""
 
 
 class Exchange:
     """One request frame and the answer owed for it."""
 
-    __slots__ = ("_connection", "_on_abandoned", "_on_ended", "answer", "frame", "is_last", "service_class")
+    __slots__ = (
+        "_connection",
+        "_is_holding",
+        "_on_abandoned",
+        "_on_ended",
+        "answer",
+        "frame",
+        "is_last",
+        "service_class",
+    )
 
     def __init__(
         self, connection: Carrier, frame: bytes, service_class: ServiceClass = ServiceClass.CLIENTS
@@ -99,6 +109,7 @@ class Exchange:
         self.is_last = False
         """Whether the connection closes instead of answering."""
         self._connection = connection
+        self._is_holding = False
         self._on_abandoned: Callable[[], object] | None = None
         self._on_ended: Callable[[], object] | None = None
 
@@ -156,17 +167,27 @@ class Exchange:
         self._connection.drain()
         self._connection.call_later(delay_s, self.drop if answer is None else partial(self.respond, answer))
 
-    def mute(self, delay_s: float) -> None:
+    @property
+    def account(self) -> Account:
+        """The account of the connection."""
+        return self._connection.account
+
+    def hold_for(self, delay_s: float) -> None:
         """Take no other request of the connection for a while (KIP-219)."""
-        self._connection.mute(delay_s)
+        self._connection.hold()
+        self._connection.call_later(delay_s, self._connection.release)
 
-    def alone(self) -> None:
-        """Take no other request of the connection until the answer is sent."""
-        self._connection.wait_for(self)
+    def hold(self) -> None:
+        """Take no other request of the connection until `release`, at the latest until the response is sent."""
+        if not self._is_holding:
+            self._is_holding = True
+            self._connection.hold()
 
-    def no_longer_alone(self) -> None:
+    def release(self) -> None:
         """Take other requests of the connection now."""
-        self._connection.wait_for(None)
+        if self._is_holding:
+            self._is_holding = False
+            self._connection.release()
 
     def drop(self) -> None:
         """There will be no answer: close the connection after those to earlier requests.
@@ -194,7 +215,8 @@ class Exchange:
         self._on_ended = callback
 
     def end(self) -> None:
-        """The connection has done with the exchange."""
+        """The response is sent, or the connection lost."""
+        self.release()
         if self._on_ended is not None:
             callback, self._on_ended = self._on_ended, None
             callback()

@@ -4,22 +4,21 @@ A request of a few MiB may have hundreds of thousands of elements, whose objects
 creates them releases the interpreter every `SWITCH_INTERVAL_S`, which the process sets. Requests of nodes have their
 own thread, so they do not wait for those of clients.
 
-The objects of a request take up to a hundred times its bytes, which are what `queued.max.request.bytes` counts. So
-there are few parsed requests of clients at a time: the others wait as bytes until those are answered.
+The objects of a request take up to a hundred times its bytes, which are what budgets of memory count. So there are
+few parsed requests of clients at a time: the others wait as bytes until those are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from quorate_controller.server.serving_queue import KEYS_OF_NODES
+from quorate_controller.scheduler import Budget, ServiceClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from quorate_controller.server.exchange import Exchange
 
@@ -37,96 +36,38 @@ HUGE_BYTES_MIN: Final = 256 * 1024
 _Parsed = TypeVar("_Parsed")
 
 
-class _Unparsed(NamedTuple):
-    """A request that waits until others are answered."""
-
-    exchange: Exchange
-    parse: Callable[[], Any]
-    done: Callable[[Any], None]
-
-
 class LargeRequests:
-    """Parses one request of clients and one of nodes at a time, in order of arrival."""
+    """Parses one request of clients and one of nodes at a time."""
 
     def __init__(self) -> None:
-        self._unparsed: deque[_Unparsed] = deque()
-        self._parsed: set[Exchange] = set()
-        """Requests of clients that are being parsed or answered."""
+        self._huge, self._large = Budget(PARSED_BYTES_MAX), Budget(PARSED_BYTES_MAX)
         self._of_clients = ThreadPoolExecutor(1, thread_name_prefix="parsing")
         self._of_nodes = ThreadPoolExecutor(1, thread_name_prefix="parsing-of-nodes")
 
-    def parse(
+    def parsing(
         self,
         exchange: Exchange,
         parse: Callable[[], _Parsed],
         done: Callable[[_Parsed | BaseException], None],
-    ) -> None:
-        """Call `parse` in a thread, then `done` with what it returned or raised, unless the connection is gone.
-
-        The connection takes no other request until then.
-        """
-        exchange.alone()
-        if exchange.frame[:2] in KEYS_OF_NODES:
-            self._begin(self._of_nodes, exchange, parse, done)
-        elif exchange in self._parsed:  # what is in an envelope is parsed after the envelope
-            self._begin(self._of_clients, exchange, parse, done)
-        else:
-            unparsed = _Unparsed(exchange, parse, done)
-            self._unparsed.append(unparsed)
-            exchange.on_abandoned(partial(self._withdraw, unparsed))
-            self._begin_next()
-
-    def _begin_next(self) -> None:
-        """Parse those that have waited longest and have room."""
-        kept: deque[_Unparsed] = deque()
-        waiting_kinds: set[bool] = set()
-        for unparsed in self._unparsed:
-            exchange, parse, done = unparsed
-            is_huge = _is_huge(exchange)
-            if is_huge in waiting_kinds or not self._has_room(exchange):
-                waiting_kinds.add(is_huge)
-                kept.append(unparsed)
-                continue
-            self._parsed.add(exchange)
-            exchange.on_ended(partial(self._ended, exchange))
-            self._begin(self._of_clients, exchange, parse, done)
-        self._unparsed = kept
-
-    def _has_room(self, exchange: Exchange) -> bool:
-        others = [len(one.frame) for one in self._parsed if _is_huge(one) is _is_huge(exchange)]
-        return not others or sum(others) + len(exchange.frame) <= PARSED_BYTES_MAX
-
-    def _withdraw(self, unparsed: _Unparsed) -> None:
-        self._unparsed.remove(unparsed)
-
-    def _ended(self, exchange: Exchange) -> None:
-        self._parsed.discard(exchange)
-        self._begin_next()
-
-    @staticmethod
-    def _begin(
-        threads: ThreadPoolExecutor,
-        exchange: Exchange,
-        parse: Callable[[], _Parsed],
-        done: Callable[[_Parsed | BaseException], None],
-    ) -> None:
+    ) -> Generator[asyncio.Future[Any], None, None]:
+        """Call `parse` in a thread, then `done` with what it returned or raised, unless the connection is gone."""
+        threads, size_bytes = self._of_nodes, len(exchange.frame)
+        if exchange.service_class in (ServiceClass.CLIENTS, ServiceClass.STRANGERS):
+            threads = self._of_clients
+            budget = self._huge if size_bytes >= HUGE_BYTES_MIN else self._large
+            while not budget.has_room(exchange, size_bytes):
+                yield budget.freed()
+            # What is in an envelope is parsed after the envelope, in the room that this has.
+            budget.hold(exchange, size_bytes)
+            exchange.on_ended(partial(budget.release, exchange))
         future = asyncio.get_running_loop().run_in_executor(threads, parse)
         exchange.on_abandoned(future.cancel)
-
-        def parsed(future: asyncio.Future[Any]) -> None:
-            if future.cancelled():
-                return
-            exchange.no_longer_alone()
+        yield future
+        if not future.cancelled():
+            exchange.release()
             done(future.exception() or future.result())
-
-        future.add_done_callback(parsed)
 
     def close(self) -> None:
         """Parse no more."""
-        self._unparsed.clear()
         for threads in (self._of_clients, self._of_nodes):
             threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _is_huge(exchange: Exchange) -> bool:
-    return len(exchange.frame) >= HUGE_BYTES_MIN

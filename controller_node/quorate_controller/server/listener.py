@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from quorate_controller.scheduler import Scheduler
 from quorate_controller.server.acceptor import Acceptor
 from quorate_controller.server.answer_memory import AnswerMemory
 from quorate_controller.server.connection import Connection, ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas, Place
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.request_memory import READ_BYTES_MAX, RequestMemory
-from quorate_controller.server.serving_queue import ServingQueue
 
 if TYPE_CHECKING:
     from quorate_controller.server.exchange import RequestHandler
@@ -41,6 +41,7 @@ class Listener:
         quotas: ConnectionQuotas | None = None,
         counters: RequestCounters | None = None,
         memory: RequestMemory | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.name = name
         self.tls = tls
@@ -52,11 +53,11 @@ class Listener:
         self.limits = limits
         self.counters = counters or RequestCounters()
         self.quotas = quotas or ConnectionQuotas(ConnectionLimits(), [name], self.counters)
-        """Shared with the other listeners of the process, and so is the memory."""
+        """Shared with the other listeners of the process, and so are memory and scheduler."""
         self.memory = memory or request_memory(REQUEST_MEMORY_BYTES_MAX, self.counters)
+        self.scheduler = scheduler or Scheduler()
         self.answers = AnswerMemory(name, limits.answer_memory_bytes_max, self.counters)
         self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
-        self.serving: ServingQueue
         self._connections: set[Connection] = set()
         self._acceptor: Acceptor | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -68,7 +69,6 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
-        self.serving = ServingQueue()
         self._acceptor = Acceptor(
             listener=self.name,
             tls=self.tls,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.serving_queue import ServiceClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from quorate_controller.config.loading import reread_listener_tls
+from quorate_controller.scheduler import Scheduler
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
@@ -87,11 +88,14 @@ class ControllerServer:
         counters: RequestCounters | None = None,
         tls: Mapping[str, TlsOfListener] = MappingProxyType({}),
         connections: ConnectionLimits | None = None,
+        *,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self._config = config
         self._node = node
         self._counters = counters or RequestCounters()
-        self._dispatcher = dispatcher = Dispatcher(node, self._counters)
+        self._scheduler = scheduler or Scheduler()
+        self._dispatcher = dispatcher = Dispatcher(node, self._counters, scheduler=self._scheduler)
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
@@ -117,6 +121,7 @@ class ControllerServer:
             quotas=self._quotas,
             counters=self._counters,
             memory=self._memory,
+            scheduler=self._scheduler,
         )
 
     def _gate(self, name: str, sasl: ListenerSasl, dispatcher: Dispatcher) -> SaslGate:

@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller, heartbeat
 from kit.waiting import HANG_S, turn_until
 from quorate_controller import driver as driver_module
-from quorate_controller.arrivals import EVENTS_PER_TURN_MAX
 from quorate_controller.control.api import ControlError
 from quorate_controller.driver import (
+    EVENTS_PER_TURN_MAX,
     OBSERVERS_AT_ONCE,
     STALL_LOGGED_MS_MIN,
     TURN_INTERVAL_MS_MAX,
@@ -166,7 +166,7 @@ async def test_each_answer_reaches_who_asked() -> None:
     first, second, gone = (driver.control(heartbeat(), CALLER) for _ in range(3))
     voted = driver.raft("a vote", "CONTROLLER")  # type: ignore[arg-type]
     gone.cancel()
-    tokens = [event.token for event in driver._events._first]  # type: ignore[union-attr]
+    tokens = [event.token for event in driver._events]  # type: ignore[union-attr]
     reply = RaftAnswer(response=VoteResponse(vote_granted=True))
     refusal = ControlError(ErrorCode.not_controller, "no")
     node.effects = Effects(
@@ -198,7 +198,7 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
         "client": driver.control(heartbeat(), CALLER),
         "voter": driver.raft("a fetch", "CONTROLLER"),  # type: ignore[arg-type]
     }
-    observer, client, voter = (event.token for event in driver._events._first)  # type: ignore[union-attr]
+    observer, client, voter = (event.token for event in driver._events)  # type: ignore[union-attr]
     for name, future in futures.items():
         future.add_done_callback(lambda _, name=name: loop.call_soon(written.append, f"{name} written"))
         future.add_done_callback(lambda _, name=name: written.append(f"{name} encoded"))
@@ -237,7 +237,7 @@ async def test_hundreds_of_observers_leave_room_for_others() -> None:
     node.effects = Effects(
         raft_replies=[
             RaftReply(token=event.token, answer=reply, is_for_observer=True)  # type: ignore[union-attr]
-            for event in driver._events._first
+            for event in driver._events
         ]
     )
     answered = [0]

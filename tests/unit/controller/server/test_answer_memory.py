@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, turn_until, until
-from quorate_controller.server import answer_memory, serving_queue
+from quorate_controller import scheduler
+from quorate_controller.server import answer_memory
 from quorate_controller.server.answer_memory import HARD_FACTOR, SLOW_S_MIN, AnswerMemory
-from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection import REQUESTS_AT_ONCE, ListenerLimits
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.request_memory import READ_BYTES_MAX
-from quorate_controller.server.serving_queue import REQUESTS_AT_ONCE
 from quorate_protocol.wire.frames import encode_frame
 
 MIB = 1024 * 1024
@@ -126,7 +126,7 @@ async def test_connections_are_served_in_turn(rig: Any, monkeypatch: pytest.Monk
     """
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(ticks) / 1024)
-    monkeypatch.setattr(serving_queue, "time", clock)
+    monkeypatch.setattr(scheduler, "time", clock)
     order: list[bytes] = []
 
     class Noting:
@@ -137,8 +137,10 @@ async def test_connections_are_served_in_turn(rig: Any, monkeypatch: pytest.Monk
     await rig.listen()
     rig.listener.handler = Noting()
     for _ in range(3):
-        await rig.connect()
-    await turn_until(lambda: rig.listener.connection_count == 3)
+        client = await rig.connect()
+        client.writer.write(encode_frame(b"known"))
+        await client.reader.readexactly(4)
+    order.clear()
     for number, connection in enumerate(rig.listener._connections):
         connection.data_received(encode_frame(b"%d" % number) * 100)
     await turn_until(lambda: len(order) == 300)

@@ -19,6 +19,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kit.authorization import SAMPLES, authorizer_with
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
+from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import dispatch
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.large_requests import (
@@ -26,7 +27,6 @@ from quorate_controller.server.large_requests import (
     PARSED_BYTES_MAX,
 )
 from quorate_controller.server.request_memory import ELEMENTS_MAX
-from quorate_controller.server.serving_queue import ServiceClass
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.frames import encode_frame

@@ -14,7 +14,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import turn_until
-from quorate_controller.server import long_answers
+from quorate_controller import scheduler
+from quorate_controller.server import dispatch, long_answers
 from quorate_controller.server.answer_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
     encode_answer,
@@ -135,13 +136,19 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
         assert found == [encode_answer(api, version, 77, response)]
 
 
+def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece in each pass of the loop."""
+    monkeypatch.setattr(long_answers, "STEP_S_MAX", 0.0)
+    monkeypatch.setattr(scheduler, "PASS_S_MAX", 0.0)
+
+
 async def test_others_are_answered_while_a_long_answer_is_written(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: a heartbeat does not wait for a long answer. Method: a step in each turn of the loop; the heartbeat comes
     behind the request for the answer, and its own answer first.
     """
-    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
+    take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
         heartbeat_answer() if request == heartbeat() else described(2_000)
     )
@@ -174,8 +181,8 @@ async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: 
     """Goal: many large answers do not take memory at once. Method: two, a low bound: the first is done first, though
     it is longer; without the bound the short one would be.
     """
-    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
-    monkeypatch.setattr(long_answers, "UNFINISHED_BYTES_MAX", 0)
+    take_small_steps(monkeypatch)
+    monkeypatch.setattr(scheduler, "LONG_RESPONSES_BYTES_MAX", 0)
     sizes = iter((3_000, COUNT))
     rig.node.decide = lambda _request, _caller: described(next(sizes))
     await rig.listen()
@@ -191,19 +198,20 @@ async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: 
 
 async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: no work for nobody. Method: the client leaves in the middle; the elements are asked for no more."""
-    monkeypatch.setattr(long_answers, "WRITING_S_MAX", 0.0)
+    take_small_steps(monkeypatch)
     begun: list[Any] = []
-    original = long_answers.LongAnswers.add
+    original = dispatch.writing_answer
 
-    def add(self: Any, answer: Any) -> None:
-        begun.append(answer)
-        original(self, answer)
+    def writing_answer(*arguments: Any) -> Any:
+        begun.append(original(*arguments))
+        return begun[-1]
 
-    monkeypatch.setattr(long_answers.LongAnswers, "add", add)
+    monkeypatch.setattr(dispatch, "writing_answer", writing_answer)
     rig.node.decide = lambda _request, _caller: described(20_000)
     await rig.listen()
     client = await rig.connect()
     client.send(QUESTION, 4)
     await turn_until(lambda: bool(begun))
     client.writer.transport.abort()
-    await turn_until(lambda: begun[0].is_abandoned and begun[0].steps.gi_frame is None)
+    await turn_until(lambda: begun[0].gi_frame is None)
+    assert rig.counters.dropped_answers == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.waiting import HANG_S, turn_until
+from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import listener, request_memory
 from quorate_controller.server.connection import REQUEST_BYTES_MAX, ListenerLimits
 from quorate_controller.server.counters import Limit, RequestCounters
@@ -24,7 +25,6 @@ from quorate_controller.server.request_memory import (
     RequestMemory,
 )
 from quorate_controller.server.server import request_memory_bytes_max
-from quorate_controller.server.serving_queue import ServiceClass
 from quorate_protocol.wire.frames import encode_frame
 
 from tests.unit.controller.server.test_metrics_and_health import config

@@ -1,0 +1,272 @@
+"""Whose work is done first, when there is more than can be done at once."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from quorate_controller import scheduler as scheduler_module
+from quorate_controller.scheduler import (
+    PASS_S_MAX,
+    REQUESTS_PER_TURN_MAX,
+    TURN_MS_MAX,
+    Account,
+    Budget,
+    Outcome,
+    Scheduler,
+    ServiceClass,
+    Steps,
+)
+
+CLIENTS, NODES, STRANGERS = ServiceClass.CLIENTS, ServiceClass.NODES, ServiceClass.STRANGERS
+SLOW_S = PASS_S_MAX * 0.6
+"""Two of these take longer than a pass."""
+
+
+class Clock:
+    """Stands in for the module `time`: it runs on while work is done."""
+
+    now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Asking:
+    """A connection with so many requests, each of which takes `takes_s`."""
+
+    def __init__(
+        self,
+        name: str,
+        order: list[str],
+        clock: Clock,
+        takes_s: float = SLOW_S,
+        *,
+        requests: int = 0,
+        service_class: ServiceClass = CLIENTS,
+    ) -> None:
+        self.name = name
+        self.service_class = service_class
+        self.requests = requests
+        self.account = Account()
+        self._order = order
+        self._clock = clock
+        self._takes_s = takes_s
+
+    def step(self) -> Outcome:
+        self._order.append(self.name)
+        self._clock.now_s += self._takes_s
+        self.requests -= 1
+        return Outcome.MORE if self.requests > 0 else Outcome.DONE
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(scheduler_module, "time", clock)
+    return clock
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_who_asks_rarely_is_served_next(clock: Clock) -> None:
+    """Goal: no client waits for a round over hundreds.
+
+    Method: 200 that ask all the time; one that asks now and then.
+    """
+    order: list[str] = []
+    scheduler = Scheduler()
+    for number in range(200):
+        takes_s = SLOW_S * (1 + number / 1_000)
+        scheduler.add(Asking(f"busy-{number}", order, clock, takes_s, requests=1_000))
+    await turns(150)
+    rare = Asking("rare", order, clock, SLOW_S / 1_000)
+    for _ in range(3):
+        asked = len(order)
+        rare.requests = 1
+        scheduler.add(rare)
+        await turns(2)
+        assert "rare" in order[asked : asked + 2]
+        await turns(10)
+
+
+async def test_clients_get_the_same_time(clock: Clock) -> None:
+    """Goal: requests that take long are served less often. Method: two that ask all the time, one of
+    them for what takes ten times as long; their times.
+    """
+    order: list[str] = []
+    scheduler = Scheduler()
+    for name, takes_s in (("slow", SLOW_S), ("fast", SLOW_S / 10)):
+        scheduler.add(Asking(name, order, clock, takes_s, requests=10_000))
+    await turns(200)
+    assert order.count("fast") == pytest.approx(10 * order.count("slow"), rel=0.1)
+
+
+async def test_classes_are_served_in_order_and_none_is_starved(clock: Clock) -> None:
+    """Goal: heartbeats and fetches wait for no client, clients for no stranger; who asks all the time stops
+    nobody.
+
+    Method: strangers that wait, then clients, nodes and the quorum, each with more than can be done; one pass,
+    then many.
+    """
+    order: list[str] = []
+    scheduler = Scheduler()
+    for service_class in reversed(ServiceClass):
+        for _ in range(5):
+            scheduler.add(
+                Asking(service_class.value, order, clock, requests=1_000, service_class=service_class)
+            )
+    await turns(1)
+    assert order == ["quorum", "quorum", "nodes", "clients", "strangers"]
+    await turns(20)
+    assert order.count("quorum") > 20
+    assert min(order.count(each.value) for each in ServiceClass) >= 20
+
+
+async def test_what_one_class_has_used_is_no_debt_in_another(clock: Clock) -> None:
+    """Goal: virtual times of classes are not compared. Method: a connection that was served for long as a node
+    asks as a client, beside one that asks all the time.
+    """
+    order: list[str] = []
+    scheduler = Scheduler()
+    node = Asking("node", order, clock, requests=500, service_class=NODES)
+    scheduler.add(node)
+    await turns(300)
+    scheduler.add(Asking("busy", order, clock, requests=1_000))
+    await turns(5)
+    node.requests, node.service_class = 1, CLIENTS
+    asked = len(order)
+    scheduler.add(node)
+    await turns(2)
+    assert "node" in order[asked : asked + 3]
+
+
+async def test_work_waits_for_futures_and_later_passes() -> None:
+    """Goal: generators are resumed. Method: a future; a later pass; the end; one that is abandoned while it waits."""
+    done: list[str] = []
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def waiting(name: str) -> Generator[Any, None, None]:
+        try:
+            done.append(f"{name} begins")
+            yield future
+            done.append(f"{name} goes on")
+            yield Outcome.LATER
+            done.append(f"{name} ends")
+        finally:
+            done.append(f"{name} is closed")
+
+    scheduler = Scheduler()
+    first, second = Steps(waiting("first"), CLIENTS), Steps(waiting("second"), NODES)
+    for work in (first, second):
+        scheduler.add(work)
+    await turns(5)
+    assert done == ["second begins", "first begins"]
+    assert scheduler.is_idle
+    second.abandon()
+    future.set_result(None)
+    await turns(2)
+    assert done[2:] == ["second is closed", "first goes on"]
+    await turns(2)
+    assert done[4:] == ["first ends", "first is closed"]
+    assert scheduler.is_idle
+
+
+async def test_a_mistake_ends_the_work_that_makes_it(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: one connection does not stop the others. Method: a step that raises, before another one."""
+    order: list[str] = []
+
+    def failing() -> Generator[Any, None, None]:
+        yield Outcome.MORE
+        raise ZeroDivisionError
+
+    scheduler = Scheduler()
+    scheduler.add(Steps(failing(), NODES))
+    scheduler.add(Asking("client", order, clock, requests=3))
+    await turns(10)
+    assert order == ["client"] * 3
+    assert [record.message for record in caplog.records] == ["work_failed"]
+
+
+async def test_a_budget_lets_the_first_go_on() -> None:
+    """Goal: no deadlock, whatever is too large. Method: more than there is room for, one after the other."""
+    budget = Budget(10)
+    assert budget.has_room("first", 100)
+    budget.hold("first", 100)
+    assert budget.has_room("first", 200)
+    assert not budget.has_room("second", 1)
+    freed = budget.freed()
+    assert budget.freed() is freed
+    budget.release("first")
+    assert freed.done()
+    budget.hold("second", 6)
+    assert budget.has_room("third", 4)
+    assert not budget.has_room("third", 5)
+    budget.hold("third", 4)
+    budget.hold("third", 1)
+    assert budget.has_room("fourth", 3)
+    budget.release("fourth")
+
+
+@pytest.mark.parametrize("cost_ms", [0.1, 2.0, 30.0, 400.0])
+async def test_turns_are_as_long_as_they_may_be(clock: Clock, cost_ms: float) -> None:
+    """Goal: costly requests do not hold up heartbeats, cheap ones share a flush. Method: requests of one cost;
+    nodes are not limited.
+    """
+    scheduler = Scheduler()
+    counts: list[int] = []
+    passed = 0
+
+    class PassingOn(Asking):
+        def step(self) -> Outcome:
+            nonlocal passed
+            passed += 1
+            scheduler.passed_on()
+            return Outcome.MORE
+
+    scheduler.add(PassingOn("client", [], clock))
+    for _ in range(12):
+        # The clock stands still: passes end at the limit.
+        while passed < REQUESTS_PER_TURN_MAX:
+            before = passed
+            await turns(1)
+            if passed == before:
+                break
+        counts.append(passed)
+        scheduler.turn_begins()
+        scheduler.turn_took(passed * cost_ms)
+        passed = 0
+    assert counts[0] == REQUESTS_PER_TURN_MAX
+    allowed = min(REQUESTS_PER_TURN_MAX, max(1, int(TURN_MS_MAX / cost_ms)))
+    assert allowed / 2 <= counts[-1] <= allowed
+    order: list[str] = []
+    for _ in range(REQUESTS_PER_TURN_MAX):
+        scheduler.passed_on()
+    assert not scheduler.is_idle
+    scheduler.add(Asking("node", order, clock, requests=2, service_class=NODES))
+    scheduler.add(Asking("stranger", order, clock, requests=2, service_class=STRANGERS))
+    await turns(3)
+    assert order == ["node", "node"]
+
+
+async def test_fast_requests_come_back_to_full_turns() -> None:
+    """Goal: one slow request is forgotten. Method: a turn of a second, then fast ones."""
+    scheduler = Scheduler()
+
+    def turn(took_ms: float) -> int:
+        """Pass on as many as may be, and note what the turn took."""
+        passed = 0
+        while scheduler.is_idle:
+            scheduler.passed_on()
+            passed += 1
+        scheduler.turn_begins()
+        scheduler.turn_took(took_ms)
+        return passed
+
+    assert turn(1_000.0) == REQUESTS_PER_TURN_MAX
+    counts = [turn(1.0) for _ in range(8)]
+    assert counts[0] < 10
+    assert counts[-1] == REQUESTS_PER_TURN_MAX
