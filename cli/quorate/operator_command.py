@@ -133,6 +133,14 @@ WebTokenFileOption = Annotated[
         "A file with the token, of 16 characters or more, that permits pause and restart on the status page.",
     ),
 ]
+WebHostOption = Annotated[
+    list[str] | None,
+    option(
+        "NAME",
+        "A host name under which the status page is asked for, beside addresses and localhost; repeatable.",
+        names=("--web-host",),
+    ),
+]
 LogFormatOption = Annotated[LogFormat, option(None, "The format of a log line.", case_sensitive=False)]
 LogLevelOption = Annotated[LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)]
 
@@ -167,6 +175,7 @@ def run_command(
     listen: ListenOption = ":8080",
     web: WebOption = None,
     web_token_file: WebTokenFileOption = None,
+    web_host: WebHostOption = None,
     log_format: LogFormatOption = LogFormat.JSON,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
@@ -198,6 +207,7 @@ def run_command(
         listen=_address("--listen", listen),
         web=_address("--web", web) if web is not None else None,
         web_token=_token(web_token_file),
+        web_hosts=tuple(_hosts(web_host or [])),
     )
     logs.configure_logs(level=log_level, is_json=log_format is LogFormat.JSON)
     with report_failures(*process.EXPECTED_ERRORS):
@@ -227,6 +237,15 @@ def _image_of_releases(option: str, text: str) -> str:
             f"for instance registry.example.com/kafka:{_VERSION}"
         )
     return text
+
+
+def _hosts(names: list[str]) -> list[str]:
+    from quorate_operator.web.allowed_hosts import check_host
+
+    try:
+        return [check_host(name) for name in names]
+    except ValueError as error:
+        raise typer.BadParameter(f"--web-host: {error}") from None
 
 
 def _token(file: Path | None) -> str | None:

@@ -192,7 +192,7 @@ def supervise(
     with _report_failures():
         found = PlayDirectory(directory)
         found.adopt(lock_descriptor)
-        layout = play_session.recall(found)
+        layout = play_session.recall_to_run(found, os.environ)
         asyncio.run(_supervise(layout))
 
 

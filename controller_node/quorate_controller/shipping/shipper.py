@@ -1,8 +1,10 @@
 """Copies what `decision` says, a piece at a time, so that it can be stopped at any moment."""
 
+import errno
 import logging
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -109,12 +111,12 @@ class Shipper:
     def _ship_properties(self, home: Path) -> None:
         """A replaced disk has another directory.id: the newest one is reported."""
         path = self.log_dir / META_PROPERTIES
-        with _reading(path):
-            content = path.read_bytes()
+        with _reading(path), _opened(path) as source:
+            content, mode = source.read(), _mode_of(source)
         shipped = home / META_PROPERTIES
         with _writing(shipped):
             if not shipped.exists() or shipped.read_bytes() != content:
-                with _temporary(shipped) as (file, temporary):
+                with _temporary(shipped, mode) as (file, temporary):
                     file.write(content)
                     _put_in_place(file, temporary, shipped)
 
@@ -122,11 +124,11 @@ class Shipper:
         """Whether it was copied: it may have everything already, be gone, or change at this moment."""
         path, place = source / shipment.file.name, target / shipment.file.name
         try:
-            opened = path.open("rb")
+            opened = _opened(path)
         except FileNotFoundError:
             return False  # what a controller needs no more, it deletes
         except OSError as error:
-            raise _SourceError(f"{path}: cannot open: {error.strerror}") from error
+            raise _SourceError(f"{path}: cannot open: {error.strerror or error}") from error
         with opened as file:
             verdict = Verdict.EXTEND
             if shipment.is_shipped:
@@ -138,7 +140,7 @@ class Shipper:
 
     def _compare(self, file: BinaryIO, path: Path, place: Path, source_bytes: int) -> Verdict:
         common = 0
-        with _writing(place), place.open("rb") as shipped:
+        with _writing(place), _opened(place) as shipped:
             shipped_bytes = os.fstat(shipped.fileno()).st_size
             while common < min(source_bytes, shipped_bytes):
                 self._check_stopping()
@@ -155,7 +157,7 @@ class Shipper:
     def _copy(self, file: BinaryIO, shipment: Shipment, path: Path, place: Path, verdict: Verdict) -> bool:
         """Whether it was: one that changed meanwhile is looked at again in the next round."""
         facts = shipment.file
-        with _writing(place), _temporary(place) as (copy, temporary):
+        with _writing(place), _temporary(place, _mode_of(file)) as (copy, temporary):
             file.seek(0)
             left = facts.size_bytes
             while left:
@@ -197,8 +199,23 @@ def _listed(directory: Path) -> list[FileFacts] | None:
             return None
         for entry in entries:
             with suppress(FileNotFoundError):  # the controller has deleted it meanwhile
-                found.append(_facts_of(entry.name, entry.stat()))
+                found.append(_facts_of(entry.name, entry.lstat()))
     return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Opens a regular file to read it. Raises OSError, also for a link, which would lead to any file."""
+    # Without O_NONBLOCK, a pipe would block until somebody writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _mode_of(file: BinaryIO) -> int:
+    """Who may read and write a file: its copy has the same secrets."""
+    return os.fstat(file.fileno()).st_mode & 0o777
 
 
 def _facts_of(name: str, status: os.stat_result) -> FileFacts:
@@ -218,11 +235,12 @@ def _whole_batches_end(path: Path) -> int:
 
 
 @contextmanager
-def _temporary(place: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new file beside `place`, gone in the end unless it was put in place."""
+def _temporary(place: Path, mode: int) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file with this mode beside `place`, gone in the end unless it was put in place."""
     path = place.with_name(f"{place.name}.{secrets.token_hex(4)}{_PART}")
     try:
-        with path.open("xb") as file:
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode & 0o600)) as file:
+            os.fchmod(file.fileno(), mode)  # whatever the umask is
             yield file, path
     finally:
         path.unlink(missing_ok=True)

@@ -70,6 +70,7 @@ class OperatorOptions:
     listen: tuple[str, int] | None = None
     web: tuple[str, int] | None = None
     web_token: str | None = None
+    web_hosts: tuple[str, ...] = ()
 
 
 async def run_operator(options: OperatorOptions) -> None:
@@ -88,7 +89,13 @@ async def run_operator(options: OperatorOptions) -> None:
             await stack.enter_async_context(served(health_server(pulse, metrics), *options.listen))
         if options.web is not None:
             limits = LimitLog("status page", metrics.http_limit_counter("web"))
-            page = StatusPage(snapshots, AnnotationCommands(api), options.web_token, report=limits)
+            page = StatusPage(
+                snapshots,
+                AnnotationCommands(api),
+                options.web_token,
+                report=limits,
+                hosts=options.web_hosts,
+            )
             await page.start(*options.web)
             stack.push_async_callback(page.close)
             await label_leading(api, options.lease_namespace, options.identity, leads=False)

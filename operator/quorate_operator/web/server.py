@@ -2,16 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
-from quorate_protocol.bounded_http.places import HttpBounds, HttpLimit
+from quorate_protocol.bounded_http.places import HttpBounds, HttpLimit, counted_address
 from quorate_protocol.bounded_http.server import HttpServer
 
 from quorate_operator import clock
+from quorate_operator.web.allowed_hosts import AllowedHosts
 from quorate_operator.web.controls import Access, cluster_path
 from quorate_operator.web.html import Html
 from quorate_operator.web.limits import LimitLog
@@ -27,9 +28,9 @@ from quorate_operator.web.port import ClusterKey, CommandError, Commands
 from quorate_operator.web.sections import cluster_sections
 from quorate_operator.web.sessions import Session, Sessions, TooManyFailuresError
 from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.streams import StreamShares, TooManyStreamsError
 
 COOKIE: Final = "quorate-session"
-STREAMS_MAX: Final = 100
 BOUNDS: Final = HttpBounds(
     # All users of a proxy share its address.
     connections_max=256,
@@ -63,7 +64,10 @@ HEADERS: Final = {
 
 
 class StatusPage:
-    """Serves the clusters in `snapshots`. Without `commands` or `token` the page is read-only."""
+    """Serves the clusters in `snapshots`. Without `commands` or `token` the page is read-only.
+
+    `hosts` are names under which it may be asked for, beside addresses and localhost.
+    """
 
     def __init__(
         self,
@@ -71,11 +75,13 @@ class StatusPage:
         commands: Commands | None = None,
         token: str | None = None,
         report: Callable[[HttpLimit, str], None] | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         self._snapshots = snapshots
         self._commands = commands
         self._sessions = Sessions(token if commands is not None else None)
-        self._streams = 0
+        self._streams = StreamShares()
+        self._hosts = AllowedHosts(hosts)
         folder = files("quorate_operator.web") / "assets"
         self._assets = {name: (folder / name).read_bytes() for name in ASSETS}
         self.server = HttpServer(
@@ -111,7 +117,10 @@ class StatusPage:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuses forms of other sites; shows errors as pages."""
+        """Refuses other names of this page, and forms of other sites; shows errors as pages."""
+        if not self._hosts.allow(request.host):
+            remedy = "`--web-host` (web.hosts of the chart) allows a name"
+            return web.Response(status=421, text=f"This page is not served as {request.host!r}; {remedy}.\n")
         origin = request.headers.get("Origin")
         if request.method == "POST" and origin is not None and _host_of(origin) != request.host:
             return self._refuse(request, 403, "Refused", "The form came from another site.")
@@ -158,28 +167,30 @@ class StatusPage:
         self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
     ) -> web.StreamResponse:
         """Sends all parts of a page, then those that changed, until the user leaves."""
-        if self._streams >= STREAMS_MAX:
-            return web.Response(
-                status=503, text=f"{STREAMS_MAX} pages are already open", headers={"Retry-After": "30"}
-            )
-        self._streams += 1
+        session = request.cookies.get(COOKIE) if self._session(request) is not None else None
         try:
-            async with self.server.streaming(request, STREAM_HEADERS) as stream:
-                sent: dict[str, Html] = {}
-                while True:
-                    seen = self._snapshots.version
-                    current = parts()
-                    if current is None:
-                        await stream.write(b"event: gone\ndata: {}\n\n")
-                        return stream.response
-                    changed = {name: html for name, html in current.items() if sent.get(name) != html}
-                    sent = current
-                    # A heartbeat is a comment: readers ignore it.
-                    await stream.write(f"data: {json.dumps(changed)}\n\n".encode() if changed else b":\n\n")
-                    await asyncio.sleep(SETTLE_S)
-                    await self._change(seen)
-        finally:
-            self._streams -= 1
+            with self._streams.taken(_address_of(request), session):
+                return await self._send(request, parts)
+        except TooManyStreamsError as error:
+            return web.Response(status=503, text=f"{error}\n", headers={"Retry-After": "30"})
+
+    async def _send(
+        self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
+    ) -> web.StreamResponse:
+        async with self.server.streaming(request, STREAM_HEADERS) as stream:
+            sent: dict[str, Html] = {}
+            while True:
+                seen = self._snapshots.version
+                current = parts()
+                if current is None:
+                    await stream.write(b"event: gone\ndata: {}\n\n")
+                    return stream.response
+                changed = {name: html for name, html in current.items() if sent.get(name) != html}
+                sent = current
+                # A heartbeat is a comment: readers ignore it.
+                await stream.write(f"data: {json.dumps(changed)}\n\n".encode() if changed else b":\n\n")
+                await asyncio.sleep(SETTLE_S)
+                await self._change(seen)
 
     async def _change(self, seen: int) -> None:
         try:
@@ -195,11 +206,10 @@ class StatusPage:
                 request, 403, "Read-only", "This page is read-only: it was started without a token."
             )
         try:
-            name = self._sessions.unlock(token, clock.now_ms())
+            name = self._sessions.unlock(token, _address_of(request), clock.now_ms())
         except TooManyFailuresError:
-            return self._refuse(
-                request, 429, "Too many attempts", "Too many wrong tokens in the last minute."
-            )
+            text = "Too many wrong tokens from your address in the last minute; no further one is looked at."
+            return self._refuse(request, 429, "Too many attempts", text)
         if name is None:
             return self._refuse(request, 403, "Wrong token", "This is not the token of this page.")
         response = _see_other("/?notice=unlocked")
@@ -271,6 +281,10 @@ def _host_of(origin: str) -> str | None:
 async def _fields(request: web.Request) -> Mapping[str, str]:
     """Returns the fields of a form, of which the pages send URL-encoded UTF-8. Other bodies have none that matter."""
     return dict(parse_qsl((await request.read()).decode(errors="replace")))
+
+
+def _address_of(request: web.Request) -> str:
+    return counted_address(request.remote or "")
 
 
 def _key_of(request: web.Request) -> ClusterKey:

@@ -11,11 +11,13 @@ SESSIONS_MAX: Final = 100
 FAILURES_MAX: Final = 10
 FAILURES_WINDOW_MS: Final = 60_000
 TOKEN_LENGTH_MIN: Final = 16
-"""Characters of the token. Nothing but its length limits guessing: all users may share one address."""
+"""Characters of the token. An attacker may have many addresses, so its length is what limits guessing."""
+ADDRESSES_MAX: Final = 1024
+"""Addresses whose failures are remembered; the one that failed longest ago is forgotten."""
 
 
 class TooManyFailuresError(Exception):
-    """Too many wrong tokens in a short time; the right one is still accepted."""
+    """Too many wrong tokens of one address in a short time: no token of it is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +45,27 @@ class Sessions:
     def __init__(self, token: str | None) -> None:
         self._token = check_token(token) if token is not None else None
         self._sessions: dict[str, Session] = {}
-        self._failures: deque[int] = deque(maxlen=FAILURES_MAX)
+        self._failures: dict[str, deque[int]] = {}
 
     @property
     def can_unlock(self) -> bool:
         return self._token is not None
 
-    def unlock(self, token: str, now_ms: int) -> str | None:
+    def unlock(self, token: str, address: str, now_ms: int) -> str | None:
         """Returns the name of a new session; None for a wrong token. Raises TooManyFailuresError.
 
-        Wrong tokens never keep the right one out: anybody can send them, and users behind a proxy have one address.
+        An address with too many failures learns nothing: its tokens are not compared. Other addresses are not
+        affected, and neither are sessions.
         """
-        if self._token is None or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
-            while self._failures and self._failures[0] <= now_ms - FAILURES_WINDOW_MS:
-                self._failures.popleft()
-            if len(self._failures) == FAILURES_MAX:
-                raise TooManyFailuresError
-            self._failures.append(now_ms)
+        if self._token is None:
+            return None
+        failures = self._failures.get(address, deque())
+        while failures and failures[0] <= now_ms - FAILURES_WINDOW_MS:
+            failures.popleft()
+        if len(failures) >= FAILURES_MAX:
+            raise TooManyFailuresError
+        if not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            self._note_failure(address, failures, now_ms)
             return None
         self._sessions = {name: one for name, one in self._sessions.items() if one.until_ms > now_ms}
         while len(self._sessions) >= SESSIONS_MAX:
@@ -67,6 +73,14 @@ class Sessions:
         name = secrets.token_urlsafe(32)
         self._sessions[name] = Session(csrf=secrets.token_urlsafe(32), until_ms=now_ms + SESSION_MS)
         return name
+
+    def _note_failure(self, address: str, failures: deque[int], now_ms: int) -> None:
+        failures.append(now_ms)
+        # Stored again at the end: the first one failed longest ago.
+        self._failures.pop(address, None)
+        self._failures[address] = failures
+        if len(self._failures) > ADDRESSES_MAX:
+            del self._failures[next(iter(self._failures))]
 
     def find(self, name: str | None, now_ms: int) -> Session | None:
         """Returns the session of this name, unless it has expired."""

@@ -121,6 +121,7 @@ class JavaCluster(Cluster):
             manifests=plain.manifests,
             desired=plain.desired,
             identity=without_http(plain.identity),
+            kafka=plain.kafka,
             certificates=Certificates.create(directory.with_name(f"{directory.name}-tls")),
             secured_ports=_secured_ports(plain.desired.nodes),
             extra=dict(properties or {}),

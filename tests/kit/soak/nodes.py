@@ -131,6 +131,7 @@ class SoakCluster(Membership):
                 manifests=plain.manifests,
                 desired=plain.desired,
                 identity=plain.identity,
+                kafka=plain.kafka,
                 network=network,
                 scratch=scratch,
                 mistake=mistake,

@@ -129,7 +129,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """A prepared cluster of one controller; nothing of it is left."""
     layout = play_session.prepare(MANIFEST, "test", tmp_path / "quorum", {}, lambda _: None).layout
-    stage = Stage(ScriptedLayout(layout.directory, layout.manifests, layout.desired, layout.identity))
+    stage = Stage(ScriptedLayout(layout.directory, layout.manifests, layout.desired, layout.identity, {}))
     yield stage
     await stage.infrastructure.close()
     layout.directory.release()
@@ -166,7 +166,7 @@ async def test_the_next_run_knows_what_a_stopped_node_advertised(stage: Stage) -
     stage.infrastructure.use(changed)
     await stage.apply(RebuildQuorum(node_id=NODE, reason="test"))
     await stage.infrastructure.close()
-    identity = settle_identity(changed.directory, changed.desired, {})
+    identity = settle_identity(changed.directory, changed.desired)
     again = LocalInfrastructure(replace(changed, identity=identity), {}, stage.woken.set)
     seen = (await again.nodes(changed.desired))[NODE]
     assert (seen.state, seen.configured) == (NodeState.STOPPED, had)

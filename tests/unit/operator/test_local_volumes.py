@@ -100,8 +100,8 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     directory.take()
     manifests = load_manifests(MANIFEST, "test")
     asked = desired_cluster(manifests)
-    identity = settle_identity(directory, asked, {})
-    layout = ScriptedLayout(directory, manifests, complete(manifests, asked, identity), identity)
+    identity = settle_identity(directory, asked)
+    layout = ScriptedLayout(directory, manifests, complete(manifests, asked, identity), identity, {})
     stage = Stage(layout)
     await stage.apply(
         CreateNode(node_id=BROKER, reason="test", is_initial=False), StartNode(node_id=BROKER, reason="test")

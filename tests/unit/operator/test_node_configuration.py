@@ -42,7 +42,7 @@ def layout_of(tmp_path: Path, brokers: int = 1, quorum: str = "dynamic") -> Layo
     manifests = load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test")
     desired = desired_cluster(manifests)
     directory = PlayDirectory(tmp_path / "quorum")
-    return Layout(directory, manifests, desired, settle_identity(directory, desired, kafka))
+    return Layout(directory, manifests, desired, settle_identity(directory, desired, kafka), kafka)
 
 
 def properties_of(layout: Layout, node_id: int) -> dict[str, str]:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quorate_operator.models.manifests import load_manifests
@@ -20,7 +21,6 @@ from quorate_operator.runtime.local.identity import (
     write_identity,
 )
 from quorate_operator.runtime.local.loopback import first_free, is_free
-from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -52,7 +52,7 @@ def directory(tmp_path: Path) -> Iterator[PlayDirectory]:
 
 def settle(directory: PlayDirectory, wanted: DesiredCluster) -> ClusterIdentity:
     """Settle and keep an identity, as a play does."""
-    identity = settle_identity(directory, wanted, {})
+    identity = settle_identity(directory, wanted)
     write_identity(directory, identity)
     return identity
 
@@ -153,11 +153,51 @@ def test_an_identity_is_kept(directory: PlayDirectory) -> None:
     assert len({node.directory_id for node_id, node in first.nodes.items() if node_id >= 3000}) == 3
 
 
-def test_found_kafkas_are_kept(directory: PlayDirectory) -> None:
-    """Goal: a detached supervisor finds the same Kafka. Method: write and read one."""
-    kafka = {"4.3.1": Kafka(version="4.3.1", java="/usr/bin/java", libs=Path("/libs"))}
-    write_identity(directory, settle_identity(directory, desired(), kafka))
-    assert read_identity(directory).kafka == kafka
+def test_a_directory_does_not_choose_what_is_run(directory: PlayDirectory) -> None:
+    """Goal: a directory that was cloned or shared runs no program of its own. Method: the file of an earlier version,
+    which names Java and jars.
+    """
+    write_identity(directory, settle_identity(directory, desired(), ["4.3.1"]))
+    content = json.loads(directory.identity_file.read_text())
+    assert content.pop("kafka_versions") == ["4.3.1"]
+    content["kafka"] = {"4.3.1": {"version": "4.3.1", "java": "./payload", "libs": "/libs", "tools": None}}
+    directory.identity_file.write_text(json.dumps(content))
+    identity = read_identity(directory)
+    assert identity.kafka_versions == {"4.3.1"}
+    write_identity(directory, identity)
+    assert "payload" not in directory.identity_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "change"),
+    [
+        ("kafka_version '../../x': not of the form", {"kafka": {"../../x": {}}}),
+        (
+            "0.0.0.0:9092: only addresses in 127",
+            {
+                "publications": [
+                    {"address": ["0.0.0.0", 9092], "node_id": 0, "listener": "PLAINTEXT", "since_ms": 1}
+                ]
+            },
+        ),
+        ("ports.CONTROLLER: 0: from 1 to 65535", {"port": 0}),
+    ],
+)
+def test_an_identity_that_leads_elsewhere_is_refused(
+    directory: PlayDirectory, fault: str, change: dict[str, Any]
+) -> None:
+    """Goal: no path and no address outside comes from a directory. Method: one of them in play.json."""
+    settle(directory, desired())
+    content = json.loads(directory.identity_file.read_text())
+    if "port" in change:
+        content["nodes"]["3000"]["ports"]["CONTROLLER"] = change["port"]
+    else:
+        content |= change
+        content.pop("kafka_versions")
+    directory.identity_file.write_text(json.dumps(content))
+    with pytest.raises(PlayError, match=r"play\.json can't be read") as refused:
+        read_identity(directory)
+    assert fault in str(refused.value)
 
 
 def test_brokers_come_and_go_and_keep_their_ports(directory: PlayDirectory) -> None:
@@ -180,7 +220,7 @@ def test_what_can_not_change_is_refused(directory: PlayDirectory, spec: str, fau
     settle(directory, desired())
     before = directory.identity_file.read_text()
     with pytest.raises(PlayError) as refused:
-        settle_identity(directory, desired(spec, "replicas: 1, nodeIds: {first: 7}"), {})
+        settle_identity(directory, desired(spec, "replicas: 1, nodeIds: {first: 7}"))
     assert fault in str(refused.value)
     assert "nothing was changed" in str(refused.value)
     assert directory.identity_file.read_text() == before
@@ -253,7 +293,7 @@ def test_clusters_in_different_directories_search_in_different_places(tmp_path: 
     firsts = set()
     for number in range(40):
         directory = PlayDirectory(tmp_path / str(number))
-        firsts.add(settle_identity(directory, desired(), {}).nodes[3000].ports["CONTROLLER"])
+        firsts.add(settle_identity(directory, desired()).nodes[3000].ports["CONTROLLER"])
     assert len(firsts) > 20
 
 
@@ -273,9 +313,9 @@ def test_ports_of_running_nodes_are_theirs(directory: PlayDirectory) -> None:
     """Goal: an edited manifest can be settled while its cluster runs. Method: listen where a controller would."""
     port = settle(directory, desired()).nodes[3001].ports["CONTROLLER"]
     with socket.create_server(("127.0.0.1", port)):
-        settle_identity(directory, desired(), {}, running={3001})
+        settle_identity(directory, desired(), running={3001})
         with pytest.raises(PlayError, match=f"port {port} is in use"):
-            settle_identity(directory, desired(), {}, running={3000})
+            settle_identity(directory, desired(), running={3000})
 
 
 def test_formation_and_publications_are_kept(directory: PlayDirectory) -> None:
@@ -337,9 +377,9 @@ def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:
 
 def test_automatic_ports_pass_over_those_that_the_manifest_fixes(directory: PlayDirectory) -> None:
     """Goal: a fixed port is there when its node gets it. Method: a broker's port is what a controller's would be."""
-    (taken, *_) = sorted(settle_identity(directory, desired(), {}).nodes[3000].ports.values())
+    (taken, *_) = sorted(settle_identity(directory, desired()).nodes[3000].ports.values())
     fixed = f"replicas: 1, listeners: [{{name: PLAINTEXT, port: {taken}}}]"
-    nodes = settle_identity(directory, desired(brokers=fixed), {}).nodes
+    nodes = settle_identity(directory, desired(brokers=fixed)).nodes
     assert nodes[0].ports["PLAINTEXT"] == taken
     assert taken not in nodes[3000].ports.values()
 

@@ -264,7 +264,7 @@ def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
         manifest=f"{plain}\n---\n{SECRETS}",
         source="edited.yaml",
         directory=current.directory,
-        kafka=current.identity.kafka,
+        kafka=current.kafka,
         notes=(),
     )
     with pytest.raises(PlayError) as refused:

@@ -141,8 +141,9 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None]:
 def trim_log(log: Path) -> None:
     """Moves the content of a log that is too large to `<name>.1`.
 
-    The file is copied and cut, because the writer keeps appending to it. What is written in between is lost.
+    The file is copied, with its mode, and cut, because the writer keeps appending to it. What is written in between
+    is lost.
     """
     if log.exists() and log.stat().st_size > LOG_SIZE_BYTES_MAX:
-        shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+        shutil.copy(log, log.with_name(f"{log.name}.1"))
         os.truncate(log, 0)

@@ -14,6 +14,7 @@ from typing import Any
 
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError, PlayError
+from quorate_operator.runtime.local.trust import UntrustedError, check_peer
 
 SOCKET_NAME = "control.sock"
 REQUEST_SIZE_BYTES_MAX = 2 * 1024 * 1024
@@ -35,10 +36,11 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            check_peer(writer.get_extra_info("socket"), directory.path / SOCKET_NAME)
             while line := await _line(reader):
                 writer.write(json.dumps(await _answer_to(line, handler)).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, _TooLongError):
+        except (ConnectionError, UntrustedError, _TooLongError):
             pass  # the client left, or is none of ours: `call` sends no request that is too long
         except asyncio.CancelledError:
             # The supervisor ends, and clients see the connection close. asyncio before Python 3.12 takes a
@@ -68,11 +70,13 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
         raise PlayError(
             f"the request {command} has {len(request)} bytes, at most {REQUEST_SIZE_BYTES_MAX} are allowed"
         )
+    directory.check()  # the request may have secrets
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             with _short_path(directory.path) as short:
                 reader, writer = await asyncio.open_unix_connection(short, limit=ANSWER_SIZE_BYTES_MAX)
             try:
+                check_peer(writer.get_extra_info("socket"), directory.path / SOCKET_NAME)
                 writer.write(request)
                 line = await _line(reader)
             finally:

@@ -22,6 +22,7 @@ from quorate_protocol.properties import parse_properties
 
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
+from quorate_operator.runtime.local.trust import check_content, check_directory
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
@@ -118,13 +119,15 @@ class PlayDirectory:
     def take(self) -> None:
         """Creates the directory if it does not exist, and takes its lock.
 
-        Raises AlreadyRunningError, or PlayError if it can't be written or holds something else;
+        Raises AlreadyRunningError, or PlayError if it can't be written, can't be trusted, or holds something else;
         nothing was changed then.
         """
         if "," in str(self.path):
             raise PlayError(
                 f"{self.path}: Kafka can't keep data under a path with a comma; choose another --dir"
             )
+        self.check()
+        check_content(self.path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
@@ -135,7 +138,9 @@ class PlayDirectory:
                     "choose another --dir"
                 )
             self._lock = os.open(
-                self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE
+                self.path / "lock",
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
+                PRIVATE_FILE,
             )
         except OSError as error:
             raise PlayError(
@@ -148,6 +153,10 @@ class PlayDirectory:
             raise AlreadyRunningError(
                 f"the cluster in {self.path} runs already; `quorate play stop --dir {self.path}` stops it"
             ) from None
+
+    def check(self) -> None:
+        """Refuses a directory that somebody else owns or may write. Raises PlayError."""
+        check_directory(self.path)
 
     def adopt(self, lock_descriptor: int) -> None:
         """Holds the lock that the parent process took."""
@@ -163,12 +172,17 @@ class PlayDirectory:
     def held(self) -> bool:
         """Whether some process runs the cluster of this directory."""
         try:
-            with (self.path / "lock").open("a+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
             return False
+        finally:
+            os.close(lock)
         return False
 
     def make(self, path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a played cluster stores between runs, and how it is settled when a manifest is played."""
 
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -23,9 +24,15 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.properties import QuorumFacts, Voter
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.loopback import LOOPBACK, PORT_MAX, first_free, is_free, owner_of
+from quorate_operator.runtime.local.loopback import (
+    LOOPBACK,
+    PORT_MAX,
+    first_free,
+    is_free,
+    is_loopback,
+    owner_of,
+)
 from quorate_operator.runtime.local.server_properties import HTTP
-from quorate_operator.runtime.local.stock_kafka import Kafka
 
 FORMAT = 2
 FORMAT_WITHOUT_FORMATION = 1
@@ -35,6 +42,8 @@ BROKER_PORT_FIRST = 9092
 # the same time, or in turn, do not collide. Below Linux's ephemeral ports, which begin at 32768.
 SCATTERED_PORTS = range(20_000, 32_000)
 PORTS_APART = 100
+_VERSION = re.compile(r"([0-9]+(\.[0-9]+)*(-[0-9A-Za-z]+)?)?")
+"""A path is made of a version. Controllers in Python of old directories have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +78,8 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What is stored of a cluster. `kafka` is the Kafka that was found by version; it may change between runs.
+    """What is stored of a cluster. `kafka_versions` are the versions of which a Kafka was found; where it is, is not
+    stored, so that a directory can't choose what is run.
 
     `dynamic_quorum` is what the nodes are configured for; a static quorum may become dynamic.
     """
@@ -78,7 +88,7 @@ class ClusterIdentity:
     cluster_id: str
     dynamic_quorum: bool
     nodes: Mapping[int, NodeIdentity]
-    kafka: Mapping[str, Kafka]
+    kafka_versions: frozenset[str] = frozenset()
     formation: Formation | None = None
     publications: tuple[Publication, ...] = ()
     verifications: tuple[Verification, ...] = ()
@@ -90,6 +100,7 @@ class ClusterIdentity:
 def read_identity(directory: PlayDirectory) -> ClusterIdentity:
     """Reads the stored identity. Raises PlayError."""
     file = directory.identity_file
+    directory.check()
     try:
         return _identity_from(json.loads(file.read_text()), directory)
     except FileNotFoundError:
@@ -106,14 +117,14 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
 
 def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
     """Stores the identity. Raises PlayError."""
-    content = {"format": FORMAT, **asdict(identity)}
+    content = {"format": FORMAT, **asdict(identity), "kafka_versions": sorted(identity.kafka_versions)}
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
 
 def settle_identity(
     directory: PlayDirectory,
     desired: DesiredCluster,
-    kafka: Mapping[str, Kafka],
+    kafka_versions: Collection[str] = (),
     *,
     kept: ClusterIdentity | None = None,
     running: Collection[int] = (),
@@ -143,12 +154,10 @@ def settle_identity(
             cluster_id=cluster_id,
             dynamic_quorum=desired.dynamic_quorum,
             nodes=nodes,
-            kafka=kafka,
+            kafka_versions=frozenset(kafka_versions),
         )
     # Nodes that are not desired now keep what they had: they may still have to leave, or come back.
-    others = {node.kafka_version for node_id, node in kept.nodes.items() if node_id not in nodes}
-    kept_kafka = {version: found for version, found in kept.kafka.items() if version in others}
-    return replace(kept, nodes={**kept.nodes, **nodes}, kafka={**kept_kafka, **kafka})
+    return replace(kept, nodes={**kept.nodes, **nodes}, kafka_versions=frozenset(kafka_versions))
 
 
 def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
@@ -307,7 +316,28 @@ def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> Clus
         name: [{"address": (one.get("host"), one.get("port")), **one} for one in content.get(name, ())]
         for name in ("publications", "verifications")
     }
-    return TypeAdapter(ClusterIdentity).validate_python({**content, **addressed})
+    # Those have the paths of Java and of the jars, too, which are not used.
+    versions = content.get("kafka_versions", tuple(content.get("kafka", ())))
+    known = {name: value for name, value in content.items() if name not in ("format", "kafka")}
+    identity = TypeAdapter(ClusterIdentity).validate_python(
+        {**known, **addressed, "kafka_versions": versions}
+    )
+    _check(identity)
+    return identity
+
+
+def _check(identity: ClusterIdentity) -> None:
+    """Refuses what would lead out of the directory or off this machine. Raises ValueError."""
+    for version in (*identity.kafka_versions, *(node.kafka_version for node in identity.nodes.values())):
+        if _VERSION.fullmatch(version) is None:
+            raise ValueError(f"kafka_version {version!r}: not of the form 4.4.0")
+    for one in identity.publications:
+        if not is_loopback(one.address):
+            raise ValueError(f"publications: {one.address}: only addresses in 127.0.0.0/8 are opened")
+    for node_id, node in identity.nodes.items():
+        for listener, port in node.ports.items():
+            if not 0 < port <= PORT_MAX:
+                raise ValueError(f"nodes.{node_id}.ports.{listener}: {port}: from 1 to {PORT_MAX}")
 
 
 def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dict[str, Any]:

@@ -277,7 +277,7 @@ class LocalInfrastructure:
             command = self.layout.run_command(asked, self._environment)
         else:
             # No manifest has it any more, but it must run to leave in order: with its last configuration.
-            text = (self.layout.directory.node(node.label) / "server.properties").read_text()
+            text = self.layout.kept_config(node.label)
             started_with = StartedWith(advertised=advertised_in(text))
             command = self.layout.kept_run_command(
                 node.label, kept.implementation, kept.kafka_version, environment=self._environment

@@ -11,10 +11,17 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import secret_uses
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.features import initial_metadata_version
+from quorate_operator.planning.steps import StepError
 from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
-from quorate_operator.runtime.local.server_properties import COMMENT, broker_properties, controller_properties
+from quorate_operator.runtime.local.server_properties import (
+    COMMENT,
+    broker_properties,
+    controller_properties,
+    fault_in,
+)
+from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_operator.security import SecretFiles, add_scram_arguments, java_options
 
 # -P: nothing is imported from the directory of the node.
@@ -34,6 +41,8 @@ class Layout:
     manifests: Manifests
     desired: DesiredCluster
     identity: ClusterIdentity
+    kafka: Mapping[str, Kafka]
+    """The Kafka that was found on this machine, by the version in the manifest."""
 
     def node(self, node_id: int) -> DesiredNode:
         return next(node for node in self.desired.nodes if node.node_id == node_id)
@@ -128,8 +137,9 @@ class Layout:
                 arguments += self._scram_options(node)
             arguments += ["--release-version", initial_metadata_version(self.desired)]
             if node.implementation is Implementation.JAVA:
-                kafka = self.identity.kafka[node.kafka_version]
-                return kafka.command("kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",))
+                return self._kafka(node.kafka_version).command(
+                    "kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",)
+                )
         else:
             # A broker gets further directories, and an interrupted attempt has formatted some.
             arguments.append("--ignore-formatted")
@@ -142,6 +152,17 @@ class Layout:
         return self.kept_run_command(
             node.label, node.implementation, node.kafka_version, environment=environment
         )
+
+    def kept_config(self, label: str) -> str:
+        """Returns the last written configuration of a node. Raises StepError if it can't be used."""
+        file = self.directory.node(label) / "server.properties"
+        text = file.read_text()
+        fault = fault_in(text, self.directory.node(label))
+        if fault is not None:
+            raise StepError(f"{file}: {fault}; `quorate play` has not written that")
+        # Written again: appenders of log4j write any file.
+        self.directory.write(self.directory.node(label) / LOG4J2_FILE, LOG4J2)
+        return text
 
     def kept_run_command(
         self,
@@ -159,7 +180,15 @@ class Layout:
         jvm = (*heap, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true")
         log4j = f"-Dlog4j2.configurationFile={self.directory.node(label) / LOG4J2_FILE}"
         options = (log4j, *java_options(parse_properties(config.read_text())))
-        return self.identity.kafka[kafka_version].command("kafka.Kafka", str(config), jvm=(*jvm, *options))
+        return self._kafka(kafka_version).command("kafka.Kafka", str(config), jvm=(*jvm, *options))
+
+    def _kafka(self, version: str) -> Kafka:
+        found = self.kafka.get(version)
+        if found is None:
+            raise StepError(
+                f"Kafka {version} was not found on this machine: play again, where Java is installed"
+            )
+        return found
 
     def _log4j_file(self, node: DesiredNode) -> Path:
         return self.directory.node(node.label) / LOG4J2_FILE

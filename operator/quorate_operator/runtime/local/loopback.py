@@ -2,11 +2,24 @@
 
 import socket
 from collections.abc import Collection
+from ipaddress import IPv4Address, IPv4Network
 
 import psutil
 
+from quorate_operator.planning.cluster import Address
+
 LOOPBACK = "127.0.0.1"
 PORT_MAX = 65535
+
+_OURS = IPv4Network("127.0.0.0/8")
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether an address is in 127.0.0.0/8, which no other machine reaches."""
+    try:
+        return IPv4Address(address.host) in _OURS
+    except ValueError:
+        return False
 
 
 def is_free(port: int) -> bool:

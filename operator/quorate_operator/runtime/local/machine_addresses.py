@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
 
 from quorate_operator.models.hosts import TemplateError, fill_host, template_values
 from quorate_operator.models.listeners import BrokerListener
@@ -20,14 +19,12 @@ from quorate_operator.planning.volumes import VOLUMES, volumes_revision
 from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
-from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_operator.runtime.local.loopback import LOOPBACK, is_loopback
 from quorate_operator.security import SecretFiles, node_properties, secret_revision
 
 NAMESPACE = "local"
 CONTROLLERS_KNOWN_MIN = 2
 """A node whose configuration has fewer of the present controllers is restarted with one that has all of them."""
-
-_OURS = IPv4Network("127.0.0.0/8")
 
 
 def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity) -> DesiredCluster:
@@ -43,14 +40,6 @@ def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIde
     )
     _check_unique(completed, identity)
     return completed
-
-
-def is_ours(address: Address) -> bool:
-    """Whether an address can be published here: it is in 127.0.0.0/8."""
-    try:
-        return IPv4Address(address.host) in _OURS
-    except ValueError:
-        return False
 
 
 def knows_controllers(known: frozenset[int], controllers: frozenset[int]) -> bool:
@@ -74,7 +63,7 @@ def _completed(
         node,
         advertised=advertised,
         interim=interim,
-        controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_ours(one)),
+        controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_loopback(one)),
         revision={
             # A node that was completed before may have had several volumes.
             **{part: value for part, value in node.revision.items() if part != VOLUMES},

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -44,6 +45,8 @@ from quorate_operator.runtime.local.tool_scripts import write_tools
 DEFAULT_ROOT = Path(".quorate")
 MANIFEST_SIZE_BYTES_MAX = 16 * 1024 * 1024
 _KAFKAS = TypeAdapter(dict[str, Kafka])
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +87,12 @@ def ask_for(
 ) -> Request:
     """Checks a manifest and finds the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
     asked = desired_cluster(_load(manifest, source))
-    kafka, notes = _find_kafkas(asked, environment, progress)
+    directory = directory_of(asked.name, path)
+    kafka, notes = _find_kafkas(asked, _versions_kept(directory), environment, progress)
     return Request(
         manifest=manifest,
         source=source,
-        directory=directory_of(asked.name, path),
+        directory=directory,
         kafka=kafka,
         notes=notes,
     )
@@ -131,7 +135,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     if kept is not None:
         _check_left_out(manifests, desired, kept, directory)
     identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
-    return Layout(directory, manifests, complete(manifests, desired, identity), identity)
+    return Layout(directory, manifests, complete(manifests, desired, identity), identity, request.kafka)
 
 
 def adopt(request: Request, layout: Layout) -> None:
@@ -165,16 +169,25 @@ def directory_of(name: str, path: Path | None) -> PlayDirectory:
     return PlayDirectory(path or DEFAULT_ROOT / name)
 
 
-def recall(directory: PlayDirectory) -> Layout:
-    """Returns the layout of the cluster that was played in a directory. Raises PlayError."""
+def recall(directory: PlayDirectory, kafka: Mapping[str, Kafka] = MappingProxyType({})) -> Layout:
+    """Returns the layout of the cluster that was played in a directory. Raises PlayError.
+
+    `kafka` is what runs its nodes; a layout that is only shown needs none.
+    """
     identity = read_identity(directory)
     try:
         manifest = directory.manifest.read_text()
     except OSError as error:
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
     manifests = _load(manifest, str(directory.manifest))
-    desired = _playable(desired_cluster(manifests), identity.kafka)
-    return Layout(directory, manifests, complete(manifests, desired, identity), identity)
+    desired = _playable(desired_cluster(manifests), identity.kafka_versions)
+    return Layout(directory, manifests, complete(manifests, desired, identity), identity, kafka)
+
+
+def recall_to_run(directory: PlayDirectory, environment: Mapping[str, str]) -> Layout:
+    """Returns the layout with the Kafka of this machine, for a supervisor. Raises PlayError."""
+    versions = read_identity(directory).kafka_versions
+    return recall(directory, {version: find_kafka(version, environment, logger.info) for version in versions})
 
 
 def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
@@ -187,8 +200,10 @@ def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
 
 def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozenset[int]) -> Layout:
     """Returns the layout of an edited manifest of a running cluster. Raises PlayError."""
+    request = Request.from_arguments(arguments, current.directory)
     try:
-        edited = settle(Request.from_arguments(arguments, current.directory), current.identity, running)
+        # Nodes that are not in it any more still have to leave.
+        edited = settle(replace(request, kafka={**current.kafka, **request.kafka}), current.identity, running)
     except ManifestError as error:
         raise PlayError(str(error)) from error
     _check_protocols(current, edited, running)
@@ -314,8 +329,20 @@ def _load(manifest: str, source: str) -> Manifests:
     return manifests
 
 
+def _versions_kept(directory: PlayDirectory) -> set[str]:
+    """Returns the versions of Kafka of the nodes that a directory has, which may still have to leave."""
+    if not directory.exists:
+        return set()
+    nodes = read_identity(directory).nodes.values()
+    return {
+        node.kafka_version
+        for node in nodes
+        if node.implementation is Implementation.JAVA and node.kafka_version and not node.is_forgotten
+    }
+
+
 def _find_kafkas(
-    desired: DesiredCluster, environment: Mapping[str, str], progress: Progress
+    desired: DesiredCluster, kept: Collection[str], environment: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Kafka], tuple[str, ...]]:
     """Returns every Kafka that the cluster needs, or none and a note about it."""
     versions = {node.kafka_version for node in desired.nodes if node.implementation is Implementation.JAVA}
@@ -325,13 +352,20 @@ def _find_kafkas(
         if any(node.implementation is Implementation.JAVA for node in desired.of_role(Role.CONTROLLER)):
             raise
         return {}, (f"Playing the controllers alone, without brokers: {error}",)
-    others = {found.version for version, found in kafka.items() if found.version != version}
-    return kafka, tuple(
-        f"KAFKA_HOME is Kafka {version}; the manifest's version is not used" for version in others
-    )
+    notes = []
+    for version in sorted(set(kept) - versions):
+        try:
+            kafka[version] = find_kafka(version, environment, progress)
+        except KafkaUnavailableError as error:
+            notes.append(f"Nodes of Kafka {version} that are to leave can't be started: {error}")
+    used = {found.version for version, found in kafka.items() if found.version != version}
+    notes += [
+        f"KAFKA_HOME is Kafka {version}; the manifest's version is not used" for version in sorted(used)
+    ]
+    return kafka, tuple(notes)
 
 
-def _playable(desired: DesiredCluster, kafka: Mapping[str, Kafka]) -> DesiredCluster:
+def _playable(desired: DesiredCluster, kafka: Collection[str]) -> DesiredCluster:
     """Returns the nodes that can run with the Kafka that was found."""
     nodes = tuple(
         node

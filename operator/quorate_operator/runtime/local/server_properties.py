@@ -1,5 +1,6 @@
 """The server.properties of local nodes, which share one machine."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from quorate_operator.properties import (
     listener_properties,
     quorum_properties,
 )
-from quorate_operator.runtime.local.loopback import LOOPBACK
+from quorate_operator.runtime.local.loopback import LOOPBACK, is_loopback
 from quorate_operator.security import SecretFiles, node_properties
 
 HTTP = "http"
@@ -74,6 +75,20 @@ def broker_properties(
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         **rack,
     } | dict(node.config)
+
+
+def fault_in(text: str, directory: Path) -> str | None:
+    """Returns why a kept configuration must not be used: it leads out of the node's directory or off this machine."""
+    properties = parse_properties(text)
+    for key in ("log.dirs", "log.dir", "metadata.log.dir"):
+        for path in filter(None, properties.get(key, "").split(",")):
+            if not Path(os.path.normpath(path.strip())).is_relative_to(directory):
+                return f"{key}: {path}: is not in {directory}"
+    for one in filter(None, properties.get("listeners", "").split(",")):
+        host = one.partition("://")[2].rpartition(":")[0]
+        if not is_loopback(Address(host, 0)):
+            return f"listeners: {one}: is not in 127.0.0.0/8"
+    return None
 
 
 def advertised_in(text: str) -> dict[str, Address]:

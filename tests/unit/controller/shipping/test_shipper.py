@@ -64,6 +64,58 @@ def directory(tmp_path: Path) -> Directory:
     return made
 
 
+def test_copies_are_as_closed_as_their_files(directory: Directory):
+    """Goal: whoever may not read a log may not read its copy. Method: modes of a checkpoint, a segment and
+    meta.properties, with an open and with a closed umask, also when a segment is shipped again.
+    """
+    segment, checkpoint = directory.partition / f"{0:020d}.log", directory.partition / CHECKPOINT
+    segment.chmod(0o400)
+    checkpoint.chmod(0o640)
+    (directory.log_dir / "meta.properties").chmod(0o600)
+    for umask in (0o000, 0o077):
+        before = os.umask(umask)
+        try:
+            directory.shipper().ship()
+        finally:
+            os.umask(before)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in directory.target.iterdir()}
+        assert (modes[segment.name], modes[CHECKPOINT]) == (0o400, 0o640)
+        assert (directory.home / "meta.properties").stat().st_mode & 0o777 == 0o600
+        segment.chmod(0o600)
+        directory.write(0, batch(0, epoch=7), batch(1, epoch=7))
+        segment.chmod(0o400)
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", CHECKPOINT])
+def test_links_are_not_shipped(directory: Directory, tmp_path: Path, name: str):
+    """Goal: no file from elsewhere is published. Method: a link in place of a file; the others are shipped."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(batch(0))
+    (directory.partition / name).unlink()
+    (directory.partition / name).symlink_to(secret)
+    done = directory.shipper().ship()
+    assert name not in directory.shipped()
+    assert len(done.shipped) == 2
+    (problem,) = done.problems
+    assert f"{name}: cannot open: Too many levels of symbolic links" in problem
+
+
+def test_a_link_to_the_properties_is_refused(directory: Directory, tmp_path: Path):
+    (directory.log_dir / "meta.properties").rename(tmp_path / "elsewhere")
+    (directory.log_dir / "meta.properties").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ShipError, match=r"meta\.properties: cannot read: Too many levels of symbolic links"):
+        directory.shipper().ship()
+
+
+def test_what_is_no_file_is_not_shipped(directory: Directory):
+    """Goal: a pipe does not stop the process. Method: one in place of the properties."""
+    content = directory.log_dir / "meta.properties"
+    content.unlink()
+    os.mkfifo(content)
+    with pytest.raises(ShipError, match=r"meta\.properties: .*it is not a regular file"):
+        directory.shipper()._ship_properties(directory.home)
+
+
 def test_a_history_is_laid_out_as_a_log_directory_is(directory: Directory):
     """Goal: readers need nothing but the directory. Method: names, contents and times of what was shipped."""
     done = directory.shipper().ship()
@@ -174,7 +226,7 @@ def test_one_file_that_cannot_be_read_does_not_keep_the_others(directory: Direct
     path.mkdir()
     done = directory.shipper().ship()
     assert set(directory.shipped()) == {f"{2:020d}.log", CHECKPOINT}
-    assert done.problems == (f"{path}: cannot open: Is a directory",)
+    assert done.problems == (f"{path}: cannot open: it is not a regular file",)
 
 
 def test_faults_are_told_with_the_path(directory: Directory, tmp_path: Path):

@@ -3,18 +3,20 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from kit.snapshots import busy, well
-from kit.waiting import HANG_S
-from quorate_operator.web import server
+from kit.waiting import HANG_S, until
+from quorate_operator.web import server, streams
 from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import StatusPage
 from quorate_operator.web.sessions import (
+    ADDRESSES_MAX,
     FAILURES_MAX,
     FAILURES_WINDOW_MS,
     SESSION_MS,
@@ -53,7 +55,10 @@ class Commands:
 class Site:
     """A running page, and a browser without a screen."""
 
-    def __init__(self, registry: SnapshotRegistry, commands: Commands, client: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, registry: SnapshotRegistry, commands: Commands, client: aiohttp.ClientSession, page: StatusPage
+    ) -> None:
+        self.page = page
         self.registry = registry
         self.commands = commands
         self.client = client
@@ -83,15 +88,15 @@ async def start() -> AsyncIterator[Start]:
     """Starts a page with a busy cluster."""
     opened: list[tuple[StatusPage, aiohttp.ClientSession]] = []
 
-    async def begin(token: str | None = TOKEN, *, commands: bool = True) -> Site:
+    async def begin(token: str | None = TOKEN, *, commands: bool = True, hosts: Iterable[str] = ()) -> Site:
         registry, recorder = SnapshotRegistry(), Commands()
         registry.put(busy())
-        page = StatusPage(registry, recorder if commands else None, token)
+        page = StatusPage(registry, recorder if commands else None, token, hosts=hosts)
         await page.start("127.0.0.1", 0)
         jar = aiohttp.CookieJar(unsafe=True)  # of an address instead of a name
         client = aiohttp.ClientSession(f"http://127.0.0.1:{page.port}", cookie_jar=jar)
         opened.append((page, client))
-        return Site(registry, recorder, client)
+        return Site(registry, recorder, client, page)
 
     yield begin
     for page, client in opened:
@@ -252,15 +257,93 @@ async def test_a_quiet_stream_beats_so_that_a_dead_reader_is_noticed(
         assert await response.content.readuntil(b"\n\n") == b":\n\n"
 
 
-async def test_the_number_of_streams_is_bounded(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: many open pages don't exhaust the operator. Method: one more than allowed, then one less."""
-    monkeypatch.setattr(server, "STREAMS_MAX", 1)
+async def test_strangers_do_not_take_the_streams_of_administrators(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the page stays live for administrators. Method: strangers hold all that they may, one more of them, then
+    a user who entered the token, up to the bound of a session.
+    """
+    monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 2)
+    monkeypatch.setattr(streams, "STREAMS_OF_SESSION_MAX", 1)
     site = await start()
-    async with site.client.get("/events") as first:
-        await first.content.readuntil(b"\n\n")
-        async with site.client.get("/events") as second:
-            assert second.status == 503
-            assert second.headers["Retry-After"]
+    async with AsyncExitStack() as open_pages:
+        for _ in range(2):
+            page = await open_pages.enter_async_context(site.client.get("/events"))
+            await page.content.readuntil(b"\n\n")
+        refused = await site.client.get("/events")
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "30")
+        assert await refused.text() == "2 live pages of your address are already open\n"
+        await site.unlock()
+        page = await open_pages.enter_async_context(site.client.get("/events"))
+        await page.content.readuntil(b"\n\n")
+        refused = await site.client.get("/events")
+        assert await refused.text() == "1 live pages of your session are already open\n"
+
+
+async def test_a_closed_page_gives_its_share_back_at_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: opening and closing pages keeps nobody out. Method: more than the bound, one after the other."""
+    monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 1)
+    site = await start()
+    for _ in range(3):
+        page = await site.client.get("/events")
+        await page.content.readuntil(b"\n\n")
+        assert page.connection is not None
+        page.connection.transport.abort()
+        await until(lambda: not site.page.server._connections, "the end of the connection")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("localhost:8081", True),
+        ("127.0.0.1:8081", True),
+        ("10.1.2.3", True),
+        ("[::1]:8081", True),
+        ("Quorate.example.com", True),
+        ("quorate.example.com:443", True),
+        ("evil.example", False),
+        ("quorate.example.com.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost@evil.example", False),
+        ("[", False),
+        ("", False),
+    ],
+)
+async def test_other_names_of_the_page_are_refused(start: Start, host: str, is_allowed: bool) -> None:
+    """Goal: a site that gives its own name this page's address reads nothing (DNS rebinding). Method: names in the
+    Host header, for a page, a stream and a form.
+    """
+    site = await start(hosts=["quorate.example.com"])
+    for method, path in (("GET", "/"), ("GET", CLUSTER), ("POST", "/unlock")):
+        async with site.client.request(method, path, headers={"Host": host}) as response:
+            assert (response.status not in (400, 421)) == is_allowed, (method, path)
+            if not is_allowed:
+                assert "evil" not in response.headers.get("Location", "")
+                assert "kafka" not in await response.text()
+
+
+async def test_a_dropped_form_leaves_no_traceback(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: strangers can't fill the log. Method: half a form, then the end of its connection."""
+    site = await start()
+    _, writer = await asyncio.open_connection("127.0.0.1", site.page.port)
+    writer.write(b"POST /unlock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
+    await writer.drain()
+    await until(lambda: site.page.server._connections, "the connection")
+    writer.close()
+    await until(lambda: not site.page.server._connections, "its end")
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_locked_out_address_has_no_token_compared(start: Start) -> None:
+    """Goal: guesses end at the bound. Method: wrong tokens, then the right one, which tells nothing either."""
+    site = await start()
+    for _ in range(FAILURES_MAX):
+        assert (await site.post("/unlock", token="wrong token of a stranger"))[0] == 403
+    for token in ("wrong token of a stranger", TOKEN):
+        status, said = await site.post("/unlock", token=token)
+        assert (status, "from your address in the last minute" in said) == (429, True)
 
 
 async def test_closing_ends_the_streams() -> None:
@@ -279,26 +362,35 @@ async def test_closing_ends_the_streams() -> None:
 def test_sessions_end_and_are_bounded() -> None:
     """Goal: a token is needed again some day. Method: time, and many sessions."""
     sessions = Sessions(TOKEN)
-    name = sessions.unlock(TOKEN, NOW_MS)
+    name = sessions.unlock(TOKEN, "a", NOW_MS)
     assert sessions.find(name, NOW_MS + SESSION_MS - 1) is not None
     assert sessions.find(name, NOW_MS + SESSION_MS) is None
     assert sessions.find(None, NOW_MS) is None
     for _ in range(SESSIONS_MAX):
-        sessions.unlock(TOKEN, NOW_MS)
+        sessions.unlock(TOKEN, "a", NOW_MS)
     assert sessions.find(name, NOW_MS) is None, "the oldest gives way"
 
 
-def test_wrong_tokens_do_not_keep_the_right_one_out() -> None:
-    """Goal: nobody locks the others out. Method: wrong tokens up to the limit and beyond, then the right one; wrong
-    ones again a minute later.
+def test_wrong_tokens_lock_out_their_address_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: guessing is slow, and only for who guesses. Method: wrong tokens up to the limit, then the right one from
+    this address, which is not compared, from another one, and a minute later.
     """
     sessions = Sessions(TOKEN)
     for _ in range(FAILURES_MAX):
-        assert sessions.unlock("wrong", NOW_MS) is None
-    with pytest.raises(TooManyFailuresError):
-        sessions.unlock("wrong", NOW_MS)
-    assert sessions.unlock(TOKEN, NOW_MS) is not None
-    assert sessions.unlock("wrong", NOW_MS + FAILURES_WINDOW_MS) is None
+        assert sessions.unlock("wrong", "a", NOW_MS) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("hmac.compare_digest", None)
+        with pytest.raises(TooManyFailuresError):
+            sessions.unlock(TOKEN, "a", NOW_MS)
+    assert sessions.unlock(TOKEN, "b", NOW_MS) is not None
+    assert sessions.unlock(TOKEN, "a", NOW_MS + FAILURES_WINDOW_MS) is not None
+
+
+def test_addresses_that_guess_do_not_fill_the_memory() -> None:
+    sessions = Sessions(TOKEN)
+    for number in range(ADDRESSES_MAX + 10):
+        sessions.unlock("wrong", str(number), NOW_MS)
+    assert len(sessions._failures) == ADDRESSES_MAX
 
 
 @pytest.mark.parametrize(
@@ -330,5 +422,5 @@ def test_a_short_token_is_refused(token: str, length: int) -> None:
 
 def test_white_space_around_a_token_does_not_count() -> None:
     """Goal: a file may end with a line break. Method: the shortest token, with and without one; no token at all."""
-    assert Sessions(f"{'x' * 16}\n").unlock("x" * 16, NOW_MS) is not None
-    assert Sessions(None).unlock("", NOW_MS) is None
+    assert Sessions(f"{'x' * 16}\n").unlock("x" * 16, "a", NOW_MS) is not None
+    assert Sessions(None).unlock("", "a", NOW_MS) is None
