@@ -1,7 +1,6 @@
 """`quorate controller`: format a node's directories, run a controller, ship its log."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -9,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from secrets import randbits
 from typing import Annotated
 
 import typer
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
+from quorate_protocol.security.scram import SALT_BITS, salt_of
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_controller.config import ConfigError, load_config, load_format_target
@@ -31,7 +32,6 @@ from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.structured_logs import LogFormat, LogLevel, configure_logs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
-_SALT_BYTES = 25
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
 _INTERVAL_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
@@ -278,7 +278,7 @@ def random_uuid_command() -> None:
 
 
 def _new_salt() -> bytes:
-    return os.urandom(_SALT_BYTES)
+    return salt_of(randbits(SALT_BITS))
 
 
 def _interval_s(text: str) -> int:

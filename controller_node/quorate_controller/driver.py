@@ -72,15 +72,38 @@ UNAWAITED_TIMEOUT_MS: Final = 30_000
 """How long a request with a timeout of 0 may wait to be decided."""
 
 
-class Clock:
-    """Unix milliseconds that never decrease: the wall clock at the start plus the monotonic clock."""
+STEP_MS_MIN: Final = 10
+"""Smaller differences of the clocks are no step: each read of them takes some time."""
 
-    def __init__(self) -> None:
-        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+
+class Clock:
+    """The time of turns, which never jumps, and what the system's clock shows then (ADR 39).
+
+    `wall_s` and `monotonic_s` return seconds, of the system's clock and of one that nobody sets.
+    """
+
+    def __init__(
+        self,
+        wall_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall_s = wall_s
+        self._monotonic_s = monotonic_s
+        self._began_ms = wall_s() * 1000 - monotonic_s() * 1000
+        self._stepped_ms = 0
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, non-decreasing."""
-        return int(self._offset_ms + time.monotonic() * 1000)
+        """Milliseconds for timers, non-decreasing: Unix time at the start plus what has passed since then."""
+        return int(self._began_ms + self._monotonic_s() * 1000)
+
+    def unix_ms_of(self, now_ms: int) -> int:
+        """The Unix time of a time that `now_ms` has returned, as the system's clock counts now. It may go back."""
+        stepped_ms = int(self._wall_s() * 1000) - self.now_ms()
+        if abs(stepped_ms - self._stepped_ms) >= STEP_MS_MIN:
+            facts = {"by_ms": stepped_ms - self._stepped_ms, "since_start_ms": stepped_ms}
+            log.warning("clock_stepped", extra={"facts": facts})
+            self._stepped_ms = stepped_ms
+        return now_ms + self._stepped_ms
 
 
 class Driver:
@@ -367,7 +390,8 @@ class Driver:
 
     def describe_quorum(self) -> messages.QuorumDescription:
         """See `NodePort.describe_quorum`."""
-        return self._node.raft.describe_quorum(self._clock.now_ms())
+        described = self._node.raft.describe_quorum(self._clock.now_ms())
+        return described.in_unix_time(self._clock.unix_ms_of)
 
     def features(self) -> FinalizedFeatures:
         """See `NodePort.features`."""

@@ -97,6 +97,7 @@ class _Process:
             # That of the system is slow, and places need not be secret.
             placing_rng=Random(rng.getrandbits(64)),
             clock=clock.now_ms,
+            unix_ms_of=clock.unix_ms_of,
             loggers=ProcessLoggers(),
             policies=policies,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
+from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
 
-SALT_SIZE_BYTES: Final = 32
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -262,7 +262,7 @@ def _upsertion(alteration: UserScramCredentialUpsertion) -> Any:
     from kio.schema.alter_user_scram_credentials.v0.request import ScramCredentialUpsertion
 
     password = alteration.password
-    salt = os.urandom(SALT_SIZE_BYTES) if alteration.salt is None else alteration.salt
+    salt = salt_of(randbits(SALT_BITS)) if alteration.salt is None else alteration.salt
     # The function Hi of RFC 5802, which is PBKDF2 with HMAC.
     salted_password = hashlib.pbkdf2_hmac(
         alteration.mechanism.hash_name,

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
+from quorate_controller.unix_time import UnixTime, unchanged
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.response import CreatableTopicConfigs
@@ -144,6 +145,8 @@ class ControlConfig:
     delegation_token_max_lifetime_ms: int = 604_800_000
     delegation_token_expiry_time_ms: int = 86_400_000
     delegation_token_expiry_check_interval_ms: int = 3_600_000
+    unix_ms_of: UnixTime = unchanged
+    """For the times of delegation tokens, which clients compare with their clocks."""
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
     static_configs: Mapping[str, str] = field(default_factory=dict, repr=False)

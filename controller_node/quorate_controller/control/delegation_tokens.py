@@ -60,6 +60,7 @@ class DelegationTokenManager:
         self._secret = config.delegation_token_secret
         self._lifetime_ms_max = config.delegation_token_max_lifetime_ms
         self._renewal_ms_max = config.delegation_token_expiry_time_ms
+        self._unix_ms_of = config.unix_ms_of
         self._image = image
         self._rng = rng
         self._by_hmac = _TokensByHmac(image, self._hmac)
@@ -86,9 +87,9 @@ class DelegationTokenManager:
             error_code = ErrorCode.invalid_principal_type
         if error_code is not ErrorCode.none:
             return ControlResult(response=_created(error_code, _no_token(owner, 0), context, b""))
-        lifetime_ms = request.max_lifetime // MILLISECOND
+        unix_ms, lifetime_ms = self._unix_ms_of(context.now_ms), request.max_lifetime // MILLISECOND
         max_timestamp_ms = _later(
-            context.now_ms,
+            unix_ms,
             min(self._lifetime_ms_max, lifetime_ms) if lifetime_ms > 0 else self._lifetime_ms_max,
         )
         token = DelegationToken(
@@ -96,9 +97,9 @@ class DelegationTokenManager:
             owner=owner,
             requester=context.principal,
             renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers),
-            issue_timestamp_ms=context.now_ms,
+            issue_timestamp_ms=unix_ms,
             max_timestamp_ms=max_timestamp_ms,
-            expiration_timestamp_ms=min(max_timestamp_ms, _later(context.now_ms, self._renewal_ms_max)),
+            expiration_timestamp_ms=min(max_timestamp_ms, _later(unix_ms, self._renewal_ms_max)),
         )
         response = _created(ErrorCode.none, token, context, self._hmac(token.token_id))
         return ControlResult(records=(token.to_record(),), response=response)
@@ -113,7 +114,7 @@ class DelegationTokenManager:
         yield from self._reading()
         try:
             token = self._token(request.hmac)
-            _check_time(token, context)
+            self._check_time(token, context)
             _check_renewer(token, context)
         except ControlError as error:
             return ControlResult(response=_answer(RenewDelegationTokenResponse, error.error_code, 0))
@@ -121,7 +122,8 @@ class DelegationTokenManager:
         if period_ms <= 0:
             period_ms = self._renewal_ms_max
         period_ms = min(period_ms, self._renewal_ms_max)
-        return _expires_at(RenewDelegationTokenResponse, token, _later(context.now_ms, period_ms))
+        unix_ms = self._unix_ms_of(context.now_ms)
+        return _expires_at(RenewDelegationTokenResponse, token, _later(unix_ms, period_ms))
 
     def expire(self, request: ExpireDelegationTokenRequest, context: RequestContext) -> ControlResult:
         """ExpireDelegationToken 1-2: the expiry moves; a negative period removes the token at once."""
@@ -131,22 +133,23 @@ class DelegationTokenManager:
 
     def _expiring(self, request: ExpireDelegationTokenRequest, context: RequestContext) -> Steps:
         yield from self._reading()
-        period_ms = request.expiry_time_period // MILLISECOND
+        period_ms, unix_ms = request.expiry_time_period // MILLISECOND, self._unix_ms_of(context.now_ms)
         try:
             token = self._token(request.hmac)
             _check_renewer(token, context)
             if period_ms >= 0:
-                _check_time(token, context)
+                self._check_time(token, context)
         except ControlError as error:
             return ControlResult(response=_answer(ExpireDelegationTokenResponse, error.error_code, 0))
         if period_ms < 0:
-            response = _answer(ExpireDelegationTokenResponse, ErrorCode.none, context.now_ms)
+            response = _answer(ExpireDelegationTokenResponse, ErrorCode.none, unix_ms)
             return ControlResult(records=(_removal(token),), response=response)
-        return _expires_at(ExpireDelegationTokenResponse, token, _later(context.now_ms, period_ms))
+        return _expires_at(ExpireDelegationTokenResponse, token, _later(unix_ms, period_ms))
 
     def sweep(self, now_ms: int) -> tuple[ControlResult, bool]:
         """Removes tokens whose time is over, a bounded number. Also returns whether there may be more."""
-        over = (token for token in self._image.delegation_tokens.values() if _is_over(token, now_ms))
+        unix_ms = self._unix_ms_of(now_ms)
+        over = (token for token in self._image.delegation_tokens.values() if _is_over(token, unix_ms))
         records = tuple(map(_removal, islice(over, SWEPT_TOKENS_MAX)))
         return ControlResult(records=records, atomic=False), len(records) == SWEPT_TOKENS_MAX
 
@@ -177,6 +180,10 @@ class DelegationTokenManager:
         if token is None:
             raise ControlError(ErrorCode.delegation_token_not_found)
         return token
+
+    def _check_time(self, token: DelegationToken, context: RequestContext) -> None:
+        if _is_over(token, self._unix_ms_of(context.now_ms)):
+            raise ControlError(ErrorCode.delegation_token_expired)
 
     def _reading(self) -> Generator[None, None, None]:
         """Find out the HMACs of all tokens, which a controller knows from its first request on."""
@@ -226,17 +233,12 @@ def _is_allowed(context: RequestContext) -> bool:
     return context.forwarded and not context.token_authenticated
 
 
-def _later(now_ms: int, duration_ms: int) -> int:
-    return min(now_ms + duration_ms, TIMESTAMP_MS_MAX)
+def _later(unix_ms: int, duration_ms: int) -> int:
+    return min(unix_ms + duration_ms, TIMESTAMP_MS_MAX)
 
 
-def _is_over(token: DelegationToken, now_ms: int) -> bool:
-    return token.max_timestamp_ms < now_ms or token.expiration_timestamp_ms < now_ms
-
-
-def _check_time(token: DelegationToken, context: RequestContext) -> None:
-    if _is_over(token, context.now_ms):
-        raise ControlError(ErrorCode.delegation_token_expired)
+def _is_over(token: DelegationToken, unix_ms: int) -> bool:
+    return token.max_timestamp_ms < unix_ms or token.expiration_timestamp_ms < unix_ms
 
 
 def _check_renewer(token: DelegationToken, context: RequestContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ProtocolError
@@ -34,6 +35,7 @@ from quorate_controller.raft.startup import (
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.security.authorizer import Authorizer
 from quorate_controller.storage.controller_storage import ControllerStorage
+from quorate_controller.unix_time import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from quorate_controller.control.broker_loggers import Loggers
     from quorate_controller.control.policies import Policies
     from quorate_controller.storage.filesystem import FileSystem
+    from quorate_controller.unix_time import UnixTime
 
 STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
 """What is assumed of a voter of controller.quorum.voters until its UpdateRaftVoter says what it supports."""
@@ -58,12 +61,13 @@ def open_node(
     loggers: Loggers = NO_LOGGERS,
     policies: Policies = NO_POLICIES,
     placing_rng: Random | None = None,
+    unix_ms_of: UnixTime = unchanged,
 ) -> ControllerNode:
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
     `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
     those that administrators may change, `policies` what the controller's users have to say. `rng` has to be one for
-    secrets; replicas are placed by `placing_rng` if it is given.
+    secrets; replicas are placed by `placing_rng` if it is given. `unix_ms_of` says what others' clocks show.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
@@ -78,6 +82,7 @@ def open_node(
             clock=clock,
             loggers=loggers,
             policies=policies,
+            unix_ms_of=unix_ms_of,
         )
     except BaseException:
         storage.close()
@@ -93,10 +98,14 @@ def _build(
     clock: Callable[[], int],
     loggers: Loggers,
     policies: Policies,
+    unix_ms_of: UnixTime,
 ) -> ControllerNode:
     log_state = storage.log_state()
     raft = RaftNode(
-        config=raft_config(config, storage), hard_state=storage.hard_state, log=log_state, rng=rng
+        config=replace(raft_config(config, storage), unix_ms_of=unix_ms_of),
+        hard_state=storage.hard_state,
+        log=log_state,
+        rng=rng,
     )
     image = MetadataImage()
     identity = ControllerIdentity(
@@ -116,7 +125,7 @@ def _build(
             is_loaded=lambda: first_catch_up.is_over,
         )
     control = QuorumController(
-        control_config(config, storage, identity.incarnation_id),
+        replace(control_config(config, storage, identity.incarnation_id), unix_ms_of=unix_ms_of),
         image,
         rng,
         _QuorumOf(raft),
@@ -139,6 +148,7 @@ def _build(
         bytes_max=config.snapshot_bytes_max,
         interval_ms=config.snapshot_interval_ms,
         clock=clock,
+        unix_ms_of=unix_ms_of,
     )
     own_requests = OwnRequests(
         raft=raft,
@@ -160,6 +170,7 @@ def _build(
         long_reads=LongReads(clock),
         first_catch_up=first_catch_up,
         now_ms=clock(),
+        unix_ms_of=unix_ms_of,
         authorizer=authorizer,
         token_secret=_text(config.values["delegation.token.secret.key"]),
     )

@@ -208,28 +208,28 @@ class MetadataState:
         size_bytes = self._pending_size_bytes + sum(map(size_in_batch_bytes, values))
         return size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
 
-    def take_batch(self, epoch: int, now_ms: int) -> bytes:
+    def take_batch(self, epoch: int, unix_ms: int) -> bytes:
         """The pending records as one batch for raft to append."""
-        batch = build_batch(self._pending, self._pending_base_offset, epoch, now_ms)
-        self.skip_to(self._pending_base_offset + len(self._pending), epoch, now_ms)
+        batch = build_batch(self._pending, self._pending_base_offset, epoch, unix_ms)
+        self.skip_to(self._pending_base_offset + len(self._pending), epoch, unix_ms)
         self._pending = []
         self._pending_size_bytes = 0
         return batch
 
-    def skip_to(self, end_offset: int, epoch: int, now_ms: int) -> None:
+    def skip_to(self, end_offset: int, epoch: int, unix_ms: int) -> None:
         """Moves past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
-        self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=now_ms)
+        self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=unix_ms)
 
     def wait(self, waiter: Waiter) -> None:
         """Keeps an answer until the commit of everything below its end offset."""
         self._waiters.append(waiter)
 
-    def committed(self, high_watermark: int, now_ms: int) -> list[Waiter]:
+    def committed(self, high_watermark: int, unix_ms: int) -> list[Waiter]:
         """Notes that the high watermark passed decisions of ours. Returns the answers that may leave."""
         if high_watermark > self.applied_offset:
             self.image.commit(high_watermark)
             self.applied_offset = high_watermark
-            self.applied_timestamp_ms = now_ms
+            self.applied_timestamp_ms = unix_ms
             self._finalize_features()
         released = []
         while self._waiters and self._waiters[0].end_offset <= high_watermark:

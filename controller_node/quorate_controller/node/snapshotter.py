@@ -14,6 +14,7 @@ from quorate_protocol.kafka.extensions.controller_heartbeat_request import Snaps
 from quorate_controller.node.slices import run_slice
 from quorate_controller.raft.messages import Note
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
+from quorate_controller.unix_time import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
     from quorate_controller.storage.snapshots import SnapshotWriter
+    from quorate_controller.unix_time import UnixTime
 
 SLICE_MS: Final = 5
 """A slice ends with the first step after this time. A step takes one or two milliseconds."""
@@ -64,6 +66,7 @@ class Snapshotter:
         bytes_max: int,
         interval_ms: int,
         clock: Callable[[], int],
+        unix_ms_of: UnixTime = unchanged,
     ) -> None:
         self._storage = storage
         self._raft = raft
@@ -71,10 +74,11 @@ class Snapshotter:
         self._interval_ms = spread(interval_ms, node_id)
         self._clock = clock
         """The time of the turns, read while one runs: it measures a slice."""
+        self._unix_ms_of = unix_ms_of
         self._bytes_since = 0
         self._since_ms = self._not_before_ms = self._slice_due_ms = clock()
         self.latest_timestamp_ms = 0
-        """When the newest checkpoint was begun or fetched by this process."""
+        """When the newest checkpoint was begun or fetched by this process, in Unix time."""
         self._due_since_ms: int | None = None
         self._wait_ends_ms = 0
         self._writer: SnapshotWriter | None = None
@@ -114,7 +118,8 @@ class Snapshotter:
             self._writer.abort()
         self._writer = self._steps = self._due_since_ms = None
         self._bytes_since = 0
-        self._since_ms = self.latest_timestamp_ms = now_ms
+        self._since_ms = now_ms
+        self.latest_timestamp_ms = self._unix_ms_of(now_ms)
 
     def deadline_ms(self) -> int | None:
         """When a slice or, by time, a checkpoint is due; None when only bytes count or nothing was written since."""
@@ -166,7 +171,7 @@ class Snapshotter:
         voters = self._raft.voters_at(stable.end_offset - 1)
         parts = write_checkpoint(
             committed,
-            now_ms=now_ms,
+            now_ms=self._unix_ms_of(now_ms),
             kraft_version=kraft_version,
             voters=voters.to_record() if voters is not None else None,
         )
@@ -189,7 +194,7 @@ class Snapshotter:
         if snapshot_id is None:
             self._pause_after(max(1, self._clock() - begun_ms))
         else:
-            self.latest_timestamp_ms = self._since_ms
+            self.latest_timestamp_ms = self._unix_ms_of(self._since_ms)
             self._writer = self._steps = None
         return snapshot_id
 

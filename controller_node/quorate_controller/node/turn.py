@@ -42,6 +42,7 @@ from quorate_controller.raft.messages import (
     Tick,
 )
 from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.unix_time import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
+    from quorate_controller.unix_time import UnixTime
 
 NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
 UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
@@ -93,6 +95,7 @@ class ControllerNode:
         long_reads: LongReads,
         first_catch_up: FirstCatchUp,
         now_ms: int,
+        unix_ms_of: UnixTime = unchanged,
         authorizer: Authorizer | None = None,
         token_secret: str | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class ControllerNode:
         self._own_requests = own_requests
         self._snapshot_turns = snapshot_turns
         self.now_ms = now_ms
+        self._unix_ms_of = unix_ms_of
         self._needs_flush = False
         self._is_behind = False
         self._activation_due_ms = 0
@@ -157,6 +161,11 @@ class ControllerNode:
         return min(deadline for deadline in deadlines if deadline is not None)
 
     # -------------------------------------------------------------------------------------------- turns
+
+    @property
+    def _unix_ms(self) -> int:
+        """What the system's clock shows, for records and for what is compared with their times."""
+        return self._unix_ms_of(self.now_ms)
 
     def start(self, now_ms: int) -> Effects:
         """The first turn. The image has the latest checkpoint; the log follows as it commits."""
@@ -255,7 +264,7 @@ class ControllerNode:
             self.storage.append(ready.append)
             self._needs_flush = True
             if self.is_active and not is_proposal:
-                self.metadata.skip_to(self.storage.log.end_offset, self.raft.epoch, self.now_ms)
+                self.metadata.skip_to(self.storage.log.end_offset, self.raft.epoch, self._unix_ms)
         if ready.snapshot_chunk is not None:
             chunk = ready.snapshot_chunk
             self.storage.write_snapshot_chunk(chunk.snapshot_id, chunk.position, chunk.data)
@@ -295,7 +304,7 @@ class ControllerNode:
         if self.is_active:
             while self._proposals and self._proposals[0][0] <= high_watermark:
                 self.commit_latency.observe_ms(self.now_ms - self._proposals.popleft()[1])
-            committed = self.metadata.committed(high_watermark, self.now_ms)
+            committed = self.metadata.committed(high_watermark, self._unix_ms)
             brokers = self.metadata.image.cluster.brokers
             self._release(self.broker_waits.hold_back(committed, brokers, self.now_ms), None)
             return False
@@ -501,7 +510,7 @@ class ControllerNode:
     def _propose_pending(self) -> None:
         if not self.metadata.pending_count:
             return
-        batch = self.metadata.take_batch(self.raft.epoch, self.now_ms)
+        batch = self.metadata.take_batch(self.raft.epoch, self._unix_ms)
         self.snapshotter.applied(len(batch))
         self._perform(self.raft.step(Propose(batches=batch), self.now_ms), is_proposal=True)
         if self.is_active:  # raft may have deposed this node in the very step
@@ -563,7 +572,7 @@ class ControllerNode:
             return
         self._note("snapshot_written", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
         self._perform(self.raft.step(SnapshotTaken(snapshot_id=snapshot_id), self.now_ms))
-        start_offset = self.storage.clean(self.now_ms)
+        start_offset = self.storage.clean(self._unix_ms)
         if start_offset is not None:
             self._perform(self.raft.step(LogStartMoved(start_offset=start_offset), self.now_ms))
             self._note("log_start_moved", offset=start_offset)

@@ -25,6 +25,7 @@ from quorate_controller.raft.model import (
 )
 from quorate_controller.raft.startup import HardState
 from quorate_controller.raft.voters import VoterSet
+from quorate_controller.unix_time import UnixTime
 
 HIGH_WATERMARK_UNKNOWN = -1
 
@@ -541,7 +542,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """A replica in DescribeQuorum. Timestamps are Unix milliseconds of the leader's clock, -1 unknown."""
+    """A replica in DescribeQuorum. Timestamps are milliseconds of the leader's turns, -1 unknown."""
 
     key: ReplicaKey
     log_end_offset: int
@@ -562,3 +563,16 @@ class QuorumDescription:
     high_watermark: int = HIGH_WATERMARK_UNKNOWN
     voters: tuple[ReplicaDescription, ...] = ()
     observers: tuple[ReplicaDescription, ...] = ()
+
+    def in_unix_time(self, unix_ms_of: UnixTime) -> "QuorumDescription":
+        """The same with timestamps that others may compare with their clocks."""
+
+        def of(one: ReplicaDescription) -> ReplicaDescription:
+            fetched_ms, caught_up_ms = one.last_fetch_timestamp_ms, one.last_caught_up_timestamp_ms
+            return replace(
+                one,
+                last_fetch_timestamp_ms=fetched_ms if fetched_ms < 0 else unix_ms_of(fetched_ms),
+                last_caught_up_timestamp_ms=caught_up_ms if caught_up_ms < 0 else unix_ms_of(caught_up_ms),
+            )
+
+        return replace(self, voters=tuple(map(of, self.voters)), observers=tuple(map(of, self.observers)))

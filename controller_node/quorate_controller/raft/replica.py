@@ -227,7 +227,8 @@ class Replica(ABC):
 
     def append_control(self, records: "list[ControlRecord]") -> int:
         """Append one control batch as the leader. Returns the offset of its last record."""
-        batch = encode_control_batch(records, self.log.end_offset, self.epoch, self.now_ms)
+        unix_ms = self.config.unix_ms_of(self.now_ms)
+        batch = encode_control_batch(records, self.log.end_offset, self.epoch, unix_ms)
         self.append(batch)
         return self.log.end_offset - 1
 

@@ -6,6 +6,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, SnapshotId, VersionRange
 from quorate_controller.raft.voters import VoterSet
+from quorate_controller.unix_time import UnixTime, unchanged
 
 KRAFT_VERSION_STATIC = 0
 """kraft.version 0: the voters are those of `controller.quorum.voters`."""
@@ -95,6 +96,8 @@ class RaftConfig:
     bootstrap_servers: tuple[BootstrapServer, ...] = ()
     can_vote: bool = True
     """False for a node that is no controller: it stays an observer."""
+    unix_ms_of: UnixTime = unchanged
+    """For the times of control records."""
     auto_join: bool = False
     """`controller.quorum.auto.join.enable`: ask to become a voter when the log shows that we are none."""
     election_timeout_ms: int = 1000

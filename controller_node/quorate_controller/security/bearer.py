@@ -59,6 +59,7 @@ class BearerServer:
         self._validate = validate
         self._refused: InvalidTokenError | None = None
         self.authenticated: Authenticated | None = None
+        self.claimed_name = ""  # a token is no password: it can't be guessed
 
     def evaluate(self, message: bytes) -> bytes:
         """See `SaslServer`."""

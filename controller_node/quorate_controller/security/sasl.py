@@ -9,12 +9,15 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from quorate_protocol.image.security import ScramCredential
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
+
+from quorate_controller.security.decoys import Decoys
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {
@@ -40,9 +43,15 @@ _CLIENT_FINAL: Final = re.compile(
 class SaslRefusalError(Exception):
     """The client is refused. `told` is what it may know; None: that its credentials are invalid."""
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, told: str | None = None, is_guess: bool = False) -> None:
         super().__init__(reason)
         self.told = told
+        self.is_guess = is_guess
+        """Whether the password was wrong, or the user unknown."""
+
+
+class LoginHeldBackError(Exception):
+    """Too many logins have failed where the client is: its credentials are not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +80,9 @@ class Credentials(Protocol):
     def of_user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         """The credential of a user, None if there is none."""
 
+    def usual_iterations(self, mechanism: ScramMechanism) -> int:
+        """The iterations that most users of a mechanism have."""
+
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """The credential of a delegation token, None if there is no such token."""
 
@@ -82,16 +94,44 @@ class SaslServer(Protocol):
     def authenticated(self) -> Authenticated | None:
         """The authenticated client; None until authentication has succeeded."""
 
+    @property
+    def claimed_name(self) -> str:
+        """The name that the client has given; empty until it has."""
+
     def evaluate(self, message: bytes) -> bytes:
-        """Take a message and return the answer. Raises SaslRefusalError."""
+        """Take a message and return the answer. Raises SaslRefusalError, LoginHeldBackError."""
+
+
+def _always(_name: str) -> bool:
+    return True
+
+
+class Passwords:
+    """The passwords of PLAIN. A check takes as long for each name and password of a length."""
+
+    def __init__(self, passwords: Mapping[str, str], key: bytes) -> None:
+        """`key` is secret, random, and another one in each process."""
+        self._key = key
+        self._digests = {name: self._digest(password) for name, password in passwords.items()}
+        self._of_nobody = bytes(len(self._digest("")))
+
+    def are_right(self, name: str, password: str) -> bool:
+        """Whether a user has a password."""
+        expected = self._digests.get(name, self._of_nobody)
+        return hmac.compare_digest(self._digest(password), expected)
+
+    def _digest(self, password: str) -> bytes:
+        return hmac.digest(self._key, password.encode(errors="surrogatepass"), "sha256")
 
 
 class PlainServer:
-    """PLAIN, with the passwords of all users."""
+    """PLAIN, with the passwords of all users. `may_guess` says whether the password of a user may be looked at."""
 
-    def __init__(self, passwords: Mapping[str, str]) -> None:
+    def __init__(self, passwords: Passwords, may_guess: Callable[[str], bool] = _always) -> None:
         self._passwords = passwords
+        self._may_guess = may_guess
         self.authenticated: Authenticated | None = None
+        self.claimed_name = ""
 
     def evaluate(self, message: bytes) -> bytes:
         """See `SaslServer`."""
@@ -103,11 +143,12 @@ class PlainServer:
             raise _told("Authentication failed: username not specified")
         if not password:
             raise _told("Authentication failed: password not specified")
-        expected = self._passwords.get(name)
-        # As much work for a name that does not exist, and never equal.
-        compared = f"{password}." if expected is None else expected
-        if not hmac.compare_digest(password.encode(), compared.encode()):
-            raise _told("Authentication failed: Invalid username or password")
+        self.claimed_name = name
+        if not self._may_guess(name):
+            raise LoginHeldBackError
+        if not self._passwords.are_right(name, password):
+            text = "Authentication failed: Invalid username or password"
+            raise SaslRefusalError(text, told=text, is_guess=True)
         if authorization_id not in ("", name):
             raise _told(
                 "Authentication failed: Client requested an authorization id that is different from username"
@@ -122,20 +163,35 @@ class _Challenge:
     server_first: str
     nonce: str
     credential: ScramCredential
-    outcome: Authenticated
+    outcome: Authenticated | None
+    """Who the client is if it knows the password; None: nobody, whatever it knows."""
+    reason: str
+    """Why the client is refused otherwise, for the log."""
 
 
 class ScramServer:
-    """SCRAM with the credentials in the metadata, those of delegation tokens among them."""
+    """SCRAM with the credentials in the metadata, those of delegation tokens among them.
+
+    A client without a credential gets the challenge of a decoy, and is refused like somebody with a wrong password.
+    `may_guess` says whether the credentials of a user may be looked at.
+    """
 
     def __init__(
-        self, mechanism: ScramMechanism, credentials: Credentials, make_nonce: Callable[[], str]
+        self,
+        mechanism: ScramMechanism,
+        credentials: Credentials,
+        make_nonce: Callable[[], str],
+        decoys: Decoys,
+        may_guess: Callable[[str], bool] = _always,
     ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
         self._make_nonce = make_nonce
+        self._decoys = decoys
+        self._may_guess = may_guess
         self._challenge: _Challenge | None = None
         self.authenticated: Authenticated | None = None
+        self.claimed_name = ""
 
     def evaluate(self, message: bytes) -> bytes:
         """See `SaslServer`."""
@@ -149,15 +205,15 @@ class ScramServer:
         match = _CLIENT_FIRST.fullmatch(text)
         if match is None:
             raise SaslRefusalError("the client's first message is malformed")
-        name = match["name"].replace("=2C", ",").replace("=3D", "=")
-        credential, outcome = self._known(name, is_token=_is_token(match["extensions"]))
+        self.claimed_name = name = match["name"].replace("=2C", ",").replace("=3D", "=")
+        if not self._may_guess(name):
+            raise LoginHeldBackError
         authorization_id = match["authorization_id"]
         if authorization_id not in (None, "", name):
             raise _told(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        if credential.iterations < ITERATIONS_MIN:
-            raise SaslRefusalError(f"the credential has fewer than {ITERATIONS_MIN} iterations")
+        credential, outcome, reason = self._known(name, is_token=_is_token(match["extensions"]))
         nonce = match["nonce"] + self._make_nonce()
         salt = base64.b64encode(credential.salt).decode()
         return _Challenge(
@@ -166,26 +222,36 @@ class ScramServer:
             nonce=nonce,
             credential=credential,
             outcome=outcome,
+            reason=reason,
         )
 
-    def _known(self, name: str, *, is_token: bool) -> tuple[ScramCredential, Authenticated]:
+    def _known(self, name: str, *, is_token: bool) -> tuple[ScramCredential, Authenticated | None, str]:
+        """The credential of a client, or a decoy, which is made in any case: it takes some time."""
+        usual = self._credentials.usual_iterations(self._mechanism)
+        decoy = self._decoys.credential(self._mechanism, name, usual)
         if is_token:
             token = self._credentials.of_token(self._mechanism, name)
             if token is None:
-                raise SaslRefusalError("there is no such token")
+                # As the credentials of tokens are, see `ImageCredentials`.
+                decoy = replace(decoy, salt=name.encode(errors="replace"), iterations=ITERATIONS_MIN)
+                return decoy, None, "there is no such token"
             outcome = Authenticated(
                 name=token.owner, token_authenticated=True, expires_at_ms=token.expires_at_ms
             )
-            return token.credential, outcome
+            return token.credential, outcome, "the password is wrong"
         credential = self._credentials.of_user(self._mechanism, name)
         if credential is None:
-            raise SaslRefusalError("there is no such user")
-        return credential, Authenticated(name=name)
+            return decoy, None, "there is no such user"
+        if credential.iterations < ITERATIONS_MIN:
+            return decoy, None, f"the credential has fewer than {ITERATIONS_MIN} iterations"
+        return credential, Authenticated(name=name), "the password is wrong"
 
     def _verified(self, text: str, challenge: _Challenge) -> bytes:
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None or match["nonce"] != challenge.nonce:
             raise SaslRefusalError("the client's final message is malformed")
+        if not self._may_guess(self.claimed_name):
+            raise LoginHeldBackError
         name, credential = self._mechanism.hash_name, challenge.credential
         signed = f"{challenge.first_bare},{challenge.server_first},{match['without_proof']}".encode()
         signature = hmac.digest(credential.stored_key, signed, name)
@@ -196,8 +262,9 @@ class ScramServer:
         if len(proof) != len(signature):
             raise SaslRefusalError("the client's proof has the wrong length")
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
-        if not hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key):
-            raise SaslRefusalError("the password is wrong")
+        is_right = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
+        if not is_right or challenge.outcome is None:
+            raise SaslRefusalError(challenge.reason, is_guess=True)
         self.authenticated = challenge.outcome
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
 

@@ -25,6 +25,7 @@ class Limit(StrEnum):
     HANDSHAKES = "handshakes"
     HANDSHAKE_TIME = "handshake.time"
     AUTHENTICATION_TIME = "authentication.time"
+    FAILED_LOGINS = "failed.logins"
     IDLE_TIME = "connections.max.idle.ms"
     REQUEST_SIZE = "socket.request.max.bytes"
     REQUEST_MEMORY = "queued.max.request.bytes"

@@ -12,7 +12,7 @@ import struct
 import time
 from datetime import timedelta
 from enum import Enum
-from secrets import token_urlsafe
+from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -26,13 +26,18 @@ from quorate_protocol.wire.server import parse_request, serialize_response
 
 from quorate_controller.node.events import Principal
 from quorate_controller.security.bearer import BearerServer
+from quorate_controller.security.decoys import Decoys
+from quorate_controller.security.guesses import FAILURES_MAX, Guesses
 from quorate_controller.security.sasl import (
     PLAIN,
     SCRAM_MECHANISMS,
+    LoginHeldBackError,
+    Passwords,
     PlainServer,
     SaslRefusalError,
     ScramServer,
 )
+from quorate_controller.server.counters import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +83,9 @@ class SaslGate:
         config: ListenerSasl,
         credentials: Credentials,
         counters: RequestCounters,
+        *,
         validate_token: Callable[[str], BearerToken] | None = None,
+        decoys: Decoys | None = None,
     ) -> None:
         self.served = served
         self.config = config
@@ -86,6 +93,9 @@ class SaslGate:
         self._credentials = credentials
         self._validate_token = validate_token
         """What a token of OAUTHBEARER says; needed where the mechanism is enabled."""
+        self._passwords = Passwords(config.passwords, token_bytes(32))
+        self._decoys = decoys or Decoys(token_bytes(32))
+        self.guesses = Guesses()
 
     def handle(self, exchange: Exchange) -> None:
         """See `RequestHandler`."""
@@ -94,14 +104,20 @@ class SaslGate:
             session = exchange.session = SaslSession(self)
         session.handle(exchange)
 
-    def server(self, mechanism: str) -> SaslServer:
-        """Return the server's side of one authentication."""
+    def server(self, mechanism: str, host: str) -> SaslServer:
+        """Return the server's side of one authentication of a client at an address."""
+
+        def may_guess(name: str) -> bool:
+            return self.guesses.allows(host, name, time.monotonic())
+
         if mechanism == PLAIN:
-            return PlainServer(self.config.passwords)
+            return PlainServer(self._passwords, may_guess)
         if mechanism == OAUTHBEARER:
             assert self._validate_token is not None, "the mechanism is enabled"
             return BearerServer(self._validate_token)
-        return ScramServer(SCRAM_MECHANISMS[mechanism], self._credentials, lambda: token_urlsafe(24))
+        return ScramServer(
+            SCRAM_MECHANISMS[mechanism], self._credentials, lambda: token_urlsafe(24), self._decoys, may_guess
+        )
 
 
 class SaslSession:
@@ -181,7 +197,7 @@ class SaslSession:
         if self._principal is not None and mechanism != self._mechanism:
             self._state = _State.WRONG_MECHANISM
         else:
-            self._mechanism, self._server = mechanism, self._gate.server(mechanism)
+            self._mechanism, self._server = mechanism, self._gate.server(mechanism, exchange.peer.host)
             self._state = _State.AUTHENTICATE if request.version else _State.BARE
         exchange.respond(answer)
 
@@ -189,6 +205,8 @@ class SaslSession:
         """A message of the mechanism as a frame of its own, after SaslHandshake version 0."""
         try:
             answer, _ = self._evaluate(exchange, exchange.frame)
+        except LoginHeldBackError:
+            self._hold_back(exchange)
         except SaslRefusalError as refusal:
             self._fail(exchange, None, str(refusal))
         else:
@@ -197,6 +215,9 @@ class SaslSession:
     def _take_message(self, exchange: Exchange, request: Request) -> None:
         try:
             answer, lifetime_ms = self._evaluate(exchange, request.body.auth_bytes)
+        except LoginHeldBackError:
+            self._hold_back(exchange)
+            return
         except SaslRefusalError as refusal:
             code = ErrorCode.sasl_authentication_failed
             told = refusal.told or (
@@ -221,10 +242,18 @@ class SaslSession:
     def _evaluate(self, exchange: Exchange, message: bytes) -> tuple[bytes, int]:
         """Return the answer to a message, and once the client is authenticated the lifetime of its session in ms."""
         assert self._server is not None, "it is made by the handshake"
-        answer = self._server.evaluate(message)
+        guesses, host = self._gate.guesses, exchange.peer.host
+        try:
+            answer = self._server.evaluate(message)
+        except SaslRefusalError as refusal:
+            if refusal.is_guess:
+                guesses.failed(host, self._server.claimed_name, time.monotonic())
+            raise
         outcome = self._server.authenticated
         if outcome is None:
             return answer, 0
+        if self._server.claimed_name:
+            guesses.succeeded(host, self._server.claimed_name, time.monotonic())
         principal = Principal(name=outcome.name, token_authenticated=outcome.token_authenticated)
         former = self._principal
         if former is not None and str(former) != str(principal):
@@ -248,6 +277,14 @@ class SaslSession:
             return 0
         self._expires_at_s = time.monotonic() + min(limits_ms) / 1000
         return min(limits_ms)
+
+    def _hold_back(self, exchange: Exchange) -> None:
+        """Close without an answer, after a while: the client may be right, and tries again then."""
+        self._state = _State.FAILED
+        self._gate.counters.limited[Limit.FAILED_LOGINS] += 1
+        facts = {"peer": str(exchange.peer), "listener": exchange.peer.listener, "failures_max": FAILURES_MAX}
+        log.warning("login_held_back", extra={"facts": facts})
+        exchange.end_later(None, self._gate.config.failure_delay_ms / 1000)
 
     def _fail(self, exchange: Exchange, answer: bytes | None, reason: str) -> None:
         """Refuse the client: answer, if there is something to say, and close, both after a while."""

@@ -6,11 +6,13 @@ import asyncio
 import importlib
 import logging
 from functools import partial
+from secrets import token_bytes
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
+from quorate_controller.security.decoys import Decoys, decoy_secret
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from quorate_controller.server.jwks import JwksValidator
 
 log = logging.getLogger(__name__)
+
+DECOY_SECRET_SIZE_BYTES: Final = 32
 
 CLOSE_GRACE_S: Final = 2.0
 """How long requests in flight may take to be answered when the server closes."""
@@ -102,6 +106,7 @@ class ControllerServer:
         self._memory = request_memory(request_memory_bytes_max(config), self._counters)
         self._validators: list[JwksValidator] = []
         self._following: list[asyncio.Task[None]] = []
+        self._decoys: Decoys | None = None
         self._listeners = [
             self._listener(address.name, dispatcher, limits, tls.get(address.name))
             for address in config.listeners
@@ -131,7 +136,29 @@ class ControllerServer:
 
             self._validators.append(JwksValidator(name, sasl.oauth))
             validate_token = self._validators[-1].validate
-        return SaslGate(dispatcher, sasl, self._node.credentials, self._counters, validate_token)
+        return SaslGate(
+            dispatcher,
+            sasl,
+            self._node.credentials,
+            self._counters,
+            validate_token=validate_token,
+            decoys=self._decoys_of_all(),
+        )
+
+    def _decoys_of_all(self) -> Decoys:
+        """Return the decoys that all controllers have: by the secret of delegation tokens or their own password.
+
+        Without both, other controllers, and this one after a restart, have other decoys.
+        """
+        if self._decoys is None:
+            secret, login = self._config.values["delegation.token.secret.key"], self._config.login
+            shared = str(secret) if secret else "" if login is None else login.password
+            self._decoys = Decoys(
+                decoy_secret(shared, self._node.cluster_id)
+                if shared
+                else token_bytes(DECOY_SECRET_SIZE_BYTES)
+            )
+        return self._decoys
 
     async def start(self) -> None:
         """Bind all listeners and serve. The keys of tokens are read in the background.

@@ -16,6 +16,7 @@ from quorate_protocol.plain_data import dataclass
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 1_000_000
 """A higher count is rejected, because it would only waste processor time: Kafka's own maximum is 16384."""
+SALT_BITS: Final = 130
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _SERVER_FIRST = re.compile(
@@ -23,6 +24,18 @@ _SERVER_FIRST = re.compile(
 )
 _SERVER_FINAL = re.compile(r"v=(?P<signature>[A-Za-z0-9+/=]+)(,.*)?")
 _NO_CHANNEL_BINDING = "n,,"
+
+
+def salt_of(number: int) -> bytes:
+    """A salt from a random number of SALT_BITS, as Kafka's ScramFormatter writes salts: in digits of base 36.
+
+    All salts look alike then, whatever tool has made the credential, and a server can make up one (`decoys`).
+    """
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits.encode()
 
 
 class ScramError(Exception):

@@ -106,6 +106,9 @@ class _SteppedClock(Clock):
     def now_ms(self) -> int:
         return self.time_ms
 
+    def unix_ms_of(self, now_ms: int) -> int:
+        return now_ms
+
 
 class ServedController:
     """The only voter of a quorum, active. `serve` raises what a request should not have caused."""

@@ -24,6 +24,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 OPEN_AT_ONCE: Final = 200
 """Connections that an attack begins at the same time."""
 BYTE_EVERY_S: Final = 1.0
+GUESSING_HOST: Final = "127.0.0.2"
 HELLO_HELD_S: Final = 1.0
 """How long a handshake that was begun is left without its second flight."""
 PIPELINED: Final = 200
@@ -75,20 +76,29 @@ class Attacker:
         self.did["connections"] += 1
         return opened
 
-    async def _streams(self, context: ssl.SSLContext | None) -> Streams:
+    async def _streams(self, context: ssl.SSLContext | None, local_host: str | None = None) -> Streams:
         streams = await asyncio.open_connection(
-            self.victim.host, self.victim.port, ssl=context, limit=_REPLY_BYTES
+            self.victim.host,
+            self.victim.port,
+            ssl=context,
+            limit=_REPLY_BYTES,
+            local_addr=None if local_host is None else (local_host, 0),
         )
         self.did["connections"] += 1
         return streams
 
-    async def _secured(self, context: ssl.SSLContext | None) -> Streams:
+    async def _secured(self, context: ssl.SSLContext | None, local_host: str | None = None) -> Streams:
         """A connection behind its TLS handshake, if there is one, that nobody has authenticated."""
-        return await self._streams(context)
+        return await self._streams(context, local_host)
 
-    async def _logged_in(self, context: ssl.SSLContext | None, password: str = CLIENT_PASSWORD) -> Streams:
+    async def _logged_in(
+        self,
+        context: ssl.SSLContext | None,
+        password: str = CLIENT_PASSWORD,
+        local_host: str | None = None,
+    ) -> Streams:
         """A connection that may send requests."""
-        reader, writer = await self._secured(context)
+        reader, writer = await self._secured(context, local_host)
         await self._exchange(reader, writer, frame_of(API_VERSIONS, 4))
         if self.victim.has_sasl:
             await self._exchange(reader, writer, frame_of(SaslHandshakeRequest(mechanism="PLAIN")))
@@ -384,11 +394,11 @@ class Attacker:
                 connection.close()
 
     async def guess(self, at_once: int) -> None:
-        """Log in with wrong passwords, again and again."""
+        """Log in with wrong passwords, again and again, from another address than the bystanders: it has a bound."""
         context = self.victim.tls()
 
         async def one() -> None:
-            reader, writer = await self._logged_in(context, "wrong")
+            reader, writer = await self._logged_in(context, "wrong", GUESSING_HOST)
             await reader.read()
             self.did["refused"] += 1
             writer.transport.abort()

@@ -112,7 +112,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     | _set("_incarnation_id", "_node_id"),
     "control.delegation_tokens.DelegationTokenManager": _parts("_by_hmac")
     | _log("_image")
-    | _set("_lifetime_ms_max", "_renewal_ms_max", "_rng", "_secret"),
+    | _set("_lifetime_ms_max", "_renewal_ms_max", "_rng", "_secret", "_unix_ms_of"),
     "control.delegation_tokens._TokensByHmac": _log(
         "_image",
         "_token_ids",
@@ -235,7 +235,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     )
     | _stays(_handed_over_ms="no leadership is handed over again within a minute, nor by the next one"),
     "node.snapshotter.Snapshotter": _parts("_raft")
-    | _set("_bytes_max", "_clock", "_interval_ms", "_storage")
+    | _set("_bytes_max", "_clock", "_interval_ms", "_storage", "_unix_ms_of")
     | _stays(
         _bytes_since="counts towards the next checkpoint of this node; abandoned bytes make it a little early",
         _due_since_ms="a checkpoint of committed metadata, whoever leads",
@@ -262,6 +262,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "raft",
         "snapshotter",
     )
+    | _set("_unix_ms_of")
     | _log(storage="files, and pictures of them")
     | _turn("_effects", "_is_behind", "_needs_flush", "_replies", now_ms="the time of the turn")
     | _ends(_proposals="the times of proposals that are not committed")

@@ -37,6 +37,9 @@ class SetClock(Clock):
     def now_ms(self) -> int:
         return self.time_ms
 
+    def unix_ms_of(self, now_ms: int) -> int:
+        return now_ms
+
 
 class FakeNode:
     """Notes what the driver asks of it."""

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 from quorate_controller.control.delegation_tokens import token_hmac
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.security.decoys import Decoys, decoy_secret
 from quorate_controller.security.sasl import (
     SCRAM_MECHANISMS,
     Authenticated,
+    LoginHeldBackError,
+    Passwords,
     PlainServer,
     SaslRefusalError,
     ScramServer,
@@ -20,11 +24,12 @@ from quorate_controller.security.sasl import (
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import ScramMechanism
-from quorate_protocol.security.scram import ScramClient, check_server
+from quorate_protocol.security.scram import SALT_BITS, ScramClient, check_server, salt_of
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 INVALID = "Authentication failed: Invalid username or password"
 SECRET = "the secret of the cluster"
+DECOYS = Decoys(b"secret of the decoys")
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 """The server's part in RFC 7677's example of SCRAM-SHA-256."""
 
@@ -52,7 +57,7 @@ def credentials(*users: tuple[str, str, ScramMechanism, bytes]) -> ImageCredenti
 def rfc_server() -> ScramServer:
     """The server of RFC 7677's example."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    return ScramServer(SHA_256, credentials(("user", "pencil", SHA_256, salt)), lambda: NONCE)
+    return ScramServer(SHA_256, credentials(("user", "pencil", SHA_256, salt)), lambda: NONCE, DECOYS)
 
 
 def test_scram_is_as_in_the_rfc() -> None:
@@ -75,7 +80,7 @@ def test_scram_is_as_in_the_rfc() -> None:
 )
 def test_our_client_and_our_server_agree(mechanism: ScramMechanism, name: str, password: str) -> None:
     """Goal: each name and password works. Method: any of them, with both mechanisms."""
-    server = ScramServer(mechanism, credentials((name, password, mechanism, b"salt")), lambda: "x")
+    server = ScramServer(mechanism, credentials((name, password, mechanism, b"salt")), lambda: "x", DECOYS)
     client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password=password, nonce="n")
     challenged = client.challenged(server.evaluate(client.first_message()))
     check_server(challenged, server.evaluate(challenged.message))
@@ -86,18 +91,22 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
     """Goal: KIP-48. Method: a client with id and HMAC of a token; without tokenauth the id is no user."""
     password = base64.b64encode(token_hmac(SECRET, "token-1")).decode()
     given_to = {"mechanism": "SCRAM-SHA-256", "username": "token-1", "password": password, "nonce": "n"}
-    server = ScramServer(SHA_256, credentials(), lambda: "x")
+    server = ScramServer(SHA_256, credentials(), lambda: "x", DECOYS)
     client = ScramClient(**given_to, is_token=True)  # type: ignore[arg-type]
     challenged = client.challenged(server.evaluate(client.first_message()))
     check_server(challenged, server.evaluate(challenged.message))
     assert server.authenticated == Authenticated(name="alice", token_authenticated=True, expires_at_ms=5_000)
-    with pytest.raises(SaslRefusalError, match="no such user"):
-        ScramServer(SHA_256, credentials(), lambda: "x").evaluate(
-            ScramClient(**given_to).first_message()  # type: ignore[arg-type]
-        )
     without_secret = ImageCredentials(MetadataImage(), None)
-    with pytest.raises(SaslRefusalError, match="no such token"):
-        ScramServer(SHA_256, without_secret, lambda: "x").evaluate(client.first_message())
+    for found, is_token, reason in (
+        (credentials(), False, "no such user"),
+        (without_secret, True, "no such token"),
+    ):
+        server = ScramServer(SHA_256, found, lambda: "x", DECOYS)
+        client = ScramClient(**given_to, is_token=is_token)  # type: ignore[arg-type]
+        challenged = client.challenged(server.evaluate(client.first_message()))
+        with pytest.raises(SaslRefusalError, match=reason) as refused:
+            server.evaluate(challenged.message)
+        assert refused.value.told is None
 
 
 @pytest.mark.parametrize(
@@ -109,9 +118,6 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
         (b"p=tls-unique,,n=user,r=n", "malformed"),
         (b"n,,n=us=er,r=n", "malformed"),
         (b"n,,n=user,r=", "malformed"),
-        (b"n,,n=other,r=n", "no such user"),
-        (b"n,,n=token-1,r=n", "no such user"),
-        (b"n,,n=token-2,r=n,tokenauth=true", "no such token"),
         (b"n,a=other,n=user,r=n", "authorization id that is different"),
     ],
 )
@@ -154,7 +160,7 @@ def test_a_wrong_password_is_refused() -> None:
 def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
     """Goal: no other exception. Method: any bytes to both servers, also after a good first message."""
     for server, message in (
-        (PlainServer({"alice": "a"}), first),
+        (PlainServer(Passwords({"alice": "a"}, b"key")), first),
         (rfc_server(), first),
         (rfc_server(), b"n,,n=user,r=" + first),
     ):
@@ -184,17 +190,95 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
 )
 def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
     """Goal: Kafka's texts. Method: a message each (PlainSaslServer)."""
-    server = PlainServer({"alice": "secret", "empty": ""})
+    server = PlainServer(Passwords({"alice": "secret", "empty": ""}, b"key"))
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
     assert refused.value.told == told
     assert server.authenticated is None
 
 
+def kafka_salt(number: int) -> bytes:
+    """As ScramFormatter.secureRandomBytes."""
+    return salt_of(Random(number).getrandbits(SALT_BITS))
+
+
+def ask(
+    name: str, mechanism: ScramMechanism, found: ImageCredentials, decoys: Decoys
+) -> tuple[bytes, int, str]:
+    """What a stranger sees who logs in with a wrong password: salt, iterations, and the answer to its proof."""
+    server = ScramServer(mechanism, found, lambda: "x", decoys)
+    client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password="guess", nonce="n")
+    first = server.evaluate(client.first_message())
+    _, salt, iterations = first.decode().split(",")
+    with pytest.raises(SaslRefusalError) as refused:
+        server.evaluate(client.challenged(first).message)
+    assert refused.value.is_guess
+    assert server.authenticated is None
+    return base64.b64decode(salt[2:]), int(iterations[2:]), str(refused.value.told)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())
+def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
+    """Goal: a stranger can't list the users. Method: 40 users as Kafka's tools make them and as many names of nobody;
+    what is answered has the same form, and a name always has the same salt, in each controller and after a restart.
+    """
+    users = [(f"user-{number}", "x", mechanism, kafka_salt(number)) for number in range(40)]
+    other_mechanism = next(one for one in SCRAM_MECHANISMS.values() if one is not mechanism)
+    found, of_nobody = credentials(*users), credentials()
+    decoys, of_another = (Decoys(decoy_secret("shared by all", "cluster")) for _ in range(2))
+    alphabet = set(b"0123456789abcdefghijklmnopqrstuvwxyz")
+    for prefix in ("user", "nobody"):
+        answers = [ask(f"{prefix}-{number}", mechanism, found, decoys) for number in range(40)]
+        assert {answer[1:] for answer in answers} == {(4096, "None")}
+        assert {len(salt) for salt, *_ in answers} <= {24, 25, 26}
+        assert all(set(salt) <= alphabet for salt, *_ in answers)
+        assert len({salt for salt, *_ in answers}) == 40
+        assert answers == [ask(f"{prefix}-{number}", mechanism, found, of_another) for number in range(40)]
+    salt, *_ = ask("nobody-1", mechanism, found, decoys)
+    assert ask("nobody-1", other_mechanism, of_nobody, decoys)[0] != salt, "no user has one salt for both"
+    assert ask("nobody-1", mechanism, found, Decoys(decoy_secret("shared by all", "other")))[0] != salt
+
+
+def test_decoys_have_the_usual_iterations() -> None:
+    """Goal: the number of iterations reveals nobody either. Method: users with another number, and one that Kafka
+    would refuse.
+    """
+    image = MetadataImage()
+    records = [
+        credential_record(name, SHA_256, salt=b"s", salted_password=b"x" * 32, iterations=iterations)
+        for name, iterations in (("alice", 9000), ("bob", 9000), ("carol", 4096), ("weak", 100))
+    ]
+    image.replay_all(records, base_offset=0)
+    found = ImageCredentials(image, None)
+    assert [ask(name, SHA_256, found, DECOYS)[1] for name in ("alice", "nobody", "weak")] == [9000] * 3
+
+
+def test_nothing_is_looked_at_when_guesses_are_held_back() -> None:
+    """Goal: beyond the bound a right password looks like a wrong one. Method: right ones, and a bound that begins
+    before the first message or the last one.
+    """
+    allowed = [True]
+    plain = PlainServer(Passwords({"alice": "secret"}, b"key"), lambda _: allowed[0])
+    server = ScramServer(
+        SHA_256, credentials(("alice", "secret", SHA_256, b"s")), lambda: "x", DECOYS, lambda _: allowed[0]
+    )
+    client = ScramClient(mechanism="SCRAM-SHA-256", username="alice", password="secret", nonce="n")
+    challenged = client.challenged(server.evaluate(client.first_message()))
+    allowed[0] = False
+    for held, message in (
+        (plain, b"\0alice\0secret"),
+        (server, challenged.message),
+        (ScramServer(SHA_256, credentials(), lambda: "x", DECOYS, lambda _: False), client.first_message()),
+    ):
+        with pytest.raises(LoginHeldBackError):
+            held.evaluate(message)
+        assert held.authenticated is None
+
+
 @pytest.mark.parametrize("message", [b"\0alice\0secret", b"alice\0alice\0secret", "\0zoë\0pässword".encode()])
 def test_plain_lets_users_in(message: bytes) -> None:
     """Goal: names and passwords in UTF-8. Method: with and without an authorization id."""
-    server = PlainServer({"alice": "secret", "zoë": "pässword"})
+    server = PlainServer(Passwords({"alice": "secret", "zoë": "pässword"}, b"key"))
     assert server.evaluate(message) == b""
     assert server.authenticated == Authenticated(name=message.decode().split("\0")[1])
 

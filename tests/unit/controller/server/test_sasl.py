@@ -18,6 +18,7 @@ from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_sasl import ListenerSasl, Login
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.security import guesses
 from quorate_controller.security.bearer import BearerToken, InvalidTokenError
 from quorate_controller.server import listener, peer_lane, sasl
 from quorate_controller.server.counters import Limit
@@ -27,6 +28,7 @@ from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.security.dialogues import BearerDialogue
+from quorate_protocol.security.scram import ScramClient
 from quorate_protocol.wire.frames import encode_frame
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
@@ -189,16 +191,48 @@ async def test_a_wrong_password_ends_the_connection(
     assert "authentication_failed" in caplog.text
 
 
-async def test_an_unknown_user_of_scram_learns_nothing(rig: Any) -> None:
-    """Goal: names of users can't be tried out. Method: SCRAM for somebody who does not exist."""
+async def test_scram_answers_nobody_as_it_answers_a_user(rig: Any) -> None:
+    """Goal: names of users can't be tried out. Method: a wrong password of a user, and of somebody who does not
+    exist, message by message.
+    """
     await listen(rig)
-    client = await rig.connect()
-    await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-    response = await client.ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=nobody,r=n"), 2)
-    assert response.error_message == (
-        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    )
-    assert await client.is_closed()
+
+    async def answers(name: str) -> list[tuple[ErrorCode, str | None]]:
+        client = await rig.connect()
+        await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        scram = ScramClient(mechanism="SCRAM-SHA-256", username=name, password="guess", nonce="n")
+        first = await client.ask(SaslAuthenticateRequest(auth_bytes=scram.first_message()), 2)
+        message = scram.challenged(first.auth_bytes).message
+        last = await client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+        return [(one.error_code, one.error_message) for one in (first, last)]
+
+    assert await answers("scram-user") == await answers("nobody")
+    invalid = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
+    assert await answers("nobody") == [
+        (ErrorCode.none, None),
+        (ErrorCode.sasl_authentication_failed, invalid.format("SCRAM-SHA-256")),
+    ]
+
+
+async def test_guesses_of_an_address_are_held_back(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: passwords can't be tried out. Method: wrong ones until the bound, then a right one of somebody who has
+    not logged in from here, which learns nothing, and one of somebody who has.
+    """
+    monkeypatch.setattr(guesses, "FAILURES_MAX", 5)
+    await listen(rig)
+    assert (await login(await rig.connect())).error_code is ErrorCode.none
+    wrong = SaslAuthenticateRequest(auth_bytes=b"\0bob\0wrong")
+    for _ in range(5):
+        refused = await login(await rig.connect(), wrong)
+        assert refused.error_code is ErrorCode.sasl_authentication_failed
+    for message in (BOB, wrong):
+        with pytest.raises((ConnectionError, EOFError, asyncio.IncompleteReadError)):
+            await login(await rig.connect(), message)
+    assert rig.counters.limited[Limit.FAILED_LOGINS] == 2
+    assert [record.message for record in caplog.records].count("login_held_back") == 2
+    assert (await login(await rig.connect(), ALICE)).error_code is ErrorCode.none
 
 
 async def test_an_unknown_mechanism_is_answered_with_those_that_there_are(rig: Any) -> None:

@@ -1,0 +1,17 @@
+"""From the time of turns to Unix time.
+
+Turns, timers and deadlines are measured in milliseconds that never jump (`now_ms`). They begin as Unix time, and
+differ from it once the system's clock was set, or the host was suspended. What other nodes and people compare with
+their clocks is converted: expiries of delegation tokens, times of records and of checkpoints, the times that
+DescribeQuorum answers (ADR 39).
+"""
+
+from collections.abc import Callable
+
+UnixTime = Callable[[int], int]
+"""The Unix time in ms of a time of turns."""
+
+
+def unchanged(now_ms: int) -> int:
+    """The Unix time as long as nobody sets the clock."""
+    return now_ms
