@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.__main__ import main
 from kit.simulator.checkpoints import Checkpoints
+from kit.simulator.disk import SimulatedFile
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
 from kit.simulator.wire import RELEASES
@@ -207,6 +208,14 @@ def test_finds_a_checkpoint_of_what_is_not_committed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(MetadataImage, "committed_copy", everything)
     assert first_violation(Shape.of).name == "CheckpointIsSame"
+
+
+def test_finds_a_tail_that_a_failed_sync_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a log that takes for durable what only the page cache has is found. Method: a process does not write
+    again what its predecessor could not sync, and power fails later.
+    """
+    monkeypatch.setattr(SimulatedFile, "rewrite_from", lambda _file, _position: None)
+    assert first_violation(Shape.of).name in {"MajorityReachedHighWatermark", "OnlyDamageIsRefused"}
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,8 @@ class Happening(Enum):
     ROT_REFUSED = "nodes that refused to run on a damaged file"
     ROT_CUT_OFF = "damaged ends of logs that were taken for torn writes"
     ROT_HARMLESS = "nodes that a turned bit did not concern"
+    FULL_DISK = "disks that were full for a while"
+    FAILED_SYNC = "syncs that were to fail and lose what they should have written"
     SLOW_DISK = "turns on slow disks"
     EVENTS_SHARED_A_TURN = "turns that took several events"
     LONG_TURN = "turns whose work took 50 ms or more"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OPERATIONS_MAX: Final = 40
 """How many disk operations a doomed disk still does, at most."""
+FULL_MS_MAX: Final = 4000
 STALLS_MS: Final = (300, 1500, 6000)
 """Some elections are over before the last one is."""
 REBOOT_MS_MAX: Final = 4000
@@ -78,6 +79,7 @@ class Faults:
         self._world.network.calm_down()
         for machine in self._cluster.machines:
             machine.disk.recover()
+            machine.disk.is_full = False
             machine.disk_pause_ms_max = 0
             self._cluster.boot(machine)
 
@@ -88,6 +90,8 @@ class Faults:
             self._kill,
             self._shut_down,
             self._disk_error,
+            self._full_disk,
+            self._failed_sync,
             self._slow_disk,
             self._stall,
             self._partition,
@@ -193,6 +197,29 @@ class Faults:
         machine.disk.fail_after(self._rng.randint(1, OPERATIONS_MAX), error)
         self._reboot_later(machine)
         return f"the disk of {machine.node_id} is about to fail once"
+
+    def _full_disk(self) -> str:
+        """Nothing more fits on a disk, until somebody makes space. Its process ends, and can't start meanwhile."""
+        machine = self._any_machine()
+        disk = machine.disk
+        disk.is_full = True
+        self._world.coverage.count(Happening.FULL_DISK)
+
+        def make_space() -> None:
+            disk.is_full = False
+            if machine.node is None:
+                self._reboot_later(machine)
+
+        self._world.schedule(self._rng.randint(1, FULL_MS_MAX), make_space)
+        return f"the disk of {machine.node_id} is full"
+
+    def _failed_sync(self) -> str:
+        """The next sync fails, and what it should have written is lost, though it can be read until power fails."""
+        machine = self._any_machine()
+        machine.disk.fails_to_sync = True
+        self._world.coverage.count(Happening.FAILED_SYNC)
+        self._reboot_later(machine)
+        return f"the next sync of {machine.node_id} fails"
 
     def _slow_disk(self) -> str:
         machine = self._any_machine()

@@ -239,7 +239,7 @@ class World:
     def _refused(self, machine: Machine, error: StorageError) -> None:
         """A process ends for what it found on its disk: only where the disk is damaged, and it says where."""
         if machine.rot is None:
-            raise error
+            raise InvariantViolation("OnlyDamageIsRefused", str(error)) from error
         if machine.rot.path.parent not in (error.path, error.path.parent):
             raise InvariantViolation("DamageIsNamed", f"{machine.rot}: {error}")
         machine.sound_batch = None
