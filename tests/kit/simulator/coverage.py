@@ -47,6 +47,7 @@ class Happening(Enum):
     BROKER_FENCED = "brokers fenced"
     BROKER_UNFENCED = "brokers unfenced"
     TRANSACTION = "metadata transactions"
+    FOREIGN_TRANSACTION = "metadata transactions that a leader of another kind left open"
     POWER_FAILURE = "power failures"
     TORN_WRITE = "writes torn by power failures"
     TORN_LOG_RECOVERED = "torn log ends recovered"

@@ -10,6 +10,7 @@ from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeatur
 from kit.simulator.clients import active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.disk import DiskError, PowerLoss
+from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
@@ -54,6 +55,7 @@ class Faults:
         self._world = cluster.world
         self._rng = cluster.world.rng
         self._stopped = False
+        self._transactions = 0
         self.history: list[str] = []
         self._choices = self._choices_for_shape()
         self._world.mend = self._mend
@@ -103,6 +105,7 @@ class Faults:
             self._heal,
             self._restart_all,
             self._resign,
+            self._leave_transaction_open,
             self._rename,
             self._rot,
         ]
@@ -393,6 +396,12 @@ class Faults:
         if machine.node is not None:
             self._world.deliver(machine, Resign(epoch=machine.node.raft.epoch))
         return f"{machine.node_id} is asked to resign"
+
+    def _leave_transaction_open(self) -> str:
+        self._transactions += 1
+        request = ForeignTransaction(self._transactions)
+        self._world.network.ask(self._leader().node_id, request, lambda _: None)
+        return f"{self._leader().node_id} is to leave a metadata transaction open"
 
     def _remove_voter(self) -> str:
         leader = self._leader().node

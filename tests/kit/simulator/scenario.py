@@ -141,6 +141,7 @@ class Scenario:
             self.world.run_until(self.world.now_ms + AGREEMENT_MS)
             if not differing_images(self.world.alive):
                 self.world.partitions.check_same(self.world.alive[0].metadata.image)
+                self.world.checkpoints.check_image(self.world.alive[0].metadata.image)
                 return
         raise InvariantViolation("SameImages", f"{differing_images(self.world.alive)}: {self._describe()}")
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kit.simulator import java_like
+from kit.simulator import foreign, java_like
 from kit.simulator.checkpoints import Checkpoints
 from kit.simulator.committed import CommittedRecords
 from kit.simulator.coverage import Coverage, Happening
@@ -211,6 +211,7 @@ class World:
             )
             if machine.is_java_like:
                 java_like.take_time(machine.node)
+            foreign.teach(self, machine, machine.node)
             self._look_before_cleaning(machine, machine.node)
             self._has_opened(machine, machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
