@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.__main__ import main
 from kit.simulator.checkpoints import Checkpoints
+from kit.simulator.disk import SimulatedFile
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
 from kit.simulator.wire import RELEASES
-from quorate_controller.control import partition_change, partitions
+from quorate_controller.control import controller, partition_change, partitions
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.node import snapshotter
 from quorate_controller.node.turn import ControllerNode
@@ -26,12 +27,14 @@ from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_protocol.image import MetadataImage, snapshot
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.records.generated import AbortTransactionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pytest
     from kio.schema.alter_partition.v3.request import PartitionData
+    from quorate_controller.control.api import ControlResult
     from quorate_controller.node.metadata import Waiter
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
@@ -207,6 +210,29 @@ def test_finds_a_checkpoint_of_what_is_not_committed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(MetadataImage, "committed_copy", everything)
     assert first_violation(Shape.of).name == "CheckpointIsSame"
+
+
+def test_finds_a_tail_that_a_failed_sync_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a log that takes for durable what only the page cache has is found. Method: a process does not write
+    again what its predecessor could not sync, and power fails later.
+    """
+    monkeypatch.setattr(SimulatedFile, "rewrite_from", lambda _file, _position: None)
+    assert first_violation(Shape.of).name in {"MajorityReachedHighWatermark", "OnlyDamageIsRefused"}
+
+
+def test_finds_a_transaction_that_nobody_aborts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: decisions within a metadata transaction that another kind of leader has left open are found. Method: a
+    new active controller does not abort it.
+    """
+    activate = controller.activation
+
+    def without_abort(*args: object) -> ControlResult:
+        result = activate(*args)  # type: ignore[arg-type]
+        records = tuple(one for one in result.records if not isinstance(one, AbortTransactionRecord))
+        return replace(result, records=records)
+
+    monkeypatch.setattr(controller, "activation", without_abort)
+    assert first_violation(Shape.of).name in {"Liveness", "NoUnforeseenError", "AcknowledgedIsCommitted"}
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:

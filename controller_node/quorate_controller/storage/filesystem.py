@@ -25,6 +25,9 @@ class File(Protocol):
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to `size_bytes`, which is at most its length."""
 
+    def rewrite_from(self, position: int) -> None:
+        """Write again what is at `position` and behind it: the next `sync` writes it, whatever failed before."""
+
     def sync(self) -> None:
         """Return when content and length are durable."""
 

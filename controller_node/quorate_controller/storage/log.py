@@ -307,7 +307,7 @@ class MetadataLog:
                     "facts": {"file": str(path), "size_bytes": bad_bytes, "end_offset": segment.next_offset}
                 },
             )
-        segment.cut_tail(bad_bytes)
+        segment.cut_tail(bad_bytes, durable_end_offset)
 
 
 def _lost_records(path: Path, end_offset: int, position: int, durable_end_offset: int) -> CorruptFileError:

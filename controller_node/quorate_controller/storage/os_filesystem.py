@@ -57,6 +57,9 @@ def _explained(path: Path, action: str) -> Iterator[None]:
         raise _storage_error(path, action, error) from error
 
 
+_REWRITE_BYTES = 1024 * 1024
+
+
 class OsFile:
     """A file descriptor with the length in memory: no other process writes our files."""
 
@@ -94,6 +97,12 @@ class OsFile:
         with _explained(self._path, "truncate"):
             os.ftruncate(self._descriptor, size_bytes)
         self._size_bytes = size_bytes
+
+    def rewrite_from(self, position: int) -> None:
+        while position < self._size_bytes:
+            data = self.read_at(position, min(_REWRITE_BYTES, self._size_bytes - position))
+            with _explained(self._path, "write"):
+                position += os.pwrite(self._descriptor, data, position)
 
     def sync(self) -> None:
         # After a failed fdatasync the kernel may have dropped the dirty pages: it must never be retried, and

@@ -130,13 +130,16 @@ class Segment:
         for file in (self._log, self._offset_index, self._time_index):
             file.close()
 
-    def cut_tail(self, size_bytes: int) -> None:
+    def cut_tail(self, size_bytes: int, durable_end_offset: int) -> None:
         """Drop that many bytes behind the last good batch, and repair the index files.
 
-        Durable in any case: a process that was killed may have left good batches that were never synced.
+        Durable in any case: a process that was killed may have left good batches that were never synced. If a sync
+        failed and ended that process, the kernel may hold them for written, and a sync alone would not write them:
+        those above `durable_end_offset` are written again, in place.
         """
         if size_bytes:
             self._log.truncate(self._log.size_bytes - size_bytes)
+        self._log.rewrite_from(self._position_of(max(durable_end_offset, self.base_offset)))
         self._log.sync()
         self._index.close_time_index()
         self._write_index_files()

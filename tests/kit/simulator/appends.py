@@ -136,7 +136,7 @@ class Appends:
         copies = self._copies.setdefault(key, _Copies())
         for broker in self._brokers.values():
             view = self.view(broker, key)
-            if view is None or view.leader != broker.broker_id:
+            if view is None or view.leader != broker.broker_id or not broker.can_read(view):
                 continue
             self._lead(key, copies, broker.broker_id, view)
             log = copies.log(broker.broker_id)
@@ -179,6 +179,8 @@ class Appends:
         """A follower in the leader's epoch truncates what the leader does not have, and fetches some of the rest."""
         view, broker_id = self.view(follower, key), follower.broker_id
         if view is None or view.leader_epoch != leaders.leader_epoch or broker_id not in view.replicas:
+            return
+        if not follower.can_read(view):
             return
         assert follower.epoch is not None
         source, log = copies.log(leaders.leader), copies.log(broker_id)

@@ -17,6 +17,7 @@ from kit.simulator.coverage import Happening
 from kit.simulator.fold import Rows
 from kit.simulator.invariants import InvariantViolation
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records.batch import RecordBatch, decode_batches
 from quorate_protocol.records.control import (
     KRaftVersionRecord,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kit.simulator.committed import CommittedRecords
+    from quorate_protocol.image import MetadataImage
 
 KEYS_SHOWN = 3
 
@@ -64,6 +66,15 @@ class Checkpoints:
         batches = _whole_batches(where, data, epoch)
         self._check_quorum(where, batches[0], offset, end.timestamp_ms)
         self._check_rows(where, batches[1:-1], offset)
+
+    def check_image(self, image: MetadataImage) -> None:
+        """The committed part of an image has the same rows as the committed records."""
+        rows = Rows()
+        for record in image_to_records(image.committed_copy()):
+            rows.apply(record)
+        expected = self._committed.fold.at(image.stable.end_offset)
+        if rows.rows != expected:
+            raise InvariantViolation("SameImages", _difference(rows.rows, expected))
 
     def _check_quorum(self, where: str, first: RecordBatch, offset: int, timestamp_ms: int) -> None:
         header, *others = map(decode_control, first.records)

@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 
     from kit.simulator.world import World
     from quorate_controller.node import ControllerNode
+    from quorate_protocol.image.partitions import PartitionRegistration
 
 GROUP_RESOURCE = 32
 CONFIG_SET = 0
 HEARTBEAT_MS = 1_000
 SILENCE_MS = 8_000
 """Longer than the session: such a broker is fenced."""
+DIRECTORY_FAILS = 0.03
+CORDONS = 0.1
 RESTARTS = 0.02
 RESTARTS_OF_LEADERS = 0.05
 """How often a broker has lost its process by the next heartbeat; more often where brokers lead partitions."""
@@ -83,12 +86,19 @@ ANSWERS: Final = {
 class SimulatedBroker:
     """Registers, heartbeats, and now and then restarts as a new incarnation or stays silent until it is fenced."""
 
-    def __init__(self, world: World, broker_id: int, *, shuts_down: bool = False) -> None:
+    def __init__(
+        self, world: World, broker_id: int, *, shuts_down: bool = False, directories: int = 1
+    ) -> None:
         self._world = world
         self.broker_id = broker_id
         self._incarnation = 0
         self._epoch: int | None = None
         self._previous_epoch = NO_EPOCH
+        self.directories = tuple(
+            UUID(int=(4 << 76) + broker_id + number * 1000) for number in range(1, 1 + directories)
+        )
+        self._offline: tuple[UUID, ...] = ()
+        self._cordoned: tuple[UUID, ...] | None = None
         self._shuts_down = shuts_down
         self._is_leaving = False
         self.on_start: Callable[[int, bool], None] = lambda _broker_id, _is_clean: None
@@ -101,6 +111,10 @@ class SimulatedBroker:
         """The broker epoch of its registration; None before it is registered."""
         return self._epoch
 
+    def can_read(self, partition: PartitionRegistration) -> bool:
+        """Whether its replica of a partition is in no directory that has failed."""
+        return partition.directory(self.broker_id) not in self._offline
+
     def stop(self) -> None:
         """Says nothing more."""
         self._incarnation += 1
@@ -110,6 +124,8 @@ class SimulatedBroker:
         self._incarnation += 1
         self._epoch = None
         self._is_leaving = False
+        # Whatever was broken is repaired.
+        self._offline, self._cordoned = (), None
         self.on_start(self.broker_id, self._previous_epoch != NO_EPOCH)
         self._id = UUID(int=self._world.rng.getrandbits(128), version=4)
         self._beat_in(self._world.rng.randint(0, 200))
@@ -131,6 +147,8 @@ class SimulatedBroker:
             return
         self._is_leaving |= self._shuts_down and self._epoch is not None and fate > LEAVES_ABOVE
         silence_ms = SILENCE_MS if fate < 0.1 else 0
+        if len(self.directories) > 1:
+            self._change_directories()
 
         def answered(response: Any) -> None:
             if self._incarnation == incarnation and not isinstance(response, Exception):
@@ -140,6 +158,14 @@ class SimulatedBroker:
         self._world.network.ask(active_node_id(self._world), request, answered)
 
         self._beat_in(silence_ms + (300 if self._epoch is None else HEARTBEAT_MS))
+
+    def _change_directories(self) -> None:
+        """Now and then a directory goes offline, though never the last one, or is cordoned, or is not any more."""
+        rng = self._world.rng
+        if not self._offline and rng.random() < DIRECTORY_FAILS:
+            self._offline = (rng.choice(self.directories),)
+        if rng.random() < CORDONS:
+            self._cordoned = tuple(directory for directory in self.directories if rng.random() < 0.3)
 
     def _took(self, response: Any) -> None:
         if self._epoch is None:
@@ -165,7 +191,7 @@ class SimulatedBroker:
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ),
             rack=None,
-            log_dirs=(UUID(int=(4 << 76) + self.broker_id + 1000),),
+            log_dirs=self.directories,
         )
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
@@ -176,7 +202,8 @@ class SimulatedBroker:
             current_metadata_offset=self.metadata.applied_offset - 1,
             want_fence=False,
             want_shut_down=self._is_leaving,
-            offline_log_dirs=(),
+            offline_log_dirs=self._offline,
+            cordoned_log_dirs=self._cordoned,
         )
 
 
@@ -256,14 +283,18 @@ def _quota(name: str) -> AlterClientQuotasRequest:
 
 
 def _user(name: str) -> AlterUserScramCredentialsRequest:
-    credential = ScramCredentialUpsertion(
+    return AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion(name),))
+
+
+def upsertion(name: str) -> ScramCredentialUpsertion:
+    """A credential of a user."""
+    return ScramCredentialUpsertion(
         name=name,
         mechanism=ScramMechanism.SCRAM_SHA_256,
         iterations=4096,
         salt=b"salt",
         salted_password=b"salted password",
     )
-    return AlterUserScramCredentialsRequest(deletions=(), upsertions=(credential,))
 
 
 def check_nothing_lost(promises: Sequence[Promise], node: ControllerNode) -> None:

@@ -122,5 +122,9 @@ class Cluster:
             "controller.quorum.election.backoff.max.ms": str(self.shape.election_backoff_ms_max),
             "metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_AFTER_BYTES),
             "metadata.max.retention.bytes": str(RETENTION_BYTES),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "secret",
+            "delegation.token.expiry.check.interval.ms": "2000",
             "internal.metadata.log.segment.bytes": str(SEGMENT_BYTES),
         }

@@ -42,7 +42,9 @@ class CommittedRecords:
         """By end offset."""
         self.end_offset = 0
         self.on_control: Callable[[object], None] = lambda _record: None
-        self.on_metadata: Callable[[int, list[object]], None] = lambda _base_offset, _records: None
+        self.on_metadata: Callable[[list[object]], None] = lambda _records: None
+        self.on_effect: Callable[[list[tuple[int, object]]], None] = lambda _records: None
+        """Takes the records that take effect, with their offsets: see `CommittedFold.batch`."""
         self._voters: list[tuple[int, Voters, VotersRecord | None]] = [(-1, initial_voters, None)]
         self._kraft_versions = [(-1, kraft_version)]
 
@@ -57,8 +59,8 @@ class CommittedRecords:
                 self._control(offset, record)
         else:
             metadata: list[object] = [decode_record(record.value or b"") for record in batch.records]
-            self.fold.batch(batch.base_offset, metadata)
-            self.on_metadata(batch.base_offset, metadata)
+            self.on_metadata(metadata)
+            self.on_effect(self.fold.batch(batch.base_offset, metadata))
         self.ends[self.end_offset] = BatchEnd(
             batch.partition_leader_epoch,
             batch.max_timestamp_ms,

@@ -44,14 +44,47 @@ class Inode:
     """Counts the changes of what was written before."""
     cut_off: bytes = b""
     """Durable content that a truncation removed and no sync has confirmed yet."""
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges that a sync has failed to write. Readers see them, and a later sync writes them only if they are written
+    again before it (fsyncgate).
+    """
+    rewritten_from: int | None = None
 
     def sync(self) -> None:
         self.durable_bytes = len(self.data)
         self.cut_off = b""
+        if self.rewritten_from is not None:
+            self._forget_lost_from(self.rewritten_from)
+            self.rewritten_from = None
+
+    def _forget_lost_from(self, position: int) -> None:
+        self.lost = [(first, min(last, position)) for first, last in self.lost if first < position]
+
+    def fail_to_sync(self) -> None:
+        """Nothing gets to the disk, though the operating system takes it for written from now on."""
+        self.lost.append((self.durable_bytes, len(self.data)))
+        self.rewritten_from = None
+        self.sync()
+
+    def is_durable(self, start: int, end: int) -> bool:
+        """Whether a power failure leaves a range of the file."""
+        return end <= self.durable_bytes and all(end <= first or last <= start for first, last in self.lost)
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes < self.durable_bytes:
+            self.cut_off = bytes(self.data[size_bytes : self.durable_bytes]) + self.cut_off
+            self.durable_bytes = size_bytes
+        self._forget_lost_from(size_bytes)
+        del self.data[size_bytes:]
+        self.generation += 1
 
     def crash(self, rng: Random) -> bool:
         """Keeps what is durable and a random part of the rest. Returns whether a write was torn."""
         is_torn = False
+        for first, last in self.lost:
+            self.data[first:last] = bytes(last - first)
+        self.lost.clear()
+        self.rewritten_from = None
         if self.cut_off and rng.random() < 0.5:
             self.data[self.durable_bytes :] = self.cut_off
         else:
@@ -120,7 +153,11 @@ def _position_of_epoch(rng: Random, data: bytes) -> int | None:
         headers = list(scan_batches(data))
     except ProtocolError:
         return None
-    return rng.choice(headers).position + EPOCH_POSITION + rng.randrange(4) if headers else None
+    if not headers:
+        return None
+    # Between two others most epochs are impossible; at an end of the log any may be right.
+    header = rng.choice((headers[0], headers[-1], rng.choice(headers)))
+    return header.position + EPOCH_POSITION + rng.randrange(4)
 
 
 class SimulatedFile:
@@ -140,6 +177,7 @@ class SimulatedFile:
         self._disk.changes += 1
         self._disk.moved_bytes += len(data)
         self._inode.data += data[:half]
+        self._disk.take_space()
         self._disk.operation()
         self._inode.data += data[half:]
 
@@ -149,17 +187,21 @@ class SimulatedFile:
         return data
 
     def truncate(self, size_bytes: int) -> None:
-        inode = self._inode
-        inode.generation += 1
         self._disk.changes += 1
-        if size_bytes < inode.durable_bytes:
-            inode.cut_off = bytes(inode.data[size_bytes : inode.durable_bytes]) + inode.cut_off
-            inode.durable_bytes = size_bytes
-        del inode.data[size_bytes:]
+        self._inode.truncate(size_bytes)
+        self._disk.operation()
+
+    def rewrite_from(self, position: int) -> None:
+        known = self._inode.rewritten_from
+        self._inode.rewritten_from = position if known is None else min(position, known)
         self._disk.operation()
 
     def sync(self) -> None:
         self._disk.operation()
+        if self._disk.fails_to_sync:
+            self._disk.fails_to_sync = False
+            self._inode.fail_to_sync()
+            raise DiskError(Path("/simulated"), "input/output error of fsync")
         self._inode.sync()
 
     def close(self) -> None:
@@ -192,6 +234,10 @@ class SimulatedDisk:
         self.renamed_checkpoints: list[tuple[str, bytes]] = []
         """Name and content of each checkpoint that has got its name, until somebody has looked at them."""
         self._metadata: MetadataFiles | None = None
+        self.is_full = False
+        """Whether nothing more can be written."""
+        self.fails_to_sync = False
+        """Whether the next sync fails, and what it should have written is lost."""
         self._operations_left = 0
         self._failure: PowerLoss | DiskError | None = None
 
@@ -202,6 +248,12 @@ class SimulatedDisk:
     def recover(self) -> None:
         """Nothing fails any more."""
         self._failure = None
+        self.fails_to_sync = False
+
+    def take_space(self) -> None:
+        """Raises if there is none."""
+        if self.is_full:
+            raise DiskError(Path("/simulated"), "no space left on device")
 
     def operation(self) -> None:
         """Counts a write; raises when its time has come."""
@@ -274,6 +326,7 @@ class SimulatedDisk:
 
     def create_file(self, path: Path) -> SimulatedFile:
         self._require_directory(path)
+        self.take_space()
         inode = Inode()
         self._names[path] = inode
         self._names_changed()

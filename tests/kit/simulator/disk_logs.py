@@ -91,7 +91,7 @@ class DiskLog:
             if base_offset > last_offset:
                 continue
             for batch in reversed(self._batches(path, inode)):
-                if batch.last_offset == last_offset and batch.end <= inode.durable_bytes:
+                if batch.last_offset == last_offset and inode.is_durable(batch.start, batch.end):
                     return inode.data[batch.start : batch.end] == data
             break
         return any(end_offset > last_offset for _, end_offset in files.durable_checkpoints)

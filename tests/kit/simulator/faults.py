@@ -10,6 +10,7 @@ from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeatur
 from kit.simulator.clients import active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.disk import DiskError, PowerLoss
+from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 OPERATIONS_MAX: Final = 40
 """How many disk operations a doomed disk still does, at most."""
+FULL_MS_MAX: Final = 4000
 STALLS_MS: Final = (300, 1500, 6000)
 """Some elections are over before the last one is."""
 REBOOT_MS_MAX: Final = 4000
@@ -53,6 +55,7 @@ class Faults:
         self._world = cluster.world
         self._rng = cluster.world.rng
         self._stopped = False
+        self._transactions = 0
         self.history: list[str] = []
         self._choices = self._choices_for_shape()
         self._world.mend = self._mend
@@ -78,6 +81,7 @@ class Faults:
         self._world.network.calm_down()
         for machine in self._cluster.machines:
             machine.disk.recover()
+            machine.disk.is_full = False
             machine.disk_pause_ms_max = 0
             self._cluster.boot(machine)
 
@@ -88,6 +92,8 @@ class Faults:
             self._kill,
             self._shut_down,
             self._disk_error,
+            self._full_disk,
+            self._failed_sync,
             self._slow_disk,
             self._stall,
             self._partition,
@@ -99,6 +105,7 @@ class Faults:
             self._heal,
             self._restart_all,
             self._resign,
+            self._leave_transaction_open,
             self._rename,
             self._rot,
         ]
@@ -193,6 +200,29 @@ class Faults:
         machine.disk.fail_after(self._rng.randint(1, OPERATIONS_MAX), error)
         self._reboot_later(machine)
         return f"the disk of {machine.node_id} is about to fail once"
+
+    def _full_disk(self) -> str:
+        """Nothing more fits on a disk, until somebody makes space. Its process ends, and can't start meanwhile."""
+        machine = self._any_machine()
+        disk = machine.disk
+        disk.is_full = True
+        self._world.coverage.count(Happening.FULL_DISK)
+
+        def make_space() -> None:
+            disk.is_full = False
+            if machine.node is None:
+                self._reboot_later(machine)
+
+        self._world.schedule(self._rng.randint(1, FULL_MS_MAX), make_space)
+        return f"the disk of {machine.node_id} is full"
+
+    def _failed_sync(self) -> str:
+        """The next sync fails, and what it should have written is lost, though it can be read until power fails."""
+        machine = self._any_machine()
+        machine.disk.fails_to_sync = True
+        self._world.coverage.count(Happening.FAILED_SYNC)
+        self._reboot_later(machine)
+        return f"the next sync of {machine.node_id} fails"
 
     def _slow_disk(self) -> str:
         machine = self._any_machine()
@@ -366,6 +396,12 @@ class Faults:
         if machine.node is not None:
             self._world.deliver(machine, Resign(epoch=machine.node.raft.epoch))
         return f"{machine.node_id} is asked to resign"
+
+    def _leave_transaction_open(self) -> str:
+        self._transactions += 1
+        request = ForeignTransaction(self._transactions)
+        self._world.network.ask(self._leader().node_id, request, lambda _: None)
+        return f"{self._leader().node_id} is to leave a metadata transaction open"
 
     def _remove_voter(self) -> str:
         leader = self._leader().node

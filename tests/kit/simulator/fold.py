@@ -290,23 +290,31 @@ class CommittedFold:
         """A row of all that is committed so far; None if there is no such row."""
         return self._rows.rows.get(key)
 
-    def batch(self, base_offset: int, batch: Iterable[object]) -> None:
-        """The metadata records of the next committed batch."""
+    def rows(self) -> Iterable[tuple[Key, Any]]:
+        """All rows of what is committed so far."""
+        return self._rows.rows.items()
+
+    def batch(self, base_offset: int, batch: Iterable[object]) -> list[tuple[int, object]]:
+        """The metadata records of the next committed batch. Returns those that take effect, each with the offset at
+        which it does: those of a metadata transaction when it ends, of an aborted one never.
+        """
+        effective: list[tuple[int, object]] = []
         for offset, record in enumerate(batch, start=base_offset):
             if isinstance(record, records.BeginTransactionRecord):
                 self._transaction = []
             elif isinstance(record, records.AbortTransactionRecord):
                 self._transaction = None
             elif isinstance(record, records.EndTransactionRecord):
-                done, self._transaction = self._transaction or [], None
-                for one in done:
-                    self._rows.apply(one)
-                self._keep(offset)
+                effective += [(offset, one) for one in self._transaction or ()]
+                self._transaction = None
             elif self._transaction is not None:
                 self._transaction.append(record)
             else:
-                self._rows.apply(record)
-                self._keep(offset)
+                effective.append((offset, record))
+        for offset, record in effective:
+            self._rows.apply(record)
+            self._keep(offset)
+        return effective
 
     def _keep(self, offset: int) -> None:
         for key in self._rows.changed:

@@ -270,7 +270,14 @@ class Network:
 
     # ---------------------------------------------------------------------------------------- clients
 
-    def ask(self, node_id: int, request: Any, answered: Callable[[Any | ControlError], None]) -> None:
+    def ask(
+        self,
+        node_id: int,
+        request: Any,
+        answered: Callable[[Any | ControlError], None],
+        *,
+        forwarded: bool = False,
+    ) -> None:
         """A client's control request to one node; nothing is heard of it when that node dies."""
         token = self._token()
         self._control_callers[token] = answered
@@ -281,6 +288,7 @@ class Network:
             listener=LISTENER,
             api_version=request.__version__,
             request_timeout_ms=30_000,
+            forwarded=forwarded,
         )
         machine = self._world.machines[node_id]
         deadline_ms = machine.clock_ms(self._world.now_ms) + caller.request_timeout_ms

@@ -8,8 +8,9 @@ CleanElection        a new leader was in the ISR or the ELR before, or joined wi
 ActiveMembers        who becomes leader or joins an ISR is neither fenced nor shutting down
 ReassignmentInSync   a replica is new only while it is being added; it stays once it is in the ISR
 InactiveLeadsNothing a broker that is fenced or shutting down leads nothing, and is in an ISR only as its last
-                     member without a leader: after each batch, or in calm where decisions are cut into slices, as
-                     they are, too, once there are many partitions
+                     member without a leader; a replica in a directory that is offline leads nothing: after each
+                     batch, or in calm where decisions are cut into slices, as they are, too, once there are many
+                     partitions
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
 
+RESERVED_IDS: Final = 100
+"""Ids of directories below it say that a replica's directory is not known."""
 Key = tuple["UUID", int]
 """Topic id and partition id."""
 
@@ -57,6 +60,8 @@ class Broker:
     """What the committed records say of a broker."""
 
     epoch: int
+    directories: frozenset[UUID | None]
+    """Those that are online."""
     is_fenced: bool = True
     is_shutting_down: bool = False
 
@@ -87,13 +92,13 @@ class CommittedPartitions:
         """The partitions of a leader, in an order that does not depend on hashes."""
         return tuple(self._led.get(broker_id, ()))
 
-    def batch(self, base_offset: int, records: Iterable[object]) -> None:
-        """The records of the next committed batch."""
-        offsets = [
-            (offset, record)
-            for offset, record in enumerate(records, start=base_offset)
-            if isinstance(record, _HANDLED)
-        ]
+    def keys_of(self, topic_id: UUID) -> Sequence[Key]:
+        """The partitions of a topic."""
+        return self._keys_of[topic_id]
+
+    def batch(self, records: Iterable[tuple[int, object]]) -> None:
+        """The records that take effect with the next committed batch, and their offsets."""
+        offsets = [(offset, record) for offset, record in records if isinstance(record, _HANDLED)]
         handled = [record for _, record in offsets]
         if not handled:
             return
@@ -129,9 +134,10 @@ class CommittedPartitions:
             case RegisterBrokerRecord():
                 known = self.brokers.get(record.broker_id)
                 if known is None or known.epoch != record.broker_epoch:
-                    self.brokers[record.broker_id] = Broker(record.broker_epoch)
+                    known = self.brokers[record.broker_id] = Broker(record.broker_epoch, frozenset())
                 else:
                     known.is_fenced, known.is_shutting_down = record.fenced, record.in_controlled_shutdown
+                known.directories = frozenset(record.log_dirs)
             case UnregisterBrokerRecord():
                 del self.brokers[record.broker_id]
                 return True
@@ -140,6 +146,12 @@ class CommittedPartitions:
                 if record.fenced:
                     broker.is_fenced = record.fenced > 0
                 broker.is_shutting_down |= record.in_controlled_shutdown > 0
+                if record.log_dirs:
+                    self._count(
+                        Happening.DIRECTORY_OFFLINE, int(len(record.log_dirs) < len(broker.directories))
+                    )
+                    broker.directories = frozenset(record.log_dirs)
+                    return True
         return not self.brokers[record.broker_id].is_active
 
     # -------------------------------------------------------------------------------------- partitions
@@ -253,6 +265,17 @@ class CommittedPartitions:
         is_last = not partition.has_leader and len(partition.isr) == 1
         if inactive and not is_last:
             raise self._violated("InactiveLeadsNothing", key, f"{inactive} are not active: {partition}")
+        if partition.has_leader and not self._may_lead(partition, partition.leader):
+            raise self._violated(
+                "InactiveLeadsNothing", key, f"its leader's directory is offline: {partition}"
+            )
+
+    def _may_lead(self, partition: PartitionRegistration, broker_id: int) -> bool:
+        """Whether a replica is on an active broker, and not in a directory that is offline."""
+        if not self._is_active(broker_id):
+            return False
+        directory, online = partition.directory(broker_id), self.brokers[broker_id].directories
+        return not online or directory.int < RESERVED_IDS or directory in online
 
     def _is_active(self, broker_id: int) -> bool:
         return broker_id in self.brokers and self.brokers[broker_id].is_active
@@ -268,7 +291,9 @@ class CommittedPartitions:
                 partition = states[-1]
                 self._check_members(key, partition)
                 candidates = partition.isr or partition.elr
-                if not partition.has_leader and any(map(self._is_active, candidates)):
+                if not partition.has_leader and any(
+                    self._may_lead(partition, candidate) for candidate in candidates
+                ):
                     raise self._violated("Liveness", key, f"nobody leads, though somebody could: {partition}")
         except InvariantViolation as violation:
             return violation

@@ -15,6 +15,7 @@ from kit.simulator.disk_logs import ANY_DIRECTORY
 from kit.simulator.faults import Faults
 from kit.simulator.invariants import InvariantViolation, differing_images, is_majority
 from kit.simulator.membership import Operator
+from kit.simulator.operations import Operations
 from kit.simulator.partition_clients import PartitionLeaders, Reassigner
 from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
@@ -59,9 +60,15 @@ class Scenario:
         )
         self.operator = Operator(self.cluster) if self.shape.sizes else None
         self._brokers = [
-            SimulatedBroker(self.world, broker_id, shuts_down=self.shape.works_on_partitions)
+            SimulatedBroker(
+                self.world,
+                broker_id,
+                shuts_down=self.shape.works_on_partitions,
+                directories=1 + broker_id % 2,
+            )
             for broker_id in range(self.shape.brokers)
         ]
+        self._operations = Operations(self.world, self._brokers)
         self.history = History()
         self._users = [User(self.world, number, self.history, replication_factor) for number in range(USERS)]
         self._of_partitions: tuple[PartitionLeaders | Reassigner | Appends, ...] = ()
@@ -123,7 +130,7 @@ class Scenario:
 
     def _come_to_agree(self) -> None:
         """Nobody asks for changes any more: soon all images say the same, though some may lag by a NoOp."""
-        for someone in (self.administrator, *self._users, *self._of_partitions):
+        for someone in (self.administrator, self._operations, *self._users, *self._of_partitions):
             someone.stop()
         if self.shape.works_on_partitions:
             # The others take over what these led.
@@ -134,6 +141,7 @@ class Scenario:
             self.world.run_until(self.world.now_ms + AGREEMENT_MS)
             if not differing_images(self.world.alive):
                 self.world.partitions.check_same(self.world.alive[0].metadata.image)
+                self.world.checkpoints.check_image(self.world.alive[0].metadata.image)
                 return
         raise InvariantViolation("SameImages", f"{differing_images(self.world.alive)}: {self._describe()}")
 

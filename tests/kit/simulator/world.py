@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kit.simulator import java_like
+from kit.simulator import foreign, java_like
 from kit.simulator.checkpoints import Checkpoints
 from kit.simulator.committed import CommittedRecords
 from kit.simulator.coverage import Coverage, Happening
@@ -133,7 +133,8 @@ class World:
         self.partitions = CommittedPartitions(self.coverage.count, is_sliced=is_sliced)
         self.committed = CommittedRecords(initial_voters, kraft_version=int(is_dynamic))
         self.committed.on_control = self.coverage.control_record
-        self.committed.on_metadata = self._committed_metadata
+        self.committed.on_metadata = self.coverage.metadata_records
+        self.committed.on_effect = self.partitions.batch
         self.checkpoints = Checkpoints(self.committed, self.coverage.count)
         self.invariants = Invariants(self.committed, self.machines)
         self._turn_ms = TURN_MS if is_sliced else 0
@@ -146,10 +147,6 @@ class World:
         """Epoch -> when somebody was first seen to lead it."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
-
-    def _committed_metadata(self, base_offset: int, records: list[object]) -> None:
-        self.coverage.metadata_records(records)
-        self.partitions.batch(base_offset, records)
 
     # -------------------------------------------------------------------------------------------- time
 
@@ -214,6 +211,7 @@ class World:
             )
             if machine.is_java_like:
                 java_like.take_time(machine.node)
+            foreign.teach(self, machine, machine.node)
             self._look_before_cleaning(machine, machine.node)
             self._has_opened(machine, machine.node)
             effects = machine.node.start(machine.clock_ms(self.now_ms))
@@ -242,7 +240,7 @@ class World:
     def _refused(self, machine: Machine, error: StorageError) -> None:
         """A process ends for what it found on its disk: only where the disk is damaged, and it says where."""
         if machine.rot is None:
-            raise error
+            raise InvariantViolation("OnlyDamageIsRefused", str(error)) from error
         if machine.rot.path.parent not in (error.path, error.path.parent):
             raise InvariantViolation("DamageIsNamed", f"{machine.rot}: {error}")
         machine.sound_batch = None
@@ -364,6 +362,11 @@ class World:
     def _took_turn(self, machine: Machine, effects: Effects) -> None:
         assert machine.node is not None
         work_ms = self.work.elapsed_ms
+        for note in effects.notes:
+            if note.exception is not None:
+                raise InvariantViolation(
+                    "NoUnforeseenError", f"{note.event} {note.facts}"
+                ) from note.exception
         self.invariants.check(machine, machine.node)
         self._read_checkpoints(machine)
         self.coverage.turn_taken(machine.node, effects, is_java_like=machine.is_java_like)
