@@ -16,6 +16,7 @@ from kit.simulator.shape import SHAPES, Schedule, replay_command
 
 SEEDS = range(1, 201)
 SLICED_SEEDS = range(1, 21)
+LARGE_SEEDS = range(1, 5)
 RARE = {
     Happening.REMOVED_REPLICA_ELECTED: 1,
     Happening.KRAFT_VERSION_RAISED: 3,
@@ -26,6 +27,9 @@ RARE = {
     **dict.fromkeys(OF_PARTITIONS | OF_SLICES, 3),
     Happening.DIED_WHILE_LOADING: 1,
     Happening.ROT: 10,
+    Happening.DIRECTORY_OFFLINE: 5,
+    Happening.APPENDS_LOST_UNCLEANLY: 3,
+    Happening.GIANT_TOPIC: 2,
     Happening.JAVA_LIKE_LEADER: 10,
 }
 """What has to come together from several chances happens less often than the rest."""
@@ -77,12 +81,17 @@ def test_each_run_has_the_command_that_replays_it() -> None:
 @pytest.mark.timeout(900)
 def test_seeds_keep_all_promises_and_try_everything() -> None:
     """Goal: no seed breaks an invariant or loses an acknowledged change, and what was tried is not little.
-    Method: 200 seeds on all cores, and 20 in which all long work is cut into slices; each kind of happening has to
+    Method: 200 seeds on all cores, 20 in which all long work is cut into slices, and four large clusters. Each kind of
+    happening has to
     have happened in them, and the few runs that cannot come back to life, since a majority of the voters was lost
     with its disks, have to be few.
     """
     cores = os.cpu_count() or 1
-    results = [*attempts(SEEDS, cores), *attempts(SLICED_SEEDS, cores, SHAPES["slices"])]
+    results = [
+        *attempts(SEEDS, cores),
+        *attempts(SLICED_SEEDS, cores, SHAPES["slices"]),
+        *attempts(LARGE_SEEDS, cores, SHAPES["large"]),
+    ]
     failures = [result.failure for result in results if result.failure]
     assert not failures, "\n".join(failures[:3])
     counts: Counter[Happening] = Counter()

@@ -43,6 +43,8 @@ SILENCE_MS = 8_000
 """Longer than the session: such a broker is fenced."""
 DIRECTORY_FAILS = 0.03
 CORDONS = 0.1
+PAUSES_WHERE_MANY = 5
+"""What the pauses between fetches are multiplied by where there are hundreds of brokers, to save time."""
 RESTARTS = 0.02
 RESTARTS_OF_LEADERS = 0.05
 """How often a broker has lost its process by the next heartbeat; more often where brokers lead partitions."""
@@ -87,7 +89,13 @@ class SimulatedBroker:
     """Registers, heartbeats, and now and then restarts as a new incarnation or stays silent until it is fenced."""
 
     def __init__(
-        self, world: World, broker_id: int, *, shuts_down: bool = False, directories: int = 1
+        self,
+        world: World,
+        broker_id: int,
+        *,
+        shuts_down: bool = False,
+        directories: int = 1,
+        troubles: float = 1,
     ) -> None:
         self._world = world
         self.broker_id = broker_id
@@ -100,10 +108,13 @@ class SimulatedBroker:
         self._offline: tuple[UUID, ...] = ()
         self._cordoned: tuple[UUID, ...] | None = None
         self._shuts_down = shuts_down
+        self._troubles = troubles
         self._is_leaving = False
         self.on_start: Callable[[int, bool], None] = lambda _broker_id, _is_clean: None
         """Called with its id when it has a new process, and whether the one before could end in good order."""
-        self.metadata = MetadataObserver(world, broker_id, active_node_id)
+        self.metadata = MetadataObserver(
+            world, broker_id, active_node_id, pauses=1 if troubles == 1 else PAUSES_WHERE_MANY
+        )
         self._start()
 
     @property
@@ -141,11 +152,11 @@ class SimulatedBroker:
 
     def _beat(self) -> None:
         incarnation = self._incarnation
-        fate = self._world.rng.random()
+        fate = self._world.rng.random() / self._troubles
         if fate < (RESTARTS_OF_LEADERS if self._shuts_down else RESTARTS):
             self._start()
             return
-        self._is_leaving |= self._shuts_down and self._epoch is not None and fate > LEAVES_ABOVE
+        self._is_leaving |= self._shuts_down and self._epoch is not None and 1 >= fate > LEAVES_ABOVE
         silence_ms = SILENCE_MS if fate < 0.1 else 0
         if len(self.directories) > 1:
             self._change_directories()

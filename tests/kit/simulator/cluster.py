@@ -19,6 +19,8 @@ SEGMENT_BYTES: Final = 4096
 SNAPSHOT_AFTER_BYTES: Final = 8192
 RETENTION_BYTES: Final = 16384
 """Small, so that logs roll, snapshots are taken and log starts move within seconds."""
+LARGE_SCALE: Final = 128
+"""What they are multiplied by where the metadata are large."""
 TIMER_SKEWS: Final = (1.0, 1.0, 1.5, 4.0)
 BROKER_SESSION_MS: Final = 4000
 
@@ -28,6 +30,7 @@ class Cluster:
 
     def __init__(self, seed: int, shape: Shape) -> None:
         self.shape = shape
+        self._scale = LARGE_SCALE if shape.giant_partitions else 1
         ids = range(FIRST_NODE_ID, FIRST_NODE_ID + shape.voters + shape.observers)
         self.initial_voter_ids = tuple(ids)[: shape.voters]
         initial_voters = frozenset(
@@ -120,11 +123,11 @@ class Cluster:
             "controller.quorum.fetch.snapshot.max.bytes": str(self.shape.fetch_bytes_max),
             "broker.session.timeout.ms": str(BROKER_SESSION_MS),
             "controller.quorum.election.backoff.max.ms": str(self.shape.election_backoff_ms_max),
-            "metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_AFTER_BYTES),
-            "metadata.max.retention.bytes": str(RETENTION_BYTES),
+            "metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_AFTER_BYTES * self._scale),
+            "metadata.max.retention.bytes": str(RETENTION_BYTES * self._scale),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "delegation.token.secret.key": "secret",
             "delegation.token.expiry.check.interval.ms": "2000",
-            "internal.metadata.log.segment.bytes": str(SEGMENT_BYTES),
+            "internal.metadata.log.segment.bytes": str(SEGMENT_BYTES * self._scale),
         }

@@ -105,6 +105,7 @@ class Happening(Enum):
     LEVEL_CHANGED = "levels of features changed"
     TOPIC_GROWN = "partitions added to topics"
     ELECTION_ASKED_FOR = "elections of preferred leaders asked for"
+    GIANT_TOPIC = "topics of tens of thousands of partitions made and to be deleted"
     REPLICA_MOVED = "replicas that moved to another directory"
     DIRECTORY_OFFLINE = "directories of brokers that went offline"
     OBSERVER_FETCH = "fetches of brokers that were answered"

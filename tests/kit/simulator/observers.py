@@ -33,8 +33,9 @@ DIRECTORY: Final = 5 << 76
 class MetadataObserver:
     """The metadata log of one broker, which outlives its processes."""
 
-    def __init__(self, world: World, broker_id: int, active_node_id: Any) -> None:
+    def __init__(self, world: World, broker_id: int, active_node_id: Any, *, pauses: int) -> None:
         self._world = world
+        self._fetch_ms = (FETCH_MS[0] * pauses, FETCH_MS[1] * pauses)
         self._active_node_id = active_node_id
         self._replica = ReplicaKey(node_id=broker_id, directory_id=UUID(int=DIRECTORY + broker_id))
         self._leader_epoch = 0
@@ -43,7 +44,7 @@ class MetadataObserver:
         self._high_watermark = 0
         self._request = 0
         self._is_stopped = False
-        self._fetch_in(world.rng.randint(*FETCH_MS))
+        self._fetch_in(world.rng.randint(*self._fetch_ms))
 
     @property
     def applied_offset(self) -> int:
@@ -70,7 +71,7 @@ class MetadataObserver:
             if request == self._request:
                 self._take(response)
                 rng = self._world.rng
-                self._fetch_in(rng.randint(*(LAG_MS if rng.random() < LAGS else FETCH_MS)))
+                self._fetch_in(rng.randint(*(LAG_MS if rng.random() < LAGS else self._fetch_ms)))
 
         fetch = FetchRequest(
             cluster_id=None,

@@ -13,6 +13,7 @@ from kit.simulator.cluster import Cluster
 from kit.simulator.coverage import Happening, counting_log_events
 from kit.simulator.disk_logs import ANY_DIRECTORY
 from kit.simulator.faults import Faults
+from kit.simulator.giants import Giant
 from kit.simulator.invariants import InvariantViolation, differing_images, is_majority
 from kit.simulator.membership import Operator
 from kit.simulator.operations import Operations
@@ -38,6 +39,8 @@ AGREEMENT_ATTEMPTS: Final = 10
 REST_ATTEMPTS: Final = 30
 FAULTS_SHOWN: Final = 8
 REPLICAS_MAX: Final = 3
+TROUBLES_WHERE_MANY: Final = 0.02
+"""What the troubles of a broker are multiplied by where there are hundreds."""
 MANY_TOPICS: Final = 0.5
 FEW_TOPICS: Final = 0.1
 """How many of the administrator's requests create one: where brokers work on partitions, each is worked on."""
@@ -65,13 +68,16 @@ class Scenario:
                 broker_id,
                 shuts_down=self.shape.works_on_partitions,
                 directories=1 + broker_id % 2,
+                troubles=TROUBLES_WHERE_MANY if self.shape.giant_partitions else 1,
             )
             for broker_id in range(self.shape.brokers)
         ]
         self._operations = Operations(self.world, self._brokers)
         self.history = History()
         self._users = [User(self.world, number, self.history, replication_factor) for number in range(USERS)]
-        self._of_partitions: tuple[PartitionLeaders | Reassigner | Appends, ...] = ()
+        self._of_partitions: tuple[PartitionLeaders | Reassigner | Appends | Giant, ...] = ()
+        if self.shape.giant_partitions:
+            self._of_partitions = (Giant(self.world, self.shape.giant_partitions),)
         if self.shape.works_on_partitions:
             appends = Appends(self.world, self._brokers)
             leaders = PartitionLeaders(self.world, self._brokers, appends)

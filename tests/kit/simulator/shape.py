@@ -74,6 +74,8 @@ class Shape:
     slow: frozenset[int] = frozenset()
     """Which of the machines take `slowness` times as long for their turns."""
     slowness: int = 1
+    giant_partitions: int = 0
+    """The size of a topic that comes and goes, in a cluster whose brokers live longer; 0: there is none."""
     rots: bool = False
     """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
@@ -217,6 +219,22 @@ class Shape:
         )
 
     @classmethod
+    def large(cls, seed: int) -> Shape:
+        """Three voters, hundreds of brokers, and a topic of tens of thousands of partitions."""
+        rng = Random(f"large of {seed}")
+        voters = 3
+        return cls(
+            voters=voters,
+            brokers=300,
+            is_dynamic=rng.random() < 0.5,
+            fetch_bytes_max=max(FETCH_BYTES_MAX),
+            is_wired=False,
+            releases=(max(RELEASES),) * voters,
+            drifts_ppm=_drifts(rng, voters),
+            giant_partitions=20_000,
+        )
+
+    @classmethod
     def storm(cls, seed: int) -> Shape:
         """Three static voters of a release that knows no pre-vote, so that rivals stand often, and stand for the
         vote of the third: what a vote that is given twice needs to do harm.
@@ -257,6 +275,7 @@ SHAPES: Final[dict[str, Callable[[int], Shape]]] = {
     "membership": Shape.membership,
     "storm": Shape.storm,
     "rot": Shape.rotten,
+    "large": Shape.large,
     "mixed": Shape.mixed,
     "partitions": Shape.partitions,
     "slices": partial(Shape.partitions, is_sliced=True),

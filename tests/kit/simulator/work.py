@@ -1,8 +1,9 @@
 """How long turns take: simulated time in proportion to their work, so that long ones cost leaders, too.
 
 Work is counted, not measured, so that a seed repeats itself: rows of the image that are written or undone, rows of
-tables that are passed over, bytes that go to or come from the disk. The prices are about those of one core of a small
-machine. A turn that writes 20,000 rows takes a third of a second; on a slow machine, ten times as long.
+tables that are passed over, partitions of topics that go as a whole, bytes that go to or come from the disk. The
+prices are about those of one core of a small machine. A turn that writes 20,000 rows takes a third of a second; on a
+slow machine, ten times as long.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 from kit.simulator.disk import SimulatedDisk
+from quorate_protocol.image.index import PartitionIndex
 from quorate_protocol.image.journal import Journal
 from quorate_protocol.image.state import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from quorate_protocol.image.topics import TopicImage
 
 ROW_WRITTEN_NS: Final = 17_000
 ROW_PASSED_NS: Final = 1_000
@@ -63,6 +67,15 @@ def counting_work(work: Work) -> Iterator[None]:
         undo(journal, offset)
         work.add((before - len(journal)) * ROW_WRITTEN_NS)
 
+    def counted_topic(name: str) -> Any:
+        change = getattr(PartitionIndex, name)
+
+        def changed(index: PartitionIndex, topic: TopicImage) -> None:
+            work.add(len(topic.partitions) * ROW_PASSED_NS)
+            change(index, topic)
+
+        return changed
+
     def counted_pass(name: str) -> Any:
         read = getattr(dict, name)
 
@@ -75,6 +88,8 @@ def counting_work(work: Work) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(Journal, "write", counted_write))
         stack.enter_context(mock.patch.object(Journal, "undo_from", counted_undo))
+        for name in ("on_topic_removed", "on_topic_restored"):
+            stack.enter_context(mock.patch.object(PartitionIndex, name, counted_topic(name)))
         for name in ("values", "items", "keys", "__iter__"):
             stack.enter_context(mock.patch.object(Table, name, counted_pass(name), create=True))
         yield
