@@ -9,7 +9,7 @@ from typing import Any
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.errors import ErrorCode
-from quorate_controller.control.api import ControlResult
+from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.events import Caller, Principal
 from quorate_controller.node.status import NodeStatus
 from quorate_protocol.properties import format_properties
@@ -18,14 +18,15 @@ BOOTSTRAP_SERVERS = {"controller.quorum.bootstrap.servers": "localhost:9093"}
 
 
 class LoneQuorum:
-    """Raft as control sees it: controller 3000 alone with a dynamic quorum, which nobody upgrades."""
+    """Raft as control sees it: controller 3000 alone with a dynamic quorum."""
 
     kraft_version = 1
     leader_id = 3000
     voter_ids = frozenset({3000})
 
     def check_kraft_upgrade(self, level: int) -> None:
-        raise AssertionError(level)
+        if level < self.kraft_version:
+            raise ControlError(ErrorCode.invalid_update_version, "a downgrade")
 
 
 def write_controller_properties(

@@ -6,6 +6,7 @@ between decisions and their commit are the real ones.
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,8 +24,10 @@ from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
 from quorate_controller.node.snapshot_turns import SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
-from quorate_controller.raft.messages import Propose, Ready, Role, RoleChange
+from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
 from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.storage.errors import FileMissingError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
@@ -46,7 +49,7 @@ class ScriptedDisk:
         self.snapshots = SimpleNamespace(
             ids=(),
             serves=lambda one: one in self.snapshots.ids,
-            size=lambda _id: 100,
+            size=self._size_of_snapshot,
             read=self._read_snapshot,
         )
         self.log_start_moves_to: int | None = None
@@ -60,12 +63,14 @@ class ScriptedDisk:
         self._do("hard state", state, kraft_version)
 
     def truncate_to(self, offset: int) -> None:
+        assert offset >= self.log.start_offset, (offset, self.log.start_offset)
         self._do("truncate", offset)
-        self.log.end_offset = offset
+        self.log.end_offset = min(self.log.end_offset, offset)
 
     def append(self, data: bytes) -> None:
         self._do("append", data)
         for one in scan_batches(data):
+            assert one.base_offset == self.log.end_offset, (one, self.log.end_offset)
             self.log.end_offset = one.last_offset + 1
 
     def flush(self) -> None:
@@ -88,7 +93,13 @@ class ScriptedDisk:
         self._do("read log", start_offset, size_bytes_max, end_offset)
         return b"records"
 
+    def _size_of_snapshot(self, snapshot_id: object) -> int:
+        if snapshot_id not in self.snapshots.ids:
+            raise FileMissingError(Path("scripted"), "there is no such snapshot")
+        return 100
+
     def _read_snapshot(self, snapshot_id: object, position: int, size_bytes_max: int) -> bytes:
+        self._size_of_snapshot(snapshot_id)
         self._do("read snapshot", snapshot_id, position, size_bytes_max)
         return b"chunk"
 
@@ -101,6 +112,8 @@ class ScriptedRaft:
         self._disk = disk
         self.answers: defaultdict[type, deque[Ready]] = defaultdict(deque)
         self.on_step: Callable[[object], None] = lambda _event: None
+        self.deposed_at: dict[type, Role] = {}
+        """The type of event in whose step the leadership ends, and the role after it."""
         self.deadline_ms = NEVER_MS
         self.high_watermark = 0
         self.has_caught_up = True
@@ -113,6 +126,7 @@ class ScriptedRaft:
         self.is_shut_down = False
         self.known_high_watermarks: dict[int, int] = {}
         """What other nodes know to be committed, by node id."""
+        self._now_ms = 0
 
     @property
     def log_end_offset(self) -> int:
@@ -121,12 +135,36 @@ class ScriptedRaft:
     def start(self, _now_ms: int) -> Ready:
         return Ready()
 
-    def step(self, event: object, _now_ms: int) -> Ready:
+    def step(self, event: object, now_ms: int) -> Ready:
+        self._refuse(event, now_ms)
+        self._now_ms = now_ms
         self._journal.append(("step", type(event).__name__, getattr(event, "end_offset", None)))
+        if type(event) in self.deposed_at:
+            self.step_down(self.deposed_at.pop(type(event)))
         self.on_step(event)
         if self.answers[type(event)]:
             return self.answers[type(event)].popleft()
         return Ready(append=event.batches) if isinstance(event, Propose) else Ready()
+
+    def _refuse(self, event: object, now_ms: int) -> None:
+        """Raise what raft raises at an event that breaks a promise."""
+        if now_ms < self._now_ms:
+            raise RaftSafetyError(f"time went back from {self._now_ms} to {now_ms}")
+        match event:
+            case Propose(batches=batches):
+                if self.role is not Role.LEADER:
+                    raise RaftSafetyError(f"records proposed as {self.role}")
+                end_offset = self.log_end_offset
+                for one in scan_batches(batches):
+                    if (one.base_offset, one.partition_leader_epoch) != (end_offset, self.epoch):
+                        raise RaftSafetyError(
+                            f"a batch {one} is proposed at {end_offset} in epoch {self.epoch}"
+                        )
+                    end_offset = one.last_offset + 1
+            case Persisted(end_offset=end_offset) if end_offset > self.log_end_offset:
+                raise RaftSafetyError(f"{end_offset} is durable, but was never appended")
+            case SnapshotTaken(snapshot_id=snapshot_id) if snapshot_id.offset > self.high_watermark:
+                raise RaftSafetyError(f"snapshot {snapshot_id} has more than what is committed")
 
     def high_watermark_of(self, node_id: int) -> int:
         return self.known_high_watermarks.get(node_id, -1)
@@ -141,10 +179,9 @@ class ScriptedRaft:
             role=Role.LEADER, epoch=EPOCH, leader_id=NODE_ID, epoch_start_offset=self.epoch_start_offset
         )
 
-    def step_down(self, role: Role = Role.UNATTACHED) -> RoleChange:
+    def step_down(self, role: Role) -> None:
         """Lead no more."""
         self.role, self.epoch_start_offset, self.leader_id = role, None, -1
-        return RoleChange(role=role, epoch=EPOCH + 1)
 
 
 class ScriptedControl:
@@ -261,12 +298,21 @@ class TurnBench:
         """Have raft answer the next event of a type so."""
         self.raft.answers[event].append(ready)
 
+    def depose_at(self, event: type, role: Role = Role.UNATTACHED, **effects: Any) -> None:
+        """Have raft lose its leadership in the step that takes the next event of a type."""
+        self.raft.deposed_at[event] = role
+        self.answer(event, Ready(role=RoleChange(role=role, epoch=EPOCH + 1), **effects))
+
     def lead(self) -> None:
         """Make the node active, with an empty log."""
         self.raft.epoch_start_offset, self.raft.role = -1, Role.LEADER
         self.node.turn([], NOW_MS)
         assert self.node.is_active
         self.journal.clear()
+
+    def has_committed(self, end_offset: int) -> None:
+        """Let everything below an offset be committed, and in the image."""
+        self.disk.log.end_offset = self.raft.high_watermark = self.metadata.applied_offset = end_offset
 
     def commit(self) -> None:
         """Let the high watermark reach the end of the log."""

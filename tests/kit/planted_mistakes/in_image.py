@@ -13,7 +13,9 @@ MISTAKES: Final = (
     Mistake(
         name="a commit that leaves out the batch at the high watermark",
         file=f"{_IMAGE}/image.py",
-        edits=(("if batch_end.end_offset > end_offset:", "if batch_end.end_offset >= end_offset:"),),
+        edits=(
+            ("self._batch_ends[0].end_offset <= end_offset:", "self._batch_ends[0].end_offset < end_offset:"),
+        ),
         harm="checkpoints lag one batch behind; a revert takes committed records",
         tests=(f"{_TESTS}/test_image_journal.py",),
     ),
@@ -30,9 +32,21 @@ MISTAKES: Final = (
         tests=(f"{_TESTS}/test_image_journal.py",),
     ),
     Mistake(
+        name="a revert to before a committed part of an open transaction",
+        file=f"{_IMAGE}/image.py",
+        edits=(
+            (
+                "self._batch_ends[-1] if self._batch_ends else self._committed_batch_end",
+                "self._batch_ends[-1] if self._batch_ends else self.stable",
+            ),
+        ),
+        harm="a deposed leader forgets committed records of a metadata transaction",
+        tests=(f"{_TESTS}/test_metadata_transactions.py",),
+    ),
+    Mistake(
         name="a checkpoint with uncommitted changes",
         file=f"{_IMAGE}/image.py",
-        edits=(("        self.delta(self.stable.end_offset).revert(copied)\n", ""),),
+        edits=(("        self._journal.undo_in(copied, self.stable.end_offset)\n", ""),),
         harm="a checkpoint has what is reverted later",
         tests=(f"{_TESTS}/test_image_journal.py",),
     ),

@@ -163,15 +163,19 @@ def _position_of_epoch(rng: Random, data: bytes) -> int | None:
 class SimulatedFile:
     """An open file. See the `File` port."""
 
-    def __init__(self, disk: SimulatedDisk, inode: Inode) -> None:
+    def __init__(self, disk: SimulatedDisk, path: Path, inode: Inode, *, is_read_only: bool = False) -> None:
         self._disk = disk
+        self._path = path
         self._inode = inode
+        self._is_read_only = is_read_only
+        self._is_open = True
 
     @property
     def size_bytes(self) -> int:
         return len(self._inode.data)
 
     def append(self, data: bytes) -> None:
+        self._check(is_write=True)
         # Fails, if it does, with the data half written.
         half = len(data) // 2
         self._disk.changes += 1
@@ -182,21 +186,26 @@ class SimulatedFile:
         self._inode.data += data[half:]
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._check(is_write=False)
         data = bytes(self._inode.data[position : position + size_bytes])
         self._disk.moved_bytes += len(data)
         return data
 
     def truncate(self, size_bytes: int) -> None:
+        self._check(is_write=True)
+        assert size_bytes <= len(self._inode.data), (size_bytes, len(self._inode.data))
         self._disk.changes += 1
         self._inode.truncate(size_bytes)
         self._disk.operation()
 
     def rewrite_from(self, position: int) -> None:
+        self._check(is_write=True)
         known = self._inode.rewritten_from
         self._inode.rewritten_from = position if known is None else min(position, known)
         self._disk.operation()
 
     def sync(self) -> None:
+        self._check(is_write=False)
         self._disk.operation()
         if self._disk.fails_to_sync:
             self._disk.fails_to_sync = False
@@ -205,7 +214,13 @@ class SimulatedFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Nothing to release."""
+        self._is_open = False
+
+    def _check(self, *, is_write: bool) -> None:
+        if not self._is_open or (is_write and self._is_read_only):
+            raise StorageError(
+                self._path, "the handle is closed" if not self._is_open else "is open for reading"
+            )
 
 
 class SimulatedLock:
@@ -321,8 +336,8 @@ class SimulatedDisk:
 
     # ------------------------------------------------------------------------------ the FileSystem port
 
-    def open_file(self, path: Path, *, read_only: bool = False) -> SimulatedFile:  # noqa: ARG002
-        return SimulatedFile(self, self._inode(path))
+    def open_file(self, path: Path, *, read_only: bool = False) -> SimulatedFile:
+        return SimulatedFile(self, path, self._inode(path), is_read_only=read_only)
 
     def create_file(self, path: Path) -> SimulatedFile:
         self._require_directory(path)
@@ -331,7 +346,7 @@ class SimulatedDisk:
         self._names[path] = inode
         self._names_changed()
         self.operation()
-        return SimulatedFile(self, inode)
+        return SimulatedFile(self, path, inode)
 
     def read_file(self, path: Path, size_bytes_max: int) -> bytes:
         data = bytes(self._inode(path).data)
@@ -373,6 +388,8 @@ class SimulatedDisk:
         self._inode(path)
 
     def sync_directory(self, path: Path) -> None:
+        if path not in self._directories:
+            raise FileMissingError(path, "does not exist")
         self.operation()
         self._names_changed()
         for names in (self._durable_names, self._names):
@@ -385,6 +402,10 @@ class SimulatedDisk:
     def lock(self, path: Path) -> SimulatedLock:
         if path in self.locks:
             raise DirectoryInUseError(path, "is in use by another process")
+        self._require_directory(path)
+        if path not in self._names:
+            self._names[path] = Inode()
+            self._names_changed()
         self.locks.add(path)
         return SimulatedLock(self, path)
 

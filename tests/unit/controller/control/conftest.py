@@ -1,6 +1,6 @@
 """What decisions are tried on: a controller to ask, whose records are replayed, and an image of partitions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -11,7 +11,6 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
 from kio.schema.controller_registration.v0 import request as controller_registration
-from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
 from quorate_controller.control.api import (
@@ -20,14 +19,18 @@ from quorate_controller.control.api import (
     ControlResult,
     RequestContext,
 )
+from quorate_controller.control.broker_loggers import LoggerManager
 from quorate_controller.control.broker_transitions import PartitionTransitions
+from quorate_controller.control.config_changes import ConfigManager
 from quorate_controller.control.controller import QuorumController
+from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.topics import TopicManager
 from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
@@ -65,6 +68,8 @@ class FakeQuorum:
     def check_kraft_upgrade(self, level: int) -> None:
         if self.refusal:
             raise self.refusal
+        if level < self.kraft_version:
+            raise ControlError(ErrorCode.invalid_update_version, "a downgrade")
         self.upgrades.append(level)
 
 
@@ -275,43 +280,15 @@ def harness_type() -> type[Harness]:
 LATEST = 30
 
 
-@dataclass
-class FakeConfigs:
-    """Stands in for the config manager: a topic has what the test says, and 'bad' is the one invalid name."""
-
-    min_isr: dict[str, int] = field(default_factory=dict)
-    unclean: set[str] = field(default_factory=set)
-
-    def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
-        if "bad" in configs:
-            raise ControlError(ErrorCode.invalid_config, "Unknown topic config name: bad")
-        return [
-            ConfigRecord(resource_type=2, resource_name=name, name=key, value=value)
-            for key, value in configs.items()
-        ]
-
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> tuple[CreatableTopicConfigs, ...]:
-        return tuple(
-            CreatableTopicConfigs(
-                name=name, value=value, read_only=False, config_source=1, is_sensitive=False
-            )
-            for name, value in sorted(configs.items())
-        )
-
-    def min_insync_replicas(self, topic_name: str) -> int:
-        return self.min_isr.get(topic_name, 1)
-
-    def unclean_leader_election(self, topic_name: str) -> bool:
-        return topic_name in self.unclean
-
-
 class Cluster:
     """An image with the managers that decide on it."""
 
     def __init__(self, metadata_version: int = LATEST, seed: int = 0, **config: object) -> None:
         self.image = MetadataImage()
-        self.configs = FakeConfigs()
-        self.config = ControlConfig(node_id=3000, cluster_id="cluster", **config)
+        self.config = ControlConfig(node_id=NODE_ID, cluster_id="cluster", **config)
+        effective = EffectiveConfigs(NODE_ID, self.image, {})
+        loggers = LoggerManager(NODE_ID, FakeLoggers())
+        self.configs = ConfigManager(self.image, effective, FakeQuorum(), loggers)
         self.topics = TopicManager(self.config, self.image, self.configs, Random(seed))
         self.partitions = PartitionManager(self.image, self.configs)
         self.reassignments = ReassignmentManager(self.image, self.configs)
@@ -335,6 +312,14 @@ class Cluster:
             return response_of(decision, lambda records: self.replay(*records))
         self.replay(*decision)
         return None
+
+    def configure(self, topic_name: str, name: str, value: str) -> None:
+        """Gives a topic, which need not be there yet, a dynamic config."""
+        self.replay(
+            ConfigRecord(
+                resource_type=ConfigResourceType.TOPIC, resource_name=topic_name, name=name, value=value
+            )
+        )
 
     def enable_elr(self) -> None:
         self.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))

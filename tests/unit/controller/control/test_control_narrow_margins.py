@@ -58,7 +58,7 @@ def test_min_insync_replicas_are_at_most_the_replicas_of_the_first_partition(
     two replicas demands three in sync; a partition that is being reassigned has three, and loses one of them.
     """
     four.enable_elr()
-    four.configs.min_isr["a"] = 3
+    four.configure("a", "min.insync.replicas", "3")
     four.add_topic("a", make_partition(1, 2), make_partition(1, 2, 3))
     set_isr(four, "a", 1, 1, 2)
     assert (four.partition("a", 1).isr, four.partition("a", 1).elr) == ((1, 2), ())

@@ -11,7 +11,7 @@ from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.events import Asker, ControlRequest
 from quorate_controller.node.metadata import Waiter
-from quorate_controller.raft.messages import ConnectionLost, Ready
+from quorate_controller.raft.messages import ConnectionLost
 from quorate_protocol.image import BrokerRegistration
 from quorate_protocol.records.generated import RegisterBrokerRecord, TopicRecord
 
@@ -165,7 +165,7 @@ def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> N
     Method: the leader is deposed while an answer waits for its broker.
     """
     create_topic(bench, 2)
-    bench.answer(ConnectionLost, Ready(role=bench.raft.step_down()))
+    bench.depose_at(ConnectionLost)
     (answer,) = bench.node.turn([LOST], NOW_MS + 1).control_answers
     assert (answer.token, answer.outcome) == (2, "created")
     assert bench.node.broker_waits.deadline_ms is None

@@ -1,11 +1,14 @@
 """Image and pending records of one node, between decisions and their commit."""
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.control.api import ControlError, ControlResult
+from kit.controller_parts import LoneQuorum
+from quorate_controller.control.api import ControlConfig, ControlError, ControlResult
+from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.metadata import SHARED_BATCH_SIZE_BYTES_MAX, MetadataState, Waiter
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX, decode_batches
@@ -16,24 +19,14 @@ NOW_MS = 1_000_000
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
-class FakeControl:
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        self.observed: list[int] = []
-        self.is_active = True
-
-    def observe(self, _records: Any, base_offset: int, _now_ms: int) -> None:
-        self.observed.append(base_offset)
-
-    def deactivate(self) -> None:
-        self.is_active = False
-
-
 @pytest.fixture
 def state() -> MetadataState:
     """That of an active controller with a metadata.version, all of it committed."""
-    state = MetadataState(MetadataImage(), FakeControl(), clock=lambda: NOW_MS)  # type: ignore[arg-type]
+    image = MetadataImage()
+    config = ControlConfig(node_id=3000, cluster_id="cluster")
+    control = QuorumController(config, image, Random(1), LoneQuorum())
+    control.activate(NOW_MS)
+    state = MetadataState(image, control, clock=lambda: NOW_MS)
     decide(state, [LEVEL])
     state.take_batch(EPOCH, NOW_MS)
     state.committed(1, NOW_MS)

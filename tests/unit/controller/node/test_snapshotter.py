@@ -55,8 +55,8 @@ VOTERS = [
 class SlowFile(SimulatedFile):
     """A file of which each append takes some time."""
 
-    def __init__(self, disk: "SlowDisk", inode: Inode) -> None:
-        super().__init__(disk, inode)
+    def __init__(self, disk: "SlowDisk", path: Path, inode: Inode) -> None:
+        super().__init__(disk, path, inode)
         self._slow_disk = disk
 
     def append(self, data: bytes) -> None:
@@ -76,7 +76,7 @@ class SlowDisk(SimulatedDisk):
 
     def create_file(self, path: Path) -> SlowFile:
         super().create_file(path)
-        return SlowFile(self, self._inode(path))
+        return SlowFile(self, path, self._inode(path))
 
 
 class Parts:

@@ -265,12 +265,14 @@ def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> Non
     """Goal: a snapshot counts when it is durable, and the log's start moves when the files are gone. Method:
     deleting fails after a snapshot; without the error raft hears of both.
     """
+    bench.has_committed(SNAPSHOT_ID.offset)
     bench.snapshots.written.append(SNAPSHOT_ID)
     bench.disk.fails_at, bench.disk.failure = "clean", StorageError(Path("data"), "is gone")
     with pytest.raises(StorageError):
         bench.node.turn([], NOW_MS)
     assert bench.done() == ["SnapshotTaken", "clean"]
     bench = TurnBench()
+    bench.has_committed(SNAPSHOT_ID.offset)
     bench.snapshots.written.append(SNAPSHOT_ID)
     bench.disk.log_start_moves_to = 8
     effects = bench.node.turn([], NOW_MS)
@@ -315,8 +317,7 @@ def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> No
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.control.decisions.append(ControlError(ErrorCode.not_controller, "standby"))
     bench.node.turn([request(0)], NOW_MS)
-    bench.answer(ConnectionLost, Ready(role=bench.raft.step_down(), replies=(VOTE,)))
-    bench.raft.epoch_start_offset = None
+    bench.depose_at(ConnectionLost, replies=(VOTE,))
     effects = bench.node.turn([request(1), LOST, request(2)], NOW_MS)
     assert answers(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
     assert [note.event for note in effects.notes] == ["no_longer_active"]
@@ -410,7 +411,7 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.node.turn([request(0)], NOW_MS)
-    bench.answer(Shutdown, Ready(role=bench.raft.step_down(Role.RESIGNED), replies=(VOTE,)))
+    bench.depose_at(Shutdown, Role.RESIGNED, replies=(VOTE,))
     effects = bench.node.turn([request(1), Shutdown(timeout_ms=5_000)], NOW_MS)
     assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
     assert [reply.token for reply in effects.raft_replies] == [VOTE.token]

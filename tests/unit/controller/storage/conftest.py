@@ -8,7 +8,12 @@ from random import Random
 import pytest
 from kit.storage_parts import SMALL, prepare
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
-from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, FileMissingError
+from quorate_controller.storage.errors import (
+    CorruptFileError,
+    DirectoryInUseError,
+    FileMissingError,
+    StorageError,
+)
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.records.batch import build_batch
 
@@ -26,34 +31,49 @@ class _Content:
 
 
 class _CrashFile:
-    def __init__(self, disk: "CrashDisk", content: _Content) -> None:
+    def __init__(
+        self, disk: "CrashDisk", path: Path, content: _Content, *, is_read_only: bool = False
+    ) -> None:
         self._disk = disk
+        self._path = path
         self._content = content
+        self._is_read_only = is_read_only
+        self._is_open = True
 
     @property
     def size_bytes(self) -> int:
         return len(self._content.data)
 
     def append(self, data: bytes) -> None:
+        self._check(is_write=True)
         self._disk.tick()
         self._content.data += data
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._check(is_write=False)
         return bytes(self._content.data[position : position + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
+        self._check(is_write=True)
+        assert size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         self._disk.tick()
         del self._content.data[size_bytes:]
 
     def rewrite_from(self, position: int) -> None:  # noqa: ARG002 - its syncs never fail
+        self._check(is_write=True)
         self._disk.tick()
 
     def sync(self) -> None:
+        self._check(is_write=False)
         self._disk.tick()
         self._content.durable = bytes(self._content.data)
 
     def close(self) -> None:
-        pass
+        self._is_open = False
+
+    def _check(self, *, is_write: bool) -> None:
+        if not self._is_open or (is_write and self._is_read_only):
+            raise StorageError(self._path, "the handle is closed, or for reading")
 
 
 class _CrashLock:
@@ -103,13 +123,14 @@ class CrashDisk:
                 content.data[:] = rng.choice((content.durable, bytes(content.data)))
             content.durable = bytes(content.data)
 
-    def open_file(self, path: Path, *, read_only: bool = False) -> _CrashFile:  # noqa: ARG002 - of the port
-        return _CrashFile(self, self._content(path))
+    def open_file(self, path: Path, *, read_only: bool = False) -> _CrashFile:
+        return _CrashFile(self, path, self._content(path), is_read_only=read_only)
 
     def create_file(self, path: Path) -> _CrashFile:
+        self._require_directory(path.parent)
         content = _Content()
         self._change(path, content)
-        return _CrashFile(self, content)
+        return _CrashFile(self, path, content)
 
     def read_file(self, path: Path, size_bytes_max: int) -> bytes:
         data = bytes(self._content(path).data)
@@ -124,6 +145,7 @@ class CrashDisk:
         return len(self._content(path).data)
 
     def list_directory(self, path: Path) -> list[str]:
+        self._require_directory(path)
         return sorted(name.name for name in (*self._names, *self._directories) if name.parent == path)
 
     def make_directory(self, path: Path) -> None:
@@ -142,6 +164,7 @@ class CrashDisk:
         self._content(path)
 
     def sync_directory(self, path: Path) -> None:
+        self._require_directory(path)
         self.tick()
         for changed, content in [change for change in self._changes if change[0].parent == path]:
             self._apply(self._durable_names, changed, content)
@@ -150,8 +173,15 @@ class CrashDisk:
     def lock(self, path: Path) -> _CrashLock:
         if path in self.locked:
             raise DirectoryInUseError(path, "in use")
+        self._require_directory(path.parent)
+        if path not in self._names:
+            self._apply(self._names, path, _Content())
         self.locked.add(path)
         return _CrashLock(self, path)
+
+    def _require_directory(self, path: Path) -> None:
+        if path not in self._directories:
+            raise FileMissingError(path, "is missing")
 
     def _content(self, path: Path) -> _Content:
         if path not in self._names:

@@ -84,7 +84,7 @@ def test_brokers_that_shut_down_are_not_elected(cluster, make_partition) -> None
 
 def test_an_unclean_election_only_where_it_is_enabled(cluster, make_partition) -> None:
     """Goal: data is given up only with leave. Method: the last in sync goes; one of two topics allows it."""
-    cluster.configs.unclean.add("lossy")
+    cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.add_topic("lossy", make_partition(1, 2, isr=(1,)))
     cluster.add_topic("safe", make_partition(1, 2, isr=(1,)))
     cluster.fence(1)
@@ -124,7 +124,7 @@ def test_a_replica_in_an_offline_directory_is_not_elected(make_cluster, make_par
 def elr_cluster(cluster):
     """ELR on, and topic 'a' with min.insync.replicas 2."""
     cluster.enable_elr()
-    cluster.configs.min_isr["a"] = 2
+    cluster.configure("a", "min.insync.replicas", "2")
     return cluster
 
 

@@ -191,7 +191,7 @@ def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) 
     Method: steps of one; one of two topics allows it.
     """
     monkeypatch.setattr(elections, "ELECTIONS_PER_PASS_MAX", 1)
-    cluster.configs.unclean.add("lossy")
+    cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.mark(1, fenced=True)
     for name in ("safe", "lossy"):
         cluster.add_topic(name, *[make_partition(1, 2, isr=(1,), leader=-1)] * 2)
@@ -208,7 +208,7 @@ def test_a_step_looks_at_a_bounded_number_of_partitions(cluster, make_partition,
     two a step; the last one is elected, whose topic is the only one that allows an unclean election.
     """
     monkeypatch.setattr(elections, "EXAMINED_PER_STEP_MAX", 2)
-    cluster.configs.unclean.add("lossy")
+    cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.mark(1, fenced=True)
     for name, count in (("safe", 4), ("lossy", 1)):
         cluster.add_topic(name, *[make_partition(1, 2, isr=(1,), leader=-1)] * count)

@@ -268,7 +268,7 @@ def test_elr_takes_who_leaves_a_small_isr(cluster, make_partition) -> None:
     Method: both.
     """
     cluster.enable_elr()
-    cluster.configs.min_isr["a"] = 2
+    cluster.configure("a", "min.insync.replicas", "2")
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3))
     cluster.apply(alter(cluster, topic_id, [1, 2]))
     assert cluster.partition("a").elr == ()
@@ -284,6 +284,6 @@ def test_min_insync_replicas_counts_at_most_the_replication_factor(cluster, make
     Method: minimum 2, one of one in sync.
     """
     cluster.enable_elr()
-    cluster.configs.min_isr["a"] = 2
+    cluster.configure("a", "min.insync.replicas", "2")
     topic_id = cluster.add_topic("a", make_partition(1))
     assert alter(cluster, topic_id, [1]).records == ()

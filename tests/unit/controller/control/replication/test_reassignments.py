@@ -134,7 +134,7 @@ def test_a_replica_that_was_reassigned_away_is_not_eligible(five, make_partition
     partition of 1 and 2 keeps 1 alone; 2 comes back, empty, and 1 is fenced.
     """
     five.enable_elr()
-    five.configs.min_isr["b"] = 2
+    five.configure("b", "min.insync.replicas", "2")
     five.add_topic("b", make_partition(1, 2))
     assert reassign(five, ("b", 0, (1,))) == FINE
     assert (five.partition("b").replicas, five.partition("b").elr) == ((1,), ())
@@ -153,7 +153,7 @@ def test_a_cancellation_that_could_lose_data_needs_permission(five, make_partiti
     )
     assert reassign(five, ("b", 0, None)) == [(ErrorCode.invalid_replica_assignment, message)]
     assert five.partition("b").leader == 4
-    five.configs.unclean.add("b")
+    five.configure("b", "unclean.leader.election.enable", "true")
     assert reassign(five, ("b", 0, None)) == FINE
     back = five.partition("b")
     assert (back.replicas, back.isr, back.leader, back.is_reassigning) == ((1, 2), (1,), 1, False)

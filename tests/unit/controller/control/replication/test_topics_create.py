@@ -115,7 +115,9 @@ def test_the_answer_describes_the_topic(cluster) -> None:
     assert (result.name, result.error_code, result.error_message) == ("a", ErrorCode.none, None)
     assert result.topic_id == decision.records[0].topic_id
     assert (result.num_partitions, result.replication_factor) == (2, 3)
-    assert [(config.name, config.value) for config in result.configs] == [("retention.ms", "5")]
+    values = {config.name: config.value for config in result.configs}
+    assert (values["retention.ms"], values["cleanup.policy"]) == ("5", "delete")
+    assert list(values) == sorted(values)
     (result,) = create(cluster, topic("b", retention__ms="5"), api_version=4).response.topics
     assert result.configs == ()
 
