@@ -185,7 +185,7 @@ class ControllerServer:
         def usage() -> Usage:
             return Usage(
                 sum(listener.connection_count for listener in self._listeners),
-                self._memory.total_bytes,
+                {each.value: size_bytes for each, size_bytes in self._memory.used_bytes.items()},
                 sum(listener.answers.used_bytes for listener in self._listeners),
                 {
                     listener.name: ServedCertificate(
