@@ -67,7 +67,7 @@ class ListenerLimits:
     send_buffer_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection that may wait for the peer to read; one answer may be larger."""
     answer_memory_bytes_max: int = 128 * 1024 * 1024
-    """The maximum memory of the answers on all connections, see `AnswerMemory`."""
+    """The maximum memory of the answers on all connections of all listeners, see `AnswerMemory`."""
     idle_timeout_ms: int = 600_000
     """connections.max.idle.ms; negative: never."""
 
