@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +36,7 @@ from quorate_controller.scheduler import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Hashable
 
     from kio.static.protocol import Payload
 
@@ -133,8 +133,8 @@ class Driver:
         self.scheduler = Scheduler()
         """Decides which requests come with the next turn."""
         self._events: deque[NodeEvent] = deque()
-        self._long_reads: deque[ControlRequest] = deque()
-        """They wait for the one that is under way."""
+        self._long_reads: dict[Hashable, deque[ControlRequest]] = defaultdict(deque)
+        """They wait for those that are under way, connection by connection."""
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -191,7 +191,7 @@ class Driver:
             self._oldest_event_s = self._loop.time()
         key = event.request.__api_key__ if isinstance(event, ControlRequest) else None
         if isinstance(event, ControlRequest) and key in LONG_READS:
-            self._long_reads.append(event)
+            self._long_reads[event.caller.connection].append(event)
         else:
             self._events.append(event)
         if key is not None and key not in OF_NODES:
@@ -226,12 +226,18 @@ class Driver:
         self.scheduler.turn_took((self._loop.time() - began_s) * 1000)
 
     def _events_of_turn(self) -> list[NodeEvent]:
-        """Take some events, and long reads if none is under way. Reads that nobody waits for are left out."""
+        """Take some events, and a long read of each connection if none is under way.
+
+        Reads that nobody waits for are left out.
+        """
         self.scheduler.turn_begins()
         events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN_MAX))]
         if not self._node.is_reading:
-            for _ in range(min(len(self._long_reads), REQUESTS_PER_TURN_MAX)):
-                read = self._long_reads.popleft()
+            for connection in list(self._long_reads)[:REQUESTS_PER_TURN_MAX]:
+                waiting = self._long_reads.pop(connection)
+                read = waiting.popleft()
+                if waiting:
+                    self._long_reads[connection] = waiting
                 if read.request.__api_key__ in _DECISIONS or self._is_waited_for(read):
                     events.append(read)
         return events

@@ -1,4 +1,4 @@
-"""The memory of answers that clients of one listener have asked for and do not read."""
+"""The memory of answers that clients have asked for and do not read, on all listeners together."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ class AnswerMemory:
     Kafka's bound is one answer for each connection.
     """
 
-    def __init__(self, listener: str, size_bytes_max: int, counters: RequestCounters) -> None:
-        self._listener = listener
+    def __init__(self, size_bytes_max: int, counters: RequestCounters) -> None:
         self._size_bytes_max = size_bytes_max
         self._counters = counters
         self._waiting: dict[Debtor, tuple[float, int]] = {}
@@ -78,7 +77,6 @@ class AnswerMemory:
         self.used_bytes -= size_bytes
         self._counters.limited[Limit.ANSWER_MEMORY] += 1
         facts = {
-            "listener": self._listener,
             "peer": debtor.address,
             "unread_bytes": size_bytes,
             "unread_s": round(now_s - since_s, 1),

@@ -67,7 +67,7 @@ class ListenerLimits:
     send_buffer_bytes_max: int = 4 * 1024 * 1024
     """Answers of one connection that may wait for the peer to read; one answer may be larger."""
     answer_memory_bytes_max: int = 128 * 1024 * 1024
-    """The maximum memory of the answers on all connections, see `AnswerMemory`."""
+    """The maximum memory of the answers on all connections of all listeners, see `AnswerMemory`."""
     idle_timeout_ms: int = 600_000
     """connections.max.idle.ms; negative: never."""
 
@@ -211,7 +211,10 @@ class Connection(asyncio.BufferedProtocol):
             self._undispatched.extend(frames)
         held_bytes = self._decoder.buffered_size_bytes
         if held_bytes:
-            self.arrival.arrived(len(data), self._loop.time(), is_new=bool(frames))
+            now_s = self._loop.time()
+            self.arrival.arrived(len(data), now_s, is_new=bool(frames))
+            if not self._is_reading:  # TLS may pass on what it has already
+                self.arrival.pause(now_s)
         else:
             self.arrival.completed()
         # Most data is one small request.
@@ -234,10 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         """Derive the class from the last request, as far as it has come, and bound its size."""
         key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
         self._arriving_class = self._class_of(key)
-        size_bytes, bytes_max = (
-            self._decoder.unfinished_size_bytes,
-            self._listener.memory.size_bytes_max(self._arriving_class),
-        )
+        size_bytes = self._decoder.unfinished_size_bytes
+        bytes_max = self._listener.memory.size_bytes_max(self._arriving_class)
         if bytes_max is not None and size_bytes > bytes_max:
             self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
             self.refuse(f"a request of {size_bytes} bytes; {self._arriving_class.value} may send {bytes_max}")

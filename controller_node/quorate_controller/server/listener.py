@@ -41,6 +41,7 @@ class Listener:
         quotas: ConnectionQuotas | None = None,
         counters: RequestCounters | None = None,
         memory: RequestMemory | None = None,
+        answers: AnswerMemory | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
         self.name = name
@@ -56,7 +57,7 @@ class Listener:
         """Shared with the other listeners of the process, and so are memory and scheduler."""
         self.memory = memory or request_memory(REQUEST_MEMORY_BYTES_MAX, self.counters)
         self.scheduler = scheduler or Scheduler()
-        self.answers = AnswerMemory(name, limits.answer_memory_bytes_max, self.counters)
+        self.answers = answers or AnswerMemory(limits.answer_memory_bytes_max, self.counters)
         self.read_buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._connections: set[Connection] = set()
         self._acceptor: Acceptor | None = None

@@ -138,7 +138,8 @@ class Usage:
     """The connections and the memory that all listeners use."""
 
     connections: int
-    request_bytes: int
+    request_bytes: Mapping[str, int]
+    """Class of service -> its requests."""
     answer_bytes: int
     certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     """Listener name -> its certificate."""
@@ -380,9 +381,12 @@ class MetricsPage(Collector):
     def _listeners(self) -> Iterator[Metric]:
         usage = self._usage()
         yield GaugeMetricFamily("quorate_open_connections", "Accepted connections", value=usage.connections)
-        yield GaugeMetricFamily(
-            "quorate_request_memory_bytes", "Large requests that are not answered", value=usage.request_bytes
+        requests = GaugeMetricFamily(
+            "quorate_request_memory_bytes", "Requests that are not answered", labels=["class"]
         )
+        for service_class, size_bytes in usage.request_bytes.items():
+            requests.add_metric([service_class], size_bytes)
+        yield requests
         yield GaugeMetricFamily(
             "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.answer_bytes
         )

@@ -259,7 +259,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 @cache
 def _controller_pages() -> Callable[[bytes], bytes]:
     node = cast("Any", _Node())
-    page = MetricsPage(node, RequestCounters(), usage=lambda: Usage(0, 0, 0))
+    page = MetricsPage(node, RequestCounters(), usage=lambda: Usage(0, {}, 0))
     return Site(HttpPages(node, page, RequestCounters()).server, _loop()).ask
 
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import UUID
 
 from kit.captured import decode_response
@@ -16,9 +16,11 @@ from quorate_controller.directories.format import FormatOptions, QuorumChoice, f
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.assembly import open_node
+from quorate_controller.node.events import Principal
+from quorate_controller.scheduler import Account
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.exchange import Carrier, Exchange, Peer
+from quorate_controller.server.exchange import Exchange, Peer, Session
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import SERVED_APIS
@@ -59,6 +61,10 @@ class _Connection:
     peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
     findings = ConnectionFindings()
 
+    def __init__(self) -> None:
+        self.account = Account()
+        self.session: Session | None = None
+
     def answered(self, size_bytes: int) -> None:
         """The answer stays in the exchange."""
 
@@ -68,11 +74,17 @@ class _Connection:
     def drain(self) -> None:
         """The connection would close."""
 
-    def wait_for(self, exchange: Exchange | None) -> None:
+    def authenticated(self, principal: Principal) -> None:
+        """Nobody authenticates here."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
+        """Nothing is answered later."""
+
+    def hold(self) -> None:
         """The connection would take no other request for a while."""
 
-    def mute(self, delay_s: float) -> None:
-        """The connection would not be read for a while."""
+    def release(self) -> None:
+        """The connection would take further requests."""
 
 
 class _NoHosts(HostNames):
@@ -156,7 +168,7 @@ class ServedController:
             await self._start()
         self._served += 1
         self._clock.time_ms += 1
-        exchange = Exchange(cast("Carrier", _Connection()), frame)
+        exchange = Exchange(_Connection(), frame)
         self._dispatcher.handle(exchange)
         turns = 0
         # A Fetch may wait for records, and a change of the voters for a voter that is not there.
@@ -187,7 +199,7 @@ class ServedController:
         )
         driver.start(_NoPeers())
         self._driver = driver
-        self._dispatcher = Dispatcher(driver, RequestCounters())
+        self._dispatcher = Dispatcher(driver, RequestCounters(), scheduler=driver.scheduler)
         await turn_until(self._is_active_later)
 
     def _is_active_later(self) -> bool:

@@ -1,11 +1,15 @@
 """The event loop around a node: deadlines of requests, a process that stood still, failures."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
+from kio.schema.create_acls.v3.request import CreateAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller, heartbeat
 from kit.waiting import HANG_S, turn_until
@@ -23,9 +27,12 @@ from quorate_controller.driver import (
 from quorate_controller.node import ControlRequest, Effects
 from quorate_controller.node.events import ControlAnswer, RaftAnswer, RaftReply
 from quorate_controller.raft.messages import Shutdown, VoteResponse
+from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX
 
 NOW_MS = 1_000_000
 CALLER = caller(request_timeout_ms=700)
+READ = DescribeConfigsRequest(resources=())
+SLICED_CHANGES = (CreateAclsRequest(creations=()), DeleteAclsRequest(filters=()))
 
 
 class SetClock(Clock):
@@ -266,6 +273,64 @@ async def test_a_burst_leaves_room_for_timers() -> None:
         list(range(EVENTS_PER_TURN_MAX)),
         [EVENTS_PER_TURN_MAX],
     ]
+    driver.stop()
+
+
+def bodies(node: FakeNode) -> list[Any]:
+    """The requests of each turn since the last time."""
+    found = [[event.request for event in events] for events, _ in node.calls]
+    node.calls.clear()
+    return [one for one in found if one]
+
+
+@pytest.mark.parametrize("long", [READ, *SLICED_CHANGES], ids=lambda one: type(one).__name__)
+async def test_long_reads_wait_for_those_under_way(long: Any) -> None:
+    """Goal: few are under way at a time, and no connection waits for all reads of another. Method: two of one
+    connection and one of another, while one is under way; a heartbeat is taken meanwhile.
+    """
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    node.is_reading = True
+    for connection in ("one", "one", "other"):
+        driver.control(long, replace(CALLER, connection=connection))
+    driver.control(heartbeat(), CALLER)
+    await turn_until(lambda: bool(node.calls))
+    assert bodies(node) == [[heartbeat()]]
+    node.is_reading = False
+    driver.control(heartbeat(), CALLER)
+    await turn_until(lambda: len(node.calls) > 1)
+    assert bodies(node) == [[heartbeat(), long, long], [long]]
+    driver.stop()
+
+
+@pytest.mark.parametrize("change", SLICED_CHANGES, ids=lambda one: type(one).__name__)
+async def test_reads_that_nobody_waits_for_are_left_out(change: Any) -> None:
+    """Goal: no work for clients that have left; what they wanted changed is done. Method: a read and a change,
+    both given up.
+    """
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    for request, connection in ((READ, "one"), (change, "other")):
+        driver.control(request, replace(CALLER, connection=connection)).cancel()
+    await turn_until(lambda: bool(node.calls))
+    assert bodies(node) == [[change]]
+    driver.stop()
+
+
+async def test_turns_bound_what_clients_pass_on() -> None:
+    """Goal: a turn that took long is followed by a short one. Method: the scheduler before and behind a turn with
+    requests of clients, of which each takes long; heartbeats do not count.
+    """
+    node = FakeNode()
+    driver = new_driver(node, SetClock(), [])
+    for _ in range(REQUESTS_PER_TURN_MAX):
+        driver.control(heartbeat(), CALLER)
+    assert driver.scheduler.is_idle
+    for number in range(REQUESTS_PER_TURN_MAX):
+        driver.control(READ, replace(CALLER, connection=number))
+    assert not driver.scheduler.is_idle
+    await turn_until(lambda: bool(node.calls))
+    assert driver.scheduler.is_idle
     driver.stop()
 
 

@@ -86,7 +86,7 @@ async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
         on_raft_event=driver.raft_event,
         counters=counters,
     )
-    server = ControllerServer(config, driver, counters)
+    server = ControllerServer(config, driver, counters, scheduler=driver.scheduler)
     try:
         await server.start()
         driver.start(peers)

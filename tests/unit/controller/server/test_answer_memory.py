@@ -35,7 +35,7 @@ class Client:
 def test_who_reads_nothing_for_longest_is_closed() -> None:
     """Goal: the bound holds, at the cost of who does not read. Method: three clients; the first reads a little."""
     counters = RequestCounters()
-    memory = AnswerMemory("CONTROLLER", 10 * MIB, counters)
+    memory = AnswerMemory(10 * MIB, counters)
     reading, silent, last = Client(), Client(), Client()
     memory.waits(reading, 4 * MIB, 0.0)
     memory.waits(silent, 4 * MIB, 0.1)
@@ -51,7 +51,7 @@ def test_a_burst_is_forgiven_for_a_second_but_not_all_of_it() -> None:
 
     Method: clients that ask at the same moment, up to the bound that always holds; one more; the same later.
     """
-    memory = AnswerMemory("CONTROLLER", 10 * MIB, RequestCounters())
+    memory = AnswerMemory(10 * MIB, RequestCounters())
     clients = [Client() for _ in range(10 * HARD_FACTOR + 1)]
     for client in clients[:-1]:
         memory.waits(client, MIB, 0.0)
@@ -64,7 +64,7 @@ def test_a_burst_is_forgiven_for_a_second_but_not_all_of_it() -> None:
 
 def test_small_answers_and_those_who_leave_do_not_count() -> None:
     """Goal: nothing leaks. Method: sizes that fall below what counts."""
-    memory = AnswerMemory("CONTROLLER", 10 * MIB, RequestCounters())
+    memory = AnswerMemory(10 * MIB, RequestCounters())
     client = Client()
     memory.waits(client, 1000, 0.0)
     assert memory.used_bytes == 0

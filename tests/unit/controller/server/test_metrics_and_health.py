@@ -47,7 +47,7 @@ class Scraper:
         self.now_s = 1_000.0
         self.counters = RequestCounters()
         self.page = MetricsPage(
-            rig.node, self.counters, usage=lambda: Usage(7, 8, 9), unix_time_s=lambda: self.now_s
+            rig.node, self.counters, usage=lambda: Usage(7, {"nodes": 8}, 9), unix_time_s=lambda: self.now_s
         )
 
     def set_status(self, **changes: Any) -> None:

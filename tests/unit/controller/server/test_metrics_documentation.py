@@ -31,7 +31,7 @@ async def test_each_metric_is_documented(rig: Any) -> None:
     counters.seconds[CREATE_TOPICS].observe_ms(1)
     counters.denied["CreateTopics"] += 1
     served = {"CONTROLLER": ServedCertificate(not_after_s=1, refuses_files=False)}
-    page = MetricsPage(rig.node, counters, usage=lambda: Usage(0, 0, 0, served)).render().decode()
+    page = MetricsPage(rig.node, counters, usage=lambda: Usage(0, {"nodes": 0}, 0, served)).render().decode()
     shown = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     documented = set(re.findall(r"`((?:kafka|quorate|process)_\w*[a-z0-9])`", DOCUMENT.read_text()))
     assert documented == shown

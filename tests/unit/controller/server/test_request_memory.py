@@ -6,6 +6,7 @@ import socket
 import struct
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from quorate_controller.server.request_memory import (
     Arrival,
     RequestMemory,
 )
-from quorate_controller.server.server import request_memory_bytes_max
+from quorate_controller.server.server import ControllerServer, request_memory_bytes_max
 from quorate_protocol.wire.frames import encode_frame
 
 from tests.unit.controller.server.test_metrics_and_health import config
@@ -410,3 +411,16 @@ def test_the_bound_follows_the_configuration() -> None:
     assert request_memory_bytes_max(config(properties={"socket.request.max.bytes": "4096"})) == 4096
     unbounded = RequestMemory(-1, RequestCounters(), lambda *_: None, lambda: 0.0)
     assert Held(unbounded).hold(10**10, 1)
+
+
+async def test_listeners_share_budgets_and_scheduler(rig: Any) -> None:
+    """Goal: a second listener doubles no budget. Method: a server with two."""
+    one = config()
+    two = replace(
+        one,
+        listeners=(*one.listeners, replace(one.listeners[0], name="CLIENTS")),
+        listener_security={**one.listener_security, "CLIENTS": one.listener_security["CONTROLLER"]},
+    )
+    first, second = ControllerServer(two, rig.node)._listeners
+    for part in ("memory", "answers", "scheduler", "quotas", "counters"):
+        assert getattr(first, part) is getattr(second, part), part
