@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS
+from quorate_protocol.file_limit import raise_file_limit
 
 from quorate_controller.config.connection_limits import MAX_CONNECTIONS, OVERRIDES
 from quorate_controller.server.connection_quotas import UNBOUNDED, ConnectionLimits
@@ -49,17 +50,6 @@ async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
         # Controllers and brokers connect to this listener, which corresponds to Kafka's inter-broker listener.
         protected_listener=config.controller_listener_names[0],
     )
-
-
-def raise_file_limit() -> int:
-    """Let the process open as many files as it may, as Java does; return how many."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):
-            return soft
-    return hard
 
 
 def _possible_connections(files_max: int, *, has_pages: bool) -> int:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from quorate_protocol.file_limit import raise_file_limit
+
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
@@ -75,6 +77,7 @@ class OperatorOptions:
 
 async def run_operator(options: OperatorOptions) -> None:
     """Runs until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
+    raise_file_limit()  # connections of strangers are bounded, those to nodes and API servers come on top
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(LOOKUPS_AT_A_TIME_MAX, "lookup"))

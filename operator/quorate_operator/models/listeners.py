@@ -5,13 +5,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Annotations, AnyObject, ListenerName, Model, Port, rules
+from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
 from quorate_operator.models.hosts import Host, HostTemplate
+from quorate_operator.models.pod_templates import NetworkPolicyPeers
 from quorate_operator.models.security import BrokerSasl, ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
 SOURCE_RANGES_MAX = 64
-PEERS_MAX = 64
 
 ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"]
 BY_HOST: tuple[ExposureType, ...] = ("Ingress", "Route")
@@ -58,17 +58,6 @@ SourceRanges = Annotated[
         min_length=1,
         max_length=SOURCE_RANGES_MAX,
         json_schema_extra={"x-kubernetes-list-type": "set"},
-    ),
-]
-
-
-NetworkPolicyPeers = Annotated[
-    tuple[AnyObject, ...],
-    Field(
-        strict=False,
-        min_length=1,
-        max_length=PEERS_MAX,
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     ),
 ]
 

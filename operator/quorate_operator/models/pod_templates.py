@@ -26,6 +26,16 @@ OWN_CONTAINERS = ("await-rack", "format", "metrics-agent", "node", "ship")
 
 Amounts = Annotated[dict[Text, Amount], Field(max_length=16)]
 WINDOWS_MAX = 20
+PEERS_MAX = 64
+NetworkPolicyPeers = Annotated[
+    tuple[AnyObject, ...],
+    Field(
+        strict=False,
+        min_length=1,
+        max_length=PEERS_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    ),
+]
 Weekday = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 WEEKDAYS: Final[tuple[Weekday, ...]] = get_args(Weekday)
 TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", max_length=5)]
@@ -234,14 +244,26 @@ class ControllerRollout(Rollout):
     )
 
 
-class NetworkPolicy(Model):
-    """Who may connect to the brokers of a pool."""
+class ControllersNetworkPolicy(Model):
+    """Which clients may connect to controllers, beside the nodes of the cluster and the operator."""
+
+    metrics_from: NetworkPolicyPeers | None = Field(
+        default=None,
+        description=(
+            "Peers that may connect to port 9404, where metrics and probes are served, as `from` of a NetworkPolicy. "
+            "Default: all pods of the Kubernetes cluster, and nothing from outside."
+        ),
+    )
+
+
+class NetworkPolicy(ControllersNetworkPolicy):
+    """Which clients may connect to the brokers of a pool."""
 
     enabled: bool = Field(
         default=False,
         description=(
             "Whether the operator keeps a NetworkPolicy: brokers of the cluster and the operator reach each "
-            "listener, clients those that admit them by networkPolicyPeers, and everybody the metrics."
+            "listener, clients those that admit them by networkPolicyPeers, and metricsFrom the metrics."
         ),
     )
 

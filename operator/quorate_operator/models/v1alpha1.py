@@ -40,6 +40,7 @@ from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.nodes import BrokerNode, ControllerNode, Node, NodeIds, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
+    ControllersNetworkPolicy,
     Metrics,
     NetworkPolicy,
     PodTemplate,
@@ -308,6 +309,10 @@ class KafkaControllerSpec(_PoolSpec):
         default=(ControllerListener(name="CONTROLLER"),),
         description="The controllers' listener.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    network_policy: ControllersNetworkPolicy = Field(
+        default_factory=ControllersNetworkPolicy,
+        description="Who may connect to the controllers, where the network enforces it.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(

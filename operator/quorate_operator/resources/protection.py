@@ -1,6 +1,7 @@
 """Disruption budgets against drains, and network policies against foreign clients."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from quorate_admin.diagnosis import majority
 
@@ -22,6 +23,8 @@ from quorate_operator.resources.pod_addresses import HTTP_PORT, broker_port, lis
 
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
+ALL_PODS: Final[Sequence[Object]] = ({"namespaceSelector": {}},)
+"""The peers that are pods of this Kubernetes cluster. Machines can reach their own pods in any case, for probes."""
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
@@ -70,7 +73,7 @@ def _budget(context: Context, name: str, role: Role, available: int, unready: st
 
 
 def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
-    """Allows controllers, the cluster's brokers and the operator to connect to controllers, and all to read metrics.
+    """Allows controllers, the cluster's brokers and the operator to connect to controllers, and scrapers to metrics.
 
     Everything else is refused. Outgoing connections are not restricted.
     """
@@ -79,7 +82,10 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
         for node in desired.of_role(Role.CONTROLLER)
         for listener in node.listeners
     }
-    rules = [_rule(sorted(ports), _inside(context, Role.CONTROLLER, Role.BROKER)), _rule([HTTP_PORT])]
+    rules = [
+        _rule(sorted(ports), _inside(context, Role.CONTROLLER, Role.BROKER)),
+        _metrics_rule(context.manifests.controllers),
+    ]
     selected = cluster_labels(context, Role.CONTROLLER)
     name = f"{context.cluster}-controllers"
     return _policy(context, context.manifests.controllers, name, selected, rules)
@@ -100,10 +106,15 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
         rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
         rules += [_rule([ports[one.name]], one.network_policy_peers) for one in pool.spec.listeners]
         if pool.spec.metrics.enabled:
-            rules.append(_rule([HTTP_PORT]))
+            rules.append(_metrics_rule(pool))
         selected = pool_labels(context, name, Role.BROKER)
         found.append(_policy(context, pool, short_name(f"{name}-brokers"), selected, rules))
     return tuple(found)
+
+
+def _metrics_rule(pool: KafkaController | KafkaBroker) -> Object:
+    peers = pool.spec.network_policy.metrics_from
+    return _rule([HTTP_PORT], ALL_PODS if peers is None else peers)
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:

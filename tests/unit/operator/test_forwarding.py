@@ -11,7 +11,13 @@ from quorate_operator.planning.cluster import Address, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.runtime.local import forwarding
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.forwarding import Forwarder, Publications
+from quorate_operator.runtime.local.forwarding import (
+    FILES_KEPT,
+    FILES_OF_CONNECTION,
+    ForwardedTotal,
+    Forwarder,
+    Publications,
+)
 
 HOST = "127.0.0.1"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -110,6 +116,32 @@ async def test_more_connections_than_allowed_are_refused(
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await refused.readexactly(1)
     assert forwarder.connections == 1
+
+
+async def test_addresses_share_the_file_descriptors(node: Address, connect: Connect) -> None:
+    """Goal: clients of forwarded addresses never keep the supervisor from starting nodes and writing files. Method:
+    two addresses of a process with descriptors for one connection; the place is free again when its client leaves.
+    """
+    total = ForwardedTotal(FILES_KEPT + FILES_OF_CONNECTION)
+    forwarders = [Forwarder(await free_address(), node, total) for _ in range(2)]
+    for one in forwarders:
+        await one.open()
+    try:
+        reader, writer = await connect(forwarders[0].address)
+        writer.write(b"x")
+        await reader.readexactly(1)
+        refused, _ = await connect(forwarders[1].address)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await refused.readexactly(1)
+        writer.close()
+        await turn_until(lambda: total.count == 0)
+        reader, writer = await connect(forwarders[1].address)
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+    finally:
+        for one in forwarders:
+            await one.close()
+    assert total.count == 0
 
 
 async def test_a_node_that_is_down_ends_the_connection(connect: Connect) -> None:

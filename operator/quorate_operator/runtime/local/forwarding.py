@@ -6,10 +6,13 @@ slows down the other side.
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+
+from quorate_protocol.file_limit import raise_file_limit
 
 from quorate_operator import clock
 from quorate_operator.planning.cluster import Address, DesiredCluster, Publication
@@ -19,6 +22,9 @@ from quorate_operator.runtime.local.loopback import owner_of
 
 CONNECTIONS_MAX = 2_000
 """The maximum for one address. Further connections are closed at once."""
+FILES_KEPT = 400
+"""File descriptors of the supervisor that forwarded connections can't use: for nodes, their logs, and accepts."""
+FILES_OF_CONNECTION = 2
 BUFFER_SIZE_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 5
 CLOSE_TIMEOUT_S = 2
@@ -32,12 +38,26 @@ OwnAddress = Callable[[int, str], Address]
 logger = logging.getLogger(__name__)
 
 
+class ForwardedTotal:
+    """The connections of all addresses of a process, which share its file descriptors."""
+
+    def __init__(self, files_max: int) -> None:
+        possible = (files_max - FILES_KEPT) // FILES_OF_CONNECTION
+        self.connections_max = None if files_max == resource.RLIM_INFINITY else max(possible, 1)
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.connections_max is not None and self.count >= self.connections_max
+
+
 class Forwarder:
     """One address that leads to `target`. `connections` is how many clients use it now."""
 
-    def __init__(self, address: Address, target: Address) -> None:
+    def __init__(self, address: Address, target: Address, total: ForwardedTotal | None = None) -> None:
         self.address = address
         self.target = target
+        self._total = total or ForwardedTotal(raise_file_limit())
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -83,7 +103,16 @@ class Forwarder:
             logger.warning("%s has %d connections; one more was refused", self.address, CONNECTIONS_MAX)
             writer.transport.abort()
             return
+        if self._total.is_full:
+            logger.warning(
+                "%s: all addresses have %d connections, and no file descriptors for more; one more was refused",
+                self.address,
+                self._total.count,
+            )
+            writer.transport.abort()
+            return
         self._connections.add(task)
+        self._total.count += 1
         try:
             await self._forward(reader, writer)
             writer.close()
@@ -93,6 +122,7 @@ class Forwarder:
             writer.transport.abort()
         finally:
             self._connections.discard(task)
+            self._total.count -= 1
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -143,6 +173,7 @@ class Publications:
     def __init__(self, published: Iterable[Publication], own_address: OwnAddress, keep: Keep) -> None:
         self._published = {one.address: one for one in published}
         self._forwarders: dict[Address, Forwarder] = {}
+        self._total = ForwardedTotal(raise_file_limit())
         self._own_address = own_address
         self._keep = keep
 
@@ -214,7 +245,7 @@ class Publications:
     async def _open(self, address: Address, target: Address) -> None:
         if address == target or address in self._forwarders:
             return
-        forwarder = Forwarder(address, target)
+        forwarder = Forwarder(address, target, self._total)
         await forwarder.open()
         self._forwarders[address] = forwarder
 

@@ -10,9 +10,9 @@ from quorate_controller.server.connection_bounds import (
     FILES_KEPT,
     UnknownHostError,
     bounds_of,
-    raise_file_limit,
 )
 from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS
+from quorate_protocol.file_limit import raise_file_limit
 
 
 def config(**keys: str) -> ControllerConfig:

@@ -144,7 +144,22 @@ def test_clients_are_kept_off_the_controllers(make: Make) -> None:
     assert inside["podSelector"]["matchLabels"] == {"quorate.dev/cluster": "quorum"}
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "quorate-system"}
     assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
-    assert ("from" in pages, pages["ports"][0]["port"]) == (False, 9404)
+    assert pages == {"from": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP", "port": 9404}]}
+
+
+def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:
+    """Goal: only scrapers reach metrics. Method: peers for controllers and for brokers."""
+    peers = "metricsFrom: [{namespaceSelector: {matchLabels: {name: monitoring}}}]"
+    rule = {
+        "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "ports": [{"protocol": "TCP", "port": 9404}],
+    }
+    cluster = make(
+        f"networkPolicy: {{{peers}}}",
+        brokers=f"networkPolicy: {{enabled: true, {peers}}}, metrics: {{enabled: true}}",
+    )
+    policies = controllers_policy(cluster.context, cluster.desired), *brokers_policies(cluster.context)
+    assert [policy["spec"]["ingress"][-1] for policy in policies] == [rule, rule]
 
 
 def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
@@ -172,7 +187,8 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
     assert everybody == {"ports": [{"protocol": "TCP", "port": 9999}]}
     measured = make(brokers=f"{pool}, metrics: {{enabled: true}}")
     (policy,) = brokers_policies(measured.context)
-    assert policy["spec"]["ingress"][-1] == {"ports": [{"protocol": "TCP", "port": 9404}]}
+    pods = [{"namespaceSelector": {}}]
+    assert policy["spec"]["ingress"][-1] == {"from": pods, "ports": [{"protocol": "TCP", "port": 9404}]}
 
 
 def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
