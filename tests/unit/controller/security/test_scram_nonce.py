@@ -7,6 +7,7 @@ import hmac
 import pytest
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
+from quorate_controller.security.decoys import Decoys
 from quorate_controller.security.sasl import SaslRefusalError, ScramServer
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ScramMechanism
@@ -41,7 +42,7 @@ def test_the_final_message_has_the_nonce_of_both(nonce: str, is_accepted: bool) 
     image = MetadataImage()
     record = credential_record("user", SHA_256, salt=SALT, salted_password=salted, iterations=ITERATIONS)
     image.replay_all([record], base_offset=0)
-    server = ScramServer(SHA_256, ImageCredentials(image, None), lambda: SERVER_NONCE)
+    server = ScramServer(SHA_256, ImageCredentials(image, None), lambda: SERVER_NONCE, Decoys(b"secret"))
     server_first = server.evaluate(f"n,,n=user,r={CLIENT_NONCE}".encode()).decode()
     message = final_message(salted, server_first, nonce)
     if is_accepted:
