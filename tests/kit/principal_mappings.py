@@ -11,7 +11,8 @@ from typing import Final
 
 PROGRAM: Final = Path(__file__).parent / "java" / "PrincipalNames.java"
 CAPTURED: Final = Path(__file__).parents[1] / "golden" / "principal_mappings.json"
-PAIRS: Final = 3_000
+SEED, PAIRS = 39, 3_000
+"""Of the captured pairs."""
 
 NAMES: Final = (
     *(
@@ -201,6 +202,11 @@ def random_pairs(seed: int, number: int) -> Iterator[tuple[str, str]]:
     rng = Random(seed)
     for _ in range(number):
         yield random_rules(rng), rng.choice(NAMES)
+
+
+def pairs_to_capture() -> list[tuple[str, str]]:
+    """The pairs whose principals are captured."""
+    return list(dict.fromkeys(random_pairs(SEED, PAIRS)))
 
 
 def ask_java(jars: Path, questions: Sequence[Sequence[str]]) -> list[str | None]:

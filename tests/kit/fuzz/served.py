@@ -16,6 +16,7 @@ from quorate_controller.directories.format import FormatOptions, QuorumChoice, f
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.assembly import open_node
+from quorate_controller.scheduler import Account
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.exchange import Carrier, Exchange, Peer
@@ -59,6 +60,9 @@ class _Connection:
     peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
     findings = ConnectionFindings()
 
+    def __init__(self) -> None:
+        self.account = Account()
+
     def answered(self, size_bytes: int) -> None:
         """The answer stays in the exchange."""
 
@@ -68,11 +72,11 @@ class _Connection:
     def drain(self) -> None:
         """The connection would close."""
 
-    def wait_for(self, exchange: Exchange | None) -> None:
-        """The connection would take no other request for a while."""
+    def hold(self) -> None:
+        """The connection would take no further request."""
 
-    def mute(self, delay_s: float) -> None:
-        """The connection would not be read for a while."""
+    def release(self) -> None:
+        """The connection would take further requests."""
 
 
 class _NoHosts(HostNames):
