@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.security.decoys import Decoys, decoy_secret
+from quorate_controller.security.sasl import SCRAM_MECHANISMS
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
@@ -142,7 +143,7 @@ class ControllerServer:
             self._node.credentials,
             self._counters,
             validate_token=validate_token,
-            decoys=self._decoys(),
+            decoys=None if SCRAM_MECHANISMS.keys().isdisjoint(sasl.mechanisms) else self._decoys(),
         )
 
     async def start(self) -> None:
