@@ -12,19 +12,17 @@ import json
 import sys
 from pathlib import Path
 
-SEED = 39
-
 
 def main() -> None:
     """Capture."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from kit.principal_mappings import CAPTURED, PAIRS, map_by_java, random_pairs  # noqa: PLC0415 - of the tests
+    from kit.principal_mappings import CAPTURED, map_by_java, pairs_to_capture  # noqa: PLC0415 - of the tests
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--jars", type=Path, required=True, help="directory with Kafka's jars (libs/)")
-    pairs = list(dict.fromkeys(random_pairs(SEED, PAIRS)))
+    pairs = pairs_to_capture()
     principals = map_by_java(parser.parse_args().jars, pairs)
     lines = [json.dumps([*pair, principal]) for pair, principal in zip(pairs, principals, strict=True)]
     CAPTURED.write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -2,8 +2,8 @@
 
 The message is the event; its details come as `extra={"facts": {...}}`. Repeats of the same event within an interval
 are dropped, so that a peer that is down for a day does not fill a disk, and a line `repeats_dropped` counts them.
-Events of different principals, hosts, operations and types of resources are never repeats of each other: nobody can
-hide what somebody else does.
+Events of different principals, hosts, operations and types of resources are never repeats of each other, so that no
+client can hide the events of another one.
 """
 
 import json

@@ -13,5 +13,5 @@ UnixTime = Callable[[int], int]
 
 
 def unchanged(now_ms: int) -> int:
-    """The Unix time as long as nobody sets the clock."""
+    """The time itself: the clock is not set."""
     return now_ms

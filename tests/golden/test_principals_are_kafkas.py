@@ -5,7 +5,14 @@ from random import Random
 
 import pytest
 from kit.kafka import jars_of
-from kit.principal_mappings import ask_java, captured_mappings, encoded, is_split, random_pairs
+from kit.principal_mappings import (
+    ask_java,
+    captured_mappings,
+    encoded,
+    is_split,
+    pairs_to_capture,
+    random_pairs,
+)
 from quorate_controller.security.distinguished_names import name_of
 from quorate_controller.security.principal_rules import parse_rules, principal_name
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
@@ -121,6 +128,7 @@ def test_mapping_rules_do_what_kafkas_did() -> None:
     """Goal: a configuration means the same here, or is refused. Method: the captured answers of Kafka's class
     (tools/capture_principal_mappings.py).
     """
+    assert [(rules, name) for rules, name, _ in captured_mappings()] == pairs_to_capture()
     compare(captured_mappings())
 
 

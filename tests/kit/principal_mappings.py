@@ -11,7 +11,8 @@ from typing import Final
 
 PROGRAM: Final = Path(__file__).parent / "java" / "PrincipalNames.java"
 CAPTURED: Final = Path(__file__).parents[1] / "golden" / "principal_mappings.json"
-PAIRS: Final = 3_000
+SEED, PAIRS = 39, 3_000
+"""Of the captured pairs."""
 
 NAMES: Final = (
     *(
@@ -42,7 +43,20 @@ NAMES: Final = (
         f"CN=a{end}b"
         for end in ("\n", "\r", "\r\n", "\x85", "\u2028", "\v", "\t", "\xa0", "\u2003", "\u3000")
     ),
-    *("CN=\U0001f600", "e\u0301", "\u0660\u0661", "\u212a", "\u017f", "&", "[a]", "^-]", "b-d"),
+    *(
+        "CN=\U0001f600",
+        "e\u0301",
+        "\u0660\u0661",
+        "\u212a",
+        "\u017f",
+        "\u0130",
+        "\u0391\u03a3",
+        "\ufb03",
+        "&",
+        "[a]",
+        "^-]",
+        "b-d",
+    ),
 )
 REPEATABLE: Final = (
     *(
@@ -201,6 +215,11 @@ def random_pairs(seed: int, number: int) -> Iterator[tuple[str, str]]:
     rng = Random(seed)
     for _ in range(number):
         yield random_rules(rng), rng.choice(NAMES)
+
+
+def pairs_to_capture() -> list[tuple[str, str]]:
+    """The pairs whose principals are captured."""
+    return list(dict.fromkeys(random_pairs(SEED, PAIRS)))
 
 
 def ask_java(jars: Path, questions: Sequence[Sequence[str]]) -> list[str | None]:

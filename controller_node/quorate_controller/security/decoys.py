@@ -13,7 +13,7 @@ from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 _COST: Final = 2**14
-"""Of scrypt: 16 MiB and some 50 ms, once in a process, and for each guess of somebody who has seen decoys."""
+"""Of scrypt: 16 MiB and some 50 ms, once in a process. A guess at the text from its decoys costs as much."""
 
 
 def decoy_secret(shared: str, cluster_id: str) -> bytes:

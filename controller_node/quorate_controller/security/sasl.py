@@ -113,11 +113,11 @@ class Passwords:
         """`key` is secret, random, and another one in each process."""
         self._key = key
         self._digests = {name: self._digest(password) for name, password in passwords.items()}
-        self._of_nobody = bytes(len(self._digest("")))
+        self._unknown = bytes(len(self._digest("")))
 
     def are_right(self, name: str, password: str) -> bool:
         """Whether a user has a password."""
-        expected = self._digests.get(name, self._of_nobody)
+        expected = self._digests.get(name, self._unknown)
         return hmac.compare_digest(self._digest(password), expected)
 
     def _digest(self, password: str) -> bytes:
@@ -164,7 +164,7 @@ class _Challenge:
     nonce: str
     credential: ScramCredential
     outcome: Authenticated | None
-    """Who the client is if it knows the password; None: nobody, whatever it knows."""
+    """The client if its proof is right; None for a decoy, for which no proof is right."""
     reason: str
     """Why the client is refused otherwise, for the log."""
 
@@ -172,7 +172,7 @@ class _Challenge:
 class ScramServer:
     """SCRAM with the credentials in the metadata, those of delegation tokens among them.
 
-    A client without a credential gets the challenge of a decoy, and is refused like somebody with a wrong password.
+    A client without a credential gets the challenge of a decoy, and is refused like a user with a wrong password.
     `may_guess` says whether the credentials of a user may be looked at.
     """
 

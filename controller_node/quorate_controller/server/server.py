@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from functools import partial
+from functools import cache, partial
 from secrets import token_bytes
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.security.decoys import Decoys, decoy_secret
+from quorate_controller.security.sasl import SCRAM_MECHANISMS
 from quorate_controller.server.answer_memory import AnswerMemory
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -108,7 +109,7 @@ class ControllerServer:
         self._memory = request_memory(request_memory_bytes_max(config), self._counters)
         self._validators: list[JwksValidator] = []
         self._following: list[asyncio.Task[None]] = []
-        self._decoys: Decoys | None = None
+        self._decoys = cache(partial(decoys_of_all, config, node.cluster_id))
         self._listeners = [
             self._listener(address.name, dispatcher, limits, tls.get(address.name))
             for address in config.listeners
@@ -145,23 +146,8 @@ class ControllerServer:
             self._node.credentials,
             self._counters,
             validate_token=validate_token,
-            decoys=self._decoys_of_all(),
+            decoys=None if SCRAM_MECHANISMS.keys().isdisjoint(sasl.mechanisms) else self._decoys(),
         )
-
-    def _decoys_of_all(self) -> Decoys:
-        """Return the decoys that all controllers have: by the secret of delegation tokens or their own password.
-
-        Without both, other controllers, and this one after a restart, have other decoys.
-        """
-        if self._decoys is None:
-            secret, login = self._config.values["delegation.token.secret.key"], self._config.login
-            shared = str(secret) if secret else "" if login is None else login.password
-            self._decoys = Decoys(
-                decoy_secret(shared, self._node.cluster_id)
-                if shared
-                else token_bytes(DECOY_SECRET_SIZE_BYTES)
-            )
-        return self._decoys
 
     async def start(self) -> None:
         """Bind all listeners and serve. The keys of tokens are read in the background.
@@ -226,6 +212,16 @@ class ControllerServer:
         self._dispatcher.close()
         if self._pages is not None:
             await self._pages.close()
+
+
+def decoys_of_all(config: ControllerConfig, cluster_id: str) -> Decoys:
+    """Return the decoys that all controllers have: by the secret of delegation tokens or by their own password.
+
+    Without both, other controllers, and this one after a restart, have other decoys.
+    """
+    secret, login = config.values["delegation.token.secret.key"], config.login
+    shared = str(secret) if secret else "" if login is None else login.password
+    return Decoys(decoy_secret(shared, cluster_id) if shared else token_bytes(DECOY_SECRET_SIZE_BYTES))
 
 
 def listener_limits(config: ControllerConfig) -> ListenerLimits:

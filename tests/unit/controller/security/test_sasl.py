@@ -3,7 +3,12 @@
 import base64
 import hashlib
 import hmac
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from random import Random
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -237,6 +242,49 @@ def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
     salt, *_ = ask("nobody-1", mechanism, found, decoys)
     assert ask("nobody-1", other_mechanism, of_nobody, decoys)[0] != salt, "no user has one salt for both"
     assert ask("nobody-1", mechanism, found, Decoys(decoy_secret("shared by all", "other")))[0] != salt
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """How many functions an action calls, those of C included."""
+    counted = [0]
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        counted[0] += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        with suppress(SaslRefusalError):
+            act()
+    finally:
+        sys.setprofile(None)
+    return counted[0]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM_MECHANISMS])
+def test_a_refusal_takes_as_much_work_for_nobody_as_for_a_user(mechanism: str) -> None:
+    """Goal: time reveals no user either. Method: the calls of each step, as a time would depend on the machine."""
+    if mechanism == "PLAIN":
+        passwords = Passwords({"alice": "secret"}, b"key")
+        work = [
+            [calls_of(partial(PlainServer(passwords).evaluate, f"\0{name}\0guess".encode()))]
+            for name in ("alice", "nobod")
+        ]
+        assert work[0] == work[1]
+        return
+    kind = SCRAM_MECHANISMS[mechanism]
+    found = credentials(("alice", "secret", kind, kafka_salt(1)))
+    work = []
+    for name in ("alice", "nobod"):
+        server = ScramServer(kind, found, lambda: "x", DECOYS)
+        client = ScramClient(mechanism=mechanism, username=name, password="guess", nonce="n")
+        first = ScramServer(kind, found, lambda: "x", DECOYS).evaluate(client.first_message())
+        last = client.challenged(first).message
+        work.append(
+            [calls_of(partial(server.evaluate, message)) for message in (client.first_message(), last)]
+        )
+    (first, last), (first_of_nobody, last_of_nobody) = work
+    assert abs(first - first_of_nobody) <= 2, "a user has an outcome"
+    assert last == last_of_nobody
 
 
 def test_decoys_have_the_usual_iterations() -> None:

@@ -1,5 +1,6 @@
 """Which requests are served to whom: each API that controllers serve, through the dispatcher, over a real socket."""
 
+import io
 import logging
 from typing import Any
 
@@ -22,7 +23,9 @@ from kit.authorization import (
 from quorate_controller.security import access
 from quorate_controller.security.access import Audited
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
-from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
+from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN, Authorization
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.structured_logs import RESOURCES_MAX, configure_logs
 from quorate_protocol.kafka.apis import (
     APIS,
     EXTENSION_APIS,
@@ -42,6 +45,37 @@ def test_each_served_api_has_its_rule() -> None:
     assert {*SERVED_APIS, *EXTENSION_APIS} <= ON_CLUSTER.keys() | BY_HANDLER | OPEN
     assert not ON_CLUSTER.keys() & BY_HANDLER
     assert not OPEN & (ON_CLUSTER.keys() | BY_HANDLER)
+
+
+def test_a_flood_of_denials_hides_no_other_denial() -> None:
+    """Goal: the audit log can't be blinded. Method: a thousand denials of one principal, for many topics; then one
+    of another principal, and one of the first at another host, all within one interval.
+    """
+    root, stream = logging.getLogger(), io.StringIO()
+    handlers, level = root.handlers[:], root.level
+    authorization = Authorization(authorizer_with(), RequestCounters())
+    api = APIS[ApiKey.CREATE_TOPICS]
+    try:
+        configure_logs(stream=stream)
+        mallory = authorization.access(api, "User:mallory", "10.0.0.1")
+        for number in range(1000):
+            mallory.allows(AclOperation.CREATE, ResourceType.TOPIC, f"junk-{number % 300}")
+        authorization.access(api, "User:bob", "10.0.0.1").allows(
+            AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        authorization.access(api, "User:mallory", "10.0.0.2").allows(
+            AclOperation.CREATE, ResourceType.TOPIC, "junk-1"
+        )
+    finally:
+        root.handlers[-1].close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    *flood, bob, elsewhere, summary = stream.getvalue().splitlines()
+    assert len(flood) == RESOURCES_MAX
+    assert "authorization_denied principal=User:bob operation=ALTER host=10.0.0.1" in bob
+    assert "principal=User:mallory operation=CREATE host=10.0.0.2" in elsewhere
+    assert "repeats_dropped repeated_event=authorization_denied dropped=800" in summary
+    assert "principal=User:mallory" in summary
 
 
 CASES = [
