@@ -34,6 +34,7 @@ class Work:
     def __init__(self) -> None:
         self._ns = 0
         self._slowness = 1
+        self._is_running = False
         self._disk = SimulatedDisk()
         self._moved_bytes = 0
 
@@ -41,6 +42,13 @@ class Work:
         """A turn begins."""
         self._ns, self._slowness = 0, slowness
         self._disk, self._moved_bytes = disk, disk.moved_bytes
+        self._is_running = True
+
+    def end(self) -> int:
+        """The turn has ended. Returns its time in whole milliseconds."""
+        elapsed_ms = self.elapsed_ms
+        self._is_running = False
+        return elapsed_ms
 
     def add(self, ns: int) -> None:
         """It has done work of that price."""
@@ -48,7 +56,9 @@ class Work:
 
     @property
     def elapsed_ms(self) -> int:
-        """The whole milliseconds that the turn has taken so far."""
+        """The whole milliseconds that the turn has taken so far; 0 between turns."""
+        if not self._is_running:
+            return 0
         ns = self._ns + (self._disk.moved_bytes - self._moved_bytes) * BYTE_NS
         return ns * self._slowness // NS_PER_MS
 
