@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROW_WRITTEN_NS: Final = 17_000
 ROW_PASSED_NS: Final = 1_000
+PARTITION_OF_TOPIC_NS: Final = 200
+"""Of a topic that goes, or comes back, as a whole."""
 BYTE_NS: Final = 10
 NS_PER_MS: Final = 1_000_000
 
@@ -81,7 +83,7 @@ def counting_work(work: Work) -> Iterator[None]:
         change = getattr(PartitionIndex, name)
 
         def changed(index: PartitionIndex, topic: TopicImage) -> None:
-            work.add(len(topic.partitions) * ROW_PASSED_NS)
+            work.add(len(topic.partitions) * PARTITION_OF_TOPIC_NS)
             change(index, topic)
 
         return changed
