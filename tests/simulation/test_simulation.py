@@ -81,10 +81,9 @@ def test_each_run_has_the_command_that_replays_it() -> None:
 @pytest.mark.timeout(900)
 def test_seeds_keep_all_promises_and_try_everything() -> None:
     """Goal: no seed breaks an invariant or loses an acknowledged change, and what was tried is not little.
-    Method: 200 seeds on all cores, 20 in which all long work is cut into slices, and four large clusters. Each kind of
-    happening has to
-    have happened in them, and the few runs that cannot come back to life, since a majority of the voters was lost
-    with its disks, have to be few.
+    Method: 200 seeds on all cores, 20 in which all long work is cut into slices, and four large clusters. Each kind
+    of happening has to have happened in them, and the few runs that cannot come back to life, since a majority of the
+    voters was lost with its disks, have to be few.
     """
     cores = os.cpu_count() or 1
     results = [

@@ -63,6 +63,8 @@ class Happening(Enum):
     FAILED_SYNC = "syncs that were to fail and lose what they should have written"
     SLOW_DISK = "turns on slow disks"
     EVENTS_SHARED_A_TURN = "turns that took several events"
+    SUSPENDED = "hosts that were suspended for a while"
+    CLOCK_STEP = "clocks of systems that were set"
     LONG_TURN = "turns whose work took 50 ms or more"
     STALL = "processes that stood still for a while"
     PARTITION = "network partitions"

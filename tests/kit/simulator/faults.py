@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OPERATIONS_MAX: Final = 40
 """How many disk operations a doomed disk still does, at most."""
+CLOCK_STEPS_MS: Final = (500, 60_000, 172_800_000)
 FULL_MS_MAX: Final = 4000
 STALLS_MS: Final = (300, 1500, 6000)
 """Some elections are over before the last one is."""
@@ -96,6 +97,8 @@ class Faults:
             self._failed_sync,
             self._slow_disk,
             self._stall,
+            self._suspend,
+            self._step_clock,
             self._partition,
             self._cut_off_leader,
             self._cut_link,
@@ -234,6 +237,19 @@ class Faults:
         duration_ms = self._rng.choice(STALLS_MS)
         self._world.stall(machine, duration_ms)
         return f"{machine.node_id} stands still for {duration_ms} ms"
+
+    def _suspend(self) -> str:
+        machine = self._rng.choice((self._leader(), self._any_machine()))
+        duration_ms = self._rng.choice(STALLS_MS)
+        self._world.suspend(machine, duration_ms)
+        return f"the host of {machine.node_id} is suspended for {duration_ms} ms"
+
+    def _step_clock(self) -> str:
+        machine = self._any_machine()
+        by_ms = self._rng.choice(CLOCK_STEPS_MS) * self._rng.choice((1, -1))
+        machine.stepped_ms += by_ms
+        self._world.coverage.count(Happening.CLOCK_STEP)
+        return f"the clock of {machine.node_id} is set by {by_ms} ms"
 
     def _kill(self) -> str:
         machine = self._any_machine()

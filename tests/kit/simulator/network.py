@@ -291,7 +291,7 @@ class Network:
             forwarded=forwarded,
         )
         machine = self._world.machines[node_id]
-        deadline_ms = machine.clock_ms(self._world.now_ms) + caller.request_timeout_ms
+        deadline_ms = self._world.clock_ms(machine) + caller.request_timeout_ms
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
         delay_ms = self._delay_ms()
         if machine.is_java_like:

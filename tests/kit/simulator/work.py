@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROW_WRITTEN_NS: Final = 17_000
 ROW_PASSED_NS: Final = 1_000
+PARTITION_OF_TOPIC_NS: Final = 200
+"""Of a topic that goes, or comes back, as a whole."""
 BYTE_NS: Final = 10
 NS_PER_MS: Final = 1_000_000
 
@@ -34,6 +36,7 @@ class Work:
     def __init__(self) -> None:
         self._ns = 0
         self._slowness = 1
+        self._is_running = False
         self._disk = SimulatedDisk()
         self._moved_bytes = 0
 
@@ -41,6 +44,13 @@ class Work:
         """A turn begins."""
         self._ns, self._slowness = 0, slowness
         self._disk, self._moved_bytes = disk, disk.moved_bytes
+        self._is_running = True
+
+    def end(self) -> int:
+        """The turn has ended. Returns its time in whole milliseconds."""
+        elapsed_ms = self.elapsed_ms
+        self._is_running = False
+        return elapsed_ms
 
     def add(self, ns: int) -> None:
         """It has done work of that price."""
@@ -48,7 +58,9 @@ class Work:
 
     @property
     def elapsed_ms(self) -> int:
-        """The whole milliseconds that the turn has taken so far."""
+        """The whole milliseconds that the turn has taken so far; 0 between turns."""
+        if not self._is_running:
+            return 0
         ns = self._ns + (self._disk.moved_bytes - self._moved_bytes) * BYTE_NS
         return ns * self._slowness // NS_PER_MS
 
@@ -71,7 +83,7 @@ def counting_work(work: Work) -> Iterator[None]:
         change = getattr(PartitionIndex, name)
 
         def changed(index: PartitionIndex, topic: TopicImage) -> None:
-            work.add(len(topic.partitions) * ROW_PASSED_NS)
+            work.add(len(topic.partitions) * PARTITION_OF_TOPIC_NS)
             change(index, topic)
 
         return changed

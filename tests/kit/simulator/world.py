@@ -26,6 +26,7 @@ from kit.simulator.partitions import CommittedPartitions
 from kit.simulator.slicing import TURN_MS
 from kit.simulator.wire import Release
 from kit.simulator.work import Work
+from quorate_controller.driver import Clock
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.messages import Shutdown
 from quorate_controller.storage.errors import StorageError
@@ -57,6 +58,12 @@ class Machine:
     is_java_like: bool = False
     """See `java_like`."""
     drift_ppm: int = 0
+    stepped_ms: int = 0
+    """By how much its clock was set."""
+    suspended_ms: int = 0
+    """For how long it was suspended, in all, by a clock of its own that runs on."""
+    clock: Clock | None = None
+    """The clocks of its process, or of the last one."""
     slowness: int = 1
     """How many times as long as elsewhere its turns take; see `work`."""
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
@@ -115,9 +122,18 @@ class Machine:
         """The name that it advertises; its former names still lead to it."""
         return f"node{self.node_id}" + (f"-{self.name_number}" if self.name_number else "")
 
-    def clock_ms(self, world_ms: int) -> int:
-        """What its clock shows."""
-        return world_ms + (world_ms - EPOCH_MS) * self.drift_ppm // 1_000_000
+    def wall_s(self, world_ms: int) -> float:
+        """What the clock of its system shows: it drifts, and is set."""
+        return self._seconds(world_ms, self.stepped_ms)
+
+    def monotonic_s(self, world_ms: int) -> float:
+        """The same, of the clock that nobody sets, and that stands still while the host is suspended."""
+        return self._seconds(world_ms, -self.suspended_ms)
+
+    def _seconds(self, world_ms: int, offset_ms: int) -> float:
+        drift_ms = (world_ms - EPOCH_MS) * self.drift_ppm // 1_000_000
+        # In the middle of a millisecond, where no rounding matters.
+        return (world_ms + drift_ms + offset_ms + 0.5) / 1000
 
 
 class World:
@@ -191,6 +207,10 @@ class World:
         later = (since_ms for epoch, since_ms in self._led_since.items() if epoch > node.raft.epoch)
         return min(later, default=self.now_ms)
 
+    def clock_ms(self, machine: Machine) -> int:
+        """The time of turns on a machine."""
+        return self.now_ms if machine.clock is None else machine.clock.now_ms()
+
     @staticmethod
     def directory(node_id: int) -> Path:
         """Where a machine keeps its log."""
@@ -202,19 +222,24 @@ class World:
         machine.incarnation += 1
         self.invariants.node_started(machine.node_id)
         self.work.begin(machine.disk, machine.slowness)
+        clock = machine.clock = Clock(
+            lambda: machine.wall_s(self.now_ms + self.work.elapsed_ms),
+            lambda: machine.monotonic_s(self.now_ms + self.work.elapsed_ms),
+        )
         try:
             machine.node = open_node(
                 config,
                 file_system=machine.disk,
                 rng=Random(self.rng.getrandbits(64)),
-                clock=lambda: machine.clock_ms(self.now_ms + self.work.elapsed_ms),
+                clock=clock.now_ms,
+                unix_ms_of=clock.unix_ms_of,
             )
             if machine.is_java_like:
                 java_like.take_time(machine.node)
             foreign.teach(self, machine, machine.node)
             self._look_before_cleaning(machine, machine.node)
             self._has_opened(machine, machine.node)
-            effects = machine.node.start(machine.clock_ms(self.now_ms))
+            effects = machine.node.start(clock.now_ms())
         except PowerLoss:
             self.crash(machine)
         except DiskError:
@@ -274,6 +299,15 @@ class World:
         if machine.node is not None:
             self.coverage.count(Happening.STALL)
             machine.busy_until_ms = max(machine.busy_until_ms, self.now_ms + duration_ms)
+
+    def suspend(self, machine: Machine, duration_ms: int) -> None:
+        """Suspend the host: the process stands still, and so does the clock by which it measures time."""
+        if machine.node is not None:
+            self.coverage.count(Happening.SUSPENDED)
+            begins_ms, ends_ms = max(machine.busy_until_ms, self.now_ms), self.now_ms + duration_ms
+            stood_ms = max(ends_ms - begins_ms, 0)
+            machine.suspended_ms += stood_ms + stood_ms * machine.drift_ppm // 1_000_000
+            machine.busy_until_ms = max(begins_ms, ends_ms)
 
     def shut_down(self, machine: Machine) -> None:
         """Asks the process to leave in good order, as SIGTERM does."""
@@ -337,7 +371,7 @@ class World:
         snapshot_before = node.storage.snapshots.latest
         self.work.begin(machine.disk, machine.slowness)
         try:
-            effects = node.turn(events, machine.clock_ms(self.now_ms))
+            effects = node.turn(events, self.clock_ms(machine))
         except PowerLoss:
             self.crash(machine)
             return
@@ -361,7 +395,7 @@ class World:
 
     def _took_turn(self, machine: Machine, effects: Effects) -> None:
         assert machine.node is not None
-        work_ms = self.work.elapsed_ms
+        work_ms = self.work.end()
         for note in effects.notes:
             if note.exception is not None:
                 raise InvariantViolation(
@@ -424,5 +458,5 @@ class World:
             if machine.timer_generation == generation and machine.incarnation == incarnation:
                 self._turn_soon(machine)
 
-        delay_ms = node.deadline_ms - machine.clock_ms(self.now_ms)
+        delay_ms = node.deadline_ms - self.clock_ms(machine)
         self.schedule(max(delay_ms, self.rng.randint(0, self._turn_ms)) if self._turn_ms else delay_ms, fire)
