@@ -34,7 +34,7 @@ LINEAR: Final = 1.35
 """Growth above this exponent is more than linear. A request that may have too many records takes its steps twice: 1.3
 if a tenth of it does not.
 """
-CONSTANT: Final = 0.15
+CONSTANT: Final = 0.25
 """Growth up to this exponent is none."""
 UNDO_MAX: Final = 5
 """An undo may take this many times as many lines as what it undoes."""
