@@ -27,7 +27,7 @@ from benchmarks.ingest import CONTROLLERS, Ingest, measure_ingests
 from benchmarks.ingest import RECORDS as INGEST_RECORDS
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
-from benchmarks.quorum import free_ports, java_implementation, python_implementation
+from benchmarks.quorum import Quorum, free_ports, java_implementation, python_implementation
 from benchmarks.scale_report import (
     PARTITIONS,
     Results,
@@ -244,7 +244,8 @@ def _size(bench: Bench) -> dict[str, object]:
     )
     results = {
         one.name: measure_size(
-            *(one, bench.scratch / one.name, free_ports(SIZE_PORTS), sizes),
+            Quorum(one, bench.scratch / one.name, free_ports(SIZE_PORTS)),
+            sizes,
             lambda part, name=one.name: bench.progress(f"{name}: {part}"),
         )
         for one in (python_implementation(options.python, release), java_implementation(bench.kafka))

@@ -16,15 +16,13 @@ from benchmarks import tables
 from benchmarks.client import Connection, describe_quorum
 from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet
-from benchmarks.quorum import Quorum
 from benchmarks.topics import new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from benchmarks.figures import Figures
-    from benchmarks.quorum import Implementation
+    from benchmarks.quorum import Quorum
 
 HEARTBEAT_INTERVAL_SECONDS: Final = 2.0
 """Kafka's `broker.heartbeat.interval.ms`."""
@@ -47,15 +45,8 @@ class Sizes:
     """Of one topic, which then is deleted."""
 
 
-def measure_size(
-    implementation: Implementation,
-    directory: Path,
-    ports: tuple[int, ...],
-    sizes: Sizes,
-    progress: Callable[[str], None],
-) -> Figures:
-    """Measures on a fresh quorum; leaves no process behind."""
-    quorum = Quorum(implementation, directory, ports)
+def measure_size(quorum: Quorum, sizes: Sizes, progress: Callable[[str], None]) -> Figures:
+    """Measures on a quorum that was not started yet; leaves no process behind."""
     fleet: Fleet | None = None
     figures: Figures = {}
     try:
