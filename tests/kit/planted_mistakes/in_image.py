@@ -13,7 +13,12 @@ MISTAKES: Final = (
     Mistake(
         name="a commit that leaves out the batch at the high watermark",
         file=f"{_IMAGE}/image.py",
-        edits=(("if batch_end.end_offset > end_offset:", "if batch_end.end_offset >= end_offset:"),),
+        edits=(
+            (
+                "while self._batch_ends and self._batch_ends[0].end_offset <= end_offset:",
+                "while self._batch_ends and self._batch_ends[0].end_offset < end_offset:",
+            ),
+        ),
         harm="checkpoints lag one batch behind; a revert takes committed records",
         tests=(f"{_TESTS}/test_image_journal.py",),
     ),
@@ -32,7 +37,7 @@ MISTAKES: Final = (
     Mistake(
         name="a checkpoint with uncommitted changes",
         file=f"{_IMAGE}/image.py",
-        edits=(("        self.delta(self.stable.end_offset).revert(copied)\n", ""),),
+        edits=(("        self._journal.undo_in(copied, self.stable.end_offset)\n", ""),),
         harm="a checkpoint has what is reverted later",
         tests=(f"{_TESTS}/test_image_journal.py",),
     ),
@@ -54,5 +59,24 @@ MISTAKES: Final = (
         ),
         harm="a broker that cordons a directory while it shuts down is elected again",
         tests=(f"{_TESTS}/test_node_registrations.py",),
+    ),
+    Mistake(
+        name="a removed topic leaves its leaderships behind",
+        file=f"{_IMAGE}/index.py",
+        edits=(("                self._add_leaderships(leader, -count)\n", "                pass\n"),),
+        harm="a broker that led it may never shut down",
+        tests=(f"{_TESTS}/test_partition_index.py",),
+    ),
+    Mistake(
+        name="counts of a large topic that a restored one keeps",
+        file=f"{_IMAGE}/index.py",
+        edits=(
+            (
+                "        self._counts.pop(topic.topic_id, None)\n        for unusual",
+                "        for unusual",
+            ),
+        ),
+        harm="memory of deleted topics is never freed",
+        tests=(f"{_TESTS}/test_partition_index.py",),
     ),
 )

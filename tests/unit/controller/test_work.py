@@ -5,14 +5,14 @@ Here on a tenth of the full size; `tests/integration/test_work_at_full_size.py` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kit.work.measuring import benches, measure
 from kit.work.records_and_tasks import REPLAYS, TASKS
 from kit.work.requests_of_apis import CASES, NOT_CONTROL, Case
 from quorate_controller.control import assignments
-from quorate_protocol.image import index
+from quorate_controller.control.topics import TopicManager
 from quorate_protocol.image.replay import WRITES_OF
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS
 from quorate_protocol.records.generated import (
@@ -77,9 +77,15 @@ def test_work_that_follows_the_cluster_is_found(both: Benches, monkeypatch: pyte
 
 
 def test_quadratic_work_is_found(both: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the check can fail. Method: do without the counts of large topics."""
-    monkeypatch.setattr(index, "COUNTED_PARTITIONS_MIN", 1 << 40)
-    case = next(case for case in REPLAYS if case.api == "PartitionChangeRecord")
-    for bench in both:
-        bench.image.index._counts.clear()
-    assert measure(case, *both, SHARE).problems
+    """Goal: the check can fail. Method: have each new topic compared with those before it, slowly."""
+    create = TopicManager._create
+    comparisons = 20
+
+    def compare(topics: TopicManager, topic: Any, *given: Any, **known: Any) -> Any:
+        for _ in range(comparisons * int(topic.name.partition("-")[2])):
+            pass
+        return create(topics, topic, *given, **known)
+
+    monkeypatch.setattr(TopicManager, "_create", compare)
+    problems = measure(_case("CreateTopics", "topics of one partition"), *both, SHARE).problems
+    assert any("grows with its items" in problem for problem in problems)
