@@ -21,13 +21,14 @@ DOWNLOADS ?=
 HELM ?= $(or $(shell command -v helm),$(lastword $(wildcard $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quorate/kubernetes-*/bin/helm)),helm)
 MATURIN := $(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist/native
 NATIVE_TARGETS := $(foreach processor,x86_64 aarch64,$(processor)-unknown-linux-gnu:manylinux_2_17 $(processor)-unknown-linux-musl:musllinux_1_2)
+WORK := PYTHONPATH=tests $(BIN)/python -m kit.work
 HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
 MISTAKES := PYTHONPATH=tests $(BIN)/python -m kit.planted_mistakes
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
+.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate work soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,7 +92,7 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 		echo 'cargo, clippy or rustfmt is missing: native/ is not checked'; \
 	fi
 
-bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=lake, operator
+bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=size: with the largest requests; ONLY=lake, operator
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 mistakes: $(VENV)/.all ## plant mistakes in a copy of the sources, and print which test finds each; ONLY=text for some; SIMULATE=n seeds, too
@@ -99,6 +100,9 @@ mistakes: $(VENV)/.all ## plant mistakes in a copy of the sources, and print whi
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))
+
+work: $(VENV)/.all ## the longest step of each API and record on a large image, in lines of Python; TIME=1: in microseconds
+	$(WORK) $(if $(TIME),--time)
 
 soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
 	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(MISTAKE),--mistake $(MISTAKE))

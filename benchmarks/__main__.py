@@ -27,7 +27,7 @@ from benchmarks.ingest import CONTROLLERS, Ingest, measure_ingests
 from benchmarks.ingest import RECORDS as INGEST_RECORDS
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
 from benchmarks.operators import OperatorMeasurements, measure_operator
-from benchmarks.quorum import free_ports, java_implementation, python_implementation
+from benchmarks.quorum import Quorum, free_ports, java_implementation, python_implementation
 from benchmarks.scale_report import (
     PARTITIONS,
     Results,
@@ -36,6 +36,7 @@ from benchmarks.scale_report import (
     print_size,
     scale_json,
 )
+from benchmarks.size import Sizes, measure_size, size_rows
 from benchmarks.tools import measure_tools
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
 AUTHORIZATION_SINCE: Final = "4.4.0"
 """The first release whose ACLs may have blocks of addresses."""
 AUTHORIZATION_PORTS: Final = 12
+SIZE_PORTS: Final = 3
 AUTHORIZATION_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("create_p50_seconds", "CreateTopics, p50", tables.milliseconds),
     ("create_cpu_seconds", "the same, processor time of the active one", tables.microseconds),
@@ -82,6 +84,12 @@ def main() -> int:
         help="numbers of partitions, separated by commas",
     )
     parser.add_argument("--scale-rounds", type=_positive, default=1, help="rounds of scale (default 1)")
+    for option, default, meaning in (
+        ("--size-brokers", 1_000, "brokers beside the largest requests"),
+        ("--size-topics", 4_900, "topics of one request"),
+        ("--size-partitions", 100_000, "partitions of the topic that is deleted"),
+    ):
+        parser.add_argument(option, type=_positive, default=default, help=f"{meaning} (default {default})")
     parser.add_argument("--kafka-linger-ms", type=int, help="Kafka's linger for scale (default: Kafka's)")
     parser.add_argument("-o", "--output", choices=("table", "json", "markdown"), default="table")
     options = parser.parse_args()
@@ -229,6 +237,25 @@ def _authorization(bench: Bench) -> dict[str, object]:
     return {"authorization": {name: asdict(one) for name, one in results.items()}}
 
 
+def _size(bench: Bench) -> dict[str, object]:
+    options, release = bench.options, bench.kafka.version
+    sizes = Sizes(
+        brokers=options.size_brokers, topics=options.size_topics, partitions=options.size_partitions
+    )
+    results = {
+        one.name: measure_size(
+            Quorum(one, bench.scratch / one.name, free_ports(SIZE_PORTS)),
+            sizes,
+            lambda part, name=one.name: bench.progress(f"{name}: {part}"),
+        )
+        for one in (python_implementation(options.python, release), java_implementation(bench.kafka))
+    }
+    if bench.prints_tables:
+        rows = size_rows(sizes, *results.values())
+        bench.print_comparison("The largest requests", ("", "Quorate", f"Kafka {release}"), rows)
+    return {"size": {"sizes": asdict(sizes), **results}}
+
+
 def _print_authorization(
     ours: AuthorizationMeasurements, theirs: AuthorizationMeasurements, *, release: str
 ) -> None:
@@ -307,6 +334,7 @@ PARTS: Final[Mapping[str, Callable[[Bench], dict[str, object]]]] = {
     "lake": _lake,
     "scale": _scale,
     "authorization": _authorization,
+    "size": _size,
 }
 INGESTS: Final = 5
 DEFAULT_PARTS: Final = ("controllers", "tools")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from quorate_protocol.image.topics import PartitionKey
-from quorate_protocol.image.views import leads_any_partition, partitions_of_broker
+from quorate_protocol.image.views import leads_any_partition
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 CHANGES_PER_SLICE_MAX: Final = 500
 """Partitions that one slice changes: some 10 ms with encoding and replay."""
 
-REPLICAS_PER_SLICE_MAX: Final = 10_000
-"""Replicas that one slice looks at, whether they need a change or not."""
+PARTITIONS_PER_SLICE_MAX: Final = 10_000
+"""Partitions that one slice looks at, whether they need a change or not."""
 
 NO_OFFSET: Final = -1
 
@@ -59,8 +59,8 @@ _Partition = tuple["TopicImage", int]
 class _Departure:
     """A broker that is leaving its ISRs."""
 
-    replicas: Iterator[PartitionKey]
-    """The cursor: the replicas that were not examined yet."""
+    partitions: Iterator[PartitionKey]
+    """The cursor: the partitions of its topics that were not examined yet."""
     is_lost: bool
     """Whether it leaves the ELRs too, because its copies can't be trusted any more."""
 
@@ -69,8 +69,8 @@ class _Departure:
 class _Loss:
     """Log directories of a broker that are offline, while it leaves the ISRs of its replicas there."""
 
-    replicas: Iterator[PartitionKey]
-    """The cursor: the replicas that were not examined yet."""
+    partitions: Iterator[PartitionKey]
+    """The cursor: the partitions of its topics that were not examined yet."""
     directories: frozenset[UUID]
 
 
@@ -160,11 +160,11 @@ class PartitionTransitions:
         current = self._losses.get(broker_id)
         if current is not None and lost <= current.directories:
             return ()
-        partitions, is_last = self._next_lost(broker_id, _Loss(self._replicas_of(broker_id), lost))
+        partitions, is_last = self._next_lost(broker_id, _Loss(self._partitions_near(broker_id), lost))
         if is_last:
             self._losses.pop(broker_id, None)
             return self._end_loss(self._image.cluster.brokers[broker_id], partitions, lost)
-        self._losses[broker_id] = _Loss(self._replicas_of(broker_id), lost)
+        self._losses[broker_id] = _Loss(self._partitions_near(broker_id), lost)
         return ()
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
@@ -211,7 +211,9 @@ class PartitionTransitions:
 
     def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
         """Takes a broker out of its partitions: at once if they are few, else in slices from now on."""
-        partitions, is_last = self._next_slice(broker_id, _Departure(self._replicas_of(broker_id), is_lost))
+        partitions, is_last = self._next_slice(
+            broker_id, _Departure(self._partitions_near(broker_id), is_lost)
+        )
         if is_last:
             self._departures.pop(broker_id, None)
             return self._take_out(broker_id, partitions, is_lost=is_lost)
@@ -223,7 +225,7 @@ class PartitionTransitions:
     def _begin_departure(self, broker_id: int, *, is_lost: bool) -> None:
         current = self._departures.get(broker_id)
         if current is None or (is_lost and not current.is_lost):
-            self._departures[broker_id] = _Departure(self._replicas_of(broker_id), is_lost)
+            self._departures[broker_id] = _Departure(self._partitions_near(broker_id), is_lost)
 
     def _continue_departure(self, broker_id: int, departure: _Departure) -> "Sequence[MetadataRecord]":
         broker = self._image.cluster.brokers.get(broker_id)
@@ -266,7 +268,7 @@ class PartitionTransitions:
         def must_leave(partition: "PartitionRegistration") -> bool:
             return broker_id in partition.isr or (departure.is_lost and broker_id in partition.elr)
 
-        return self._next_of(departure.replicas, must_leave)
+        return self._next_of(departure.partitions, must_leave)
 
     def _next_lost(self, broker_id: int, loss: _Loss) -> tuple[list[_Partition], bool]:
         """The next partitions that the broker has to leave because of its directories; as above."""
@@ -274,15 +276,15 @@ class PartitionTransitions:
         def must_leave(partition: "PartitionRegistration") -> bool:
             return broker_id in partition.isr and partition.directory(broker_id) in loss.directories
 
-        return self._next_of(loss.replicas, must_leave)
+        return self._next_of(loss.partitions, must_leave)
 
     def _next_of(
-        self, replicas: Iterator[PartitionKey], must_leave: "Callable[[PartitionRegistration], bool]"
+        self, partitions: Iterator[PartitionKey], must_leave: "Callable[[PartitionRegistration], bool]"
     ) -> tuple[list[_Partition], bool]:
         topics = self._image.topics.by_id
         found: list[_Partition] = []
         examined = 0
-        for topic_id, partition_id in islice(replicas, REPLICAS_PER_SLICE_MAX):
+        for topic_id, partition_id in islice(partitions, PARTITIONS_PER_SLICE_MAX):
             examined += 1
             topic = topics.get(topic_id)
             partition = topic.partitions.get(partition_id) if topic else None
@@ -292,11 +294,18 @@ class PartitionTransitions:
                 found.append((topic, partition_id))
                 if len(found) == CHANGES_PER_SLICE_MAX:
                     return found, False
-        return found, examined < REPLICAS_PER_SLICE_MAX
+        return found, examined < PARTITIONS_PER_SLICE_MAX
 
-    def _replicas_of(self, broker_id: int) -> Iterator[PartitionKey]:
-        partitions = partitions_of_broker(self._image, broker_id)
-        return ((topic.topic_id, partition_id) for topic, partition_id, _ in partitions)
+    def _partitions_near(self, broker_id: int) -> Iterator[PartitionKey]:
+        """Yields the partitions of each topic with a replica on the broker. The image may change in between.
+
+        Those without a replica there are among them: a topic may have very many, which count for a slice, too.
+        """
+        for name in tuple(self._image.index.topics_of_broker(broker_id)):
+            topic = self._image.topics.by_name.get(name)
+            if topic is not None:  # else deleted since
+                for partition_id in tuple(topic.partitions):
+                    yield topic.topic_id, partition_id
 
     def _take_out(
         self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool

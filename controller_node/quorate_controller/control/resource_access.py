@@ -3,15 +3,20 @@
 Source: kafka.server.ControllerApis and ConfigHelper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.control.steps import RECORD, StepBudget
 from quorate_controller.security.access import Access, allows_on_cluster
 from quorate_controller.security.authorizer import CLUSTER_NAME
+
+NAMES_AT_ONCE: Final = 250
+"""Names that are checked between two looks at the budget of the step."""
 
 FAILED: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
     ResourceType.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
@@ -78,3 +83,24 @@ def check_on_cluster(access: Access, operation: AclOperation, request: str) -> N
 def not_authorized(resource_type: ResourceType) -> ControlError:
     """Return the error of a request, or of one of its items, that lacks an ACL."""
     return ControlError(*FAILED[resource_type])
+
+
+def finding_allowed(
+    access: Access,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+    *,
+    logs_denial: bool = True,
+) -> Generator[None, None, frozenset[str]]:
+    """Return those of many names for which the sender may do this, in steps: each takes a look at some ACLs."""
+    if not access.is_restricted:
+        return frozenset(names)
+    budget = StepBudget()
+    allowed: set[str] = set()
+    left = iter(names)
+    while some := tuple(islice(left, NAMES_AT_ONCE)):
+        allowed |= access.allowed(operation, resource_type, some, logs_denial=logs_denial)
+        if budget.spend(RECORD * len(some)):
+            yield
+    return frozenset(allowed)

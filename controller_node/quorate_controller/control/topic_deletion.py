@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.plain_data import dataclass
 
+from quorate_controller.control.resource_access import finding_allowed
 from quorate_controller.control.steps import ITEM, StepBudget
 from quorate_controller.security.access import Access, allows_on_cluster
 
@@ -58,7 +59,7 @@ def finding_deletable(
         for topic_id, count in ids.items()
         if count == 1 and topic_id in topics.by_id
     }
-    permitted = _permitted(once, access)
+    permitted = yield from _finding_permitted(once, access)
     deletable: dict[UUID, str] = {}
     for topic_id, count in ids.items():
         topic = topics.by_id.get(topic_id)
@@ -83,12 +84,12 @@ def finding_deletable(
     return deletable, refused
 
 
-def _permitted(names: set[str], access: Access) -> _Permitted:
+def _finding_permitted(names: set[str], access: Access) -> Generator[None, None, _Permitted]:
     if not access.is_restricted or allows_on_cluster(access, AclOperation.DELETE, logs_denial=False):
         return _Permitted(frozenset(names), frozenset(names))
     return _Permitted(
-        access.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names),
-        access.allowed(AclOperation.DELETE, ResourceType.TOPIC, names),
+        (yield from finding_allowed(access, AclOperation.DESCRIBE, ResourceType.TOPIC, names)),
+        (yield from finding_allowed(access, AclOperation.DELETE, ResourceType.TOPIC, names)),
     )
 
 

@@ -37,6 +37,7 @@ from quorate_controller.control.assignments import (
 )
 from quorate_controller.control.mutation_quotas import UNBOUNDED, MutationQuota, MutationQuotas
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
+from quorate_controller.control.resource_access import finding_allowed
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun, text_work
 from quorate_controller.control.topic_deletion import deletion_result, finding_deletable, unknown_id
 from quorate_controller.control.topic_names import why_invalid
@@ -105,7 +106,7 @@ class TopicManager:
     def _creating(self, request: create_request.CreateTopicsRequest, context: RequestContext) -> Steps:
         times = Counter(topic.name for topic in request.topics)
         once = [name for name, count in times.items() if count == 1]
-        creatable, describable = _creatable(once, context)
+        creatable, describable = yield from _finding_creatable(once, context)
         wanted = [topic for topic in request.topics if topic.name in creatable]
         partitions = self._checked_number_of_partitions(wanted)
         if may_exceed_batch(sum(1 + len(topic.configs) for topic in wanted) + partitions):
@@ -158,7 +159,7 @@ class TopicManager:
     def _growing(self, request: grow_request.CreatePartitionsRequest, context: RequestContext) -> Steps:
         times = Counter(topic.name for topic in request.topics)
         once = [name for name, count in times.items() if count == 1]
-        growable = context.access.allowed(AclOperation.ALTER, ResourceType.TOPIC, once)
+        growable = yield from finding_allowed(context.access, AclOperation.ALTER, ResourceType.TOPIC, once)
         existing = self._image.topics.by_name
         # Counted before any is placed, since a client may ask for two thousand million.
         partitions = replicas = 0
@@ -433,7 +434,9 @@ def _replication_factor(topic: "TopicImage") -> int:
     return 0 if first is None else len(first.replicas)
 
 
-def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str], frozenset[str]]:
+def _finding_creatable(
+    names: list[str], context: RequestContext
+) -> Generator[None, None, tuple[frozenset[str], frozenset[str]]]:
     """Returns which topics the sender may create, and the configs of which it may see afterwards.
 
     Nobody may create the metadata log. No ACL is needed to be told so.
@@ -445,8 +448,10 @@ def _creatable(names: list[str], context: RequestContext) -> tuple[frozenset[str
     if allows_on_cluster(access, AclOperation.CREATE, logs_denial=False):
         creatable = frozenset(usual)
     else:
-        creatable = access.allowed(AclOperation.CREATE, ResourceType.TOPIC, usual)
-    describable = access.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, usual, logs_denial=False)
+        creatable = yield from finding_allowed(access, AclOperation.CREATE, ResourceType.TOPIC, usual)
+    describable = yield from finding_allowed(
+        access, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, usual, logs_denial=False
+    )
     return creatable | (frozenset(names) - frozenset(usual)), describable
 
 

@@ -1,5 +1,6 @@
 """Indexes of partitions, updated with each change, so that common queries do not scan all partitions."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -91,11 +92,11 @@ class TopicsByBroker:
 
     def topics(self, broker_id: int) -> Iterator[str]:
         """Return the names of the topics with a replica on ``broker_id``."""
-        for place, byte in enumerate(self._bits.get(broker_id, b"")):
-            if byte:
-                for bit in range(8):
-                    if byte >> bit & 1:
-                        yield self._names[place * 8 + bit]
+        for found in _USED.finditer(self._bits.get(broker_id, b"")):
+            place, byte = found.start(), found[0][0]
+            for bit in range(8):
+                if byte >> bit & 1:
+                    yield self._names[place * 8 + bit]
 
     def add(self, name: str, broker_ids: Iterable[int]) -> None:
         """Note that the topic has a replica on each of these brokers; repeating it changes nothing."""
@@ -272,6 +273,8 @@ _NO_PARTITION: Final = PartitionRegistration(
 )
 
 
+_USED: Final = re.compile(rb"[^\0]")
+"""A byte with a bit: most topics have no replica on a broker of a large cluster."""
 _LEADER: Final = attrgetter("leader")
 _REPLICAS: Final = attrgetter("replicas")
 

@@ -206,4 +206,31 @@ MISTAKES: Final = (
         harm="a cluster whose first leader died in its bootstrap has no metadata.version",
         tests=(f"{_TESTS}/test_control_activation.py",),
     ),
+    Mistake(
+        name="a request that is too large is counted while it is written",
+        file=f"{_CONTROL}/steps.py",
+        edits=(("return cls(is_dry=True, is_checked=True)", "return cls(is_checked=True)"),),
+        harm="a request that is refused as a whole leaves thousands of records behind",
+        tests=(f"{_TESTS}/test_control_acls.py",),
+    ),
+    Mistake(
+        name="brokers are read once for all topics",
+        file=f"{_CONTROL}/assignments.py",
+        edits=(("if self._placer is None or self._read != read:", "if self._placer is None:"),),
+        harm="partitions are placed on brokers that are gone",
+        tests=(f"{_TESTS}/replication/test_placement.py",),
+    ),
+    Mistake(
+        name="a broker's new epoch does not end its report of the one before",
+        file=f"{_CONTROL}/partitions.py",
+        edits=(
+            (
+                "        check_broker_epoch(self._image, broker_id, broker_epoch)\n"
+                "        return PartitionChanges",
+                "        return PartitionChanges",
+            ),
+        ),
+        harm="an ISR has a replica whose copy is from before a crash",
+        tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
+    ),
 )

@@ -162,4 +162,28 @@ MISTAKES: Final = (
         harm="a client that saw a topic elsewhere does not see it any more",
         tests=(f"{_TESTS}/test_node_narrow_margins.py",),
     ),
+    Mistake(
+        name="a decision that is half written ends with its client",
+        file=f"{_NODE}/long_reads.py",
+        edits=(
+            (
+                "if now_ms > read.asker.deadline_ms and not read.has_written:",
+                "if now_ms > read.asker.deadline_ms:",
+            ),
+        ),
+        harm="some topics of a request are created, and others never",
+        tests=(f"{_TESTS}/test_long_reads.py",),
+    ),
+    Mistake(
+        name="a part that could not be written does not end its decision",
+        file=f"{_NODE}/turn.py",
+        edits=(
+            (
+                "if fault is not None and self._long_reads.give_up(read):",
+                "if fault is not None and self._long_reads.give_up(read) is None:",
+            ),
+        ),
+        harm="a client waits for ever",
+        tests=(f"{_TESTS}/test_long_reads.py",),
+    ),
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LIMITS: Final = (
     (broker_transitions, "CHANGES_PER_SLICE_MAX", 2),
-    (broker_transitions, "REPLICAS_PER_SLICE_MAX", 5),
+    (broker_transitions, "PARTITIONS_PER_SLICE_MAX", 5),
     (broker_transitions, "STEP_PAUSE_MS", 20),
     (elections, "ELECTIONS_PER_PASS_MAX", 2),
     (elections, "EXAMINED_PER_STEP_MAX", 5),

@@ -207,6 +207,7 @@ def test_one_decision_has_at_most_10000_acls() -> None:
     with pytest.raises(ControlError) as refusal:
         acls.create(*many)
     assert refusal.value.error_code is ErrorCode.policy_violation
+    assert acls.written == 0
     acls.create(*many[:-1])
     acls.create(many[-1])
     with pytest.raises(ControlError) as refusal:

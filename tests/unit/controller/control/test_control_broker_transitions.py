@@ -134,7 +134,7 @@ def test_a_slice_looks_at_a_bounded_number_of_replicas(large, monkeypatch):
     silence(large)
     finish(large)
     fail_over(large)
-    monkeypatch.setattr(broker_transitions, "REPLICAS_PER_SLICE_MAX", 2)
+    monkeypatch.setattr(broker_transitions, "PARTITIONS_PER_SLICE_MAX", 2)
     slices = 0
     while large.control.deadline_ms <= large.now_ms + 1:
         assert next_slice(large) == []

@@ -92,6 +92,7 @@ def test_a_large_topic_counts_its_replicas(log: Any, make: Any) -> None:
     assert topics() == [set(), there, there, there]
     log.append(records.RemoveTopicRecord(topic_id=make.topic_id(1)))
     assert topics() == [set()] * 4
+    assert log.image.index._counts == {}
     assert views.counts(log.image).partitions == log.image.index.leaderships(7) == 0
     log.image.revert_to(log.image.committed_end_offset)
     assert topics() == [there, there, set(), there]
