@@ -69,11 +69,11 @@ class SharedFrames:
 
 
 def writing_answer(
-    api: Api, version: int, correlation_id: int, response: Any, arrays: tuple[str, str]
+    api: Api, version: int, correlation_id: int, response: Any, arrays: tuple[str, str | None]
 ) -> Generator[int, None, bytearray]:
     """Write what `encode_answer` gives, an element of an array in each step, or a piece of the element's own array.
 
-    `arrays` are the names of both.
+    `arrays` are the names of both, None if elements have no array.
     Yields the bytes so far, returns the frame.
     """
     array, inner = arrays
@@ -82,7 +82,7 @@ def writing_answer(
     elements = getattr(response, array)
     frame = bytearray()
     for element in elements:
-        if len(getattr(element, inner)) > INNER_ELEMENTS_AT_ONCE_MAX:
+        if inner is not None and len(getattr(element, inner) or ()) > INNER_ELEMENTS_AT_ONCE_MAX:
             yield from _writing_element(frame, element, element_class, inner)
         else:
             write_entity(frame, convert(element, element_class))

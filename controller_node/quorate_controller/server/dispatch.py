@@ -163,12 +163,13 @@ class Call:
             return
         pieces = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
         exchange = self.exchange
-        writing = writing_long(pieces, self._written, self._scheduler.long_responses)
+        written = partial(self._written, throttle_time=getattr(response, "throttle_time", None))
+        writing = writing_long(pieces, written, self._scheduler.long_responses)
         work = Steps(writing, exchange.service_class, exchange.account)
         exchange.on_abandoned(work.abandon)
         self._scheduler.add(work)
 
-    def _written(self, outcome: bytearray | Exception) -> None:
+    def _written(self, outcome: bytearray | Exception, throttle_time: timedelta | None) -> None:
         """Send a long answer, or an error if it can't be written."""
         if self._is_over():
             return
@@ -177,7 +178,7 @@ class Call:
         elif isinstance(outcome, Exception):
             self._refuse_because(outcome)
         else:
-            self._send_frame(outcome, None)
+            self._send_frame(outcome, throttle_time)
 
     def _send_frame(self, frame: bytearray, throttle_time: timedelta | None) -> None:
         if self._envelope is not None:

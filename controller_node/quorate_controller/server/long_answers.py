@@ -1,11 +1,12 @@
 """Writes long responses in pieces, so that the event loop reads heartbeats and takes turns in between.
 
-The kind of the request makes a response long, not its size: hundreds of short ones may be due at once.
+A response with many elements is long. Of some requests each response is: hundreds of them may be due at once.
 """
 
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.delete_acls.v3.response import DeleteAclsResponse
@@ -13,6 +14,7 @@ from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+from quorate_protocol.wire.schema import schema_of
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.scheduler import STEP_S_MAX, Budget, Outcome
@@ -21,19 +23,42 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Generator
 
+    from quorate_protocol.wire.schema import FieldSchema
+
 ANSWER_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
 """The limit of a response, the default limit of a request: clients of librdkafka read no more."""
-_ARRAYS: Final[dict[type[Any], tuple[str, str]]] = {
-    DescribeConfigsResponse: ("results", "configs"),
-    DescribeAclsResponse: ("resources", "acls"),
-    DeleteAclsResponse: ("filter_results", "matching_acls"),
-    ListPartitionReassignmentsResponse: ("topics", "partitions"),
-}
+ELEMENTS_AT_ONCE_MAX: Final = 500
+"""A response with more elements is long."""
+_ALWAYS_LONG: Final = frozenset(
+    {DescribeConfigsResponse, DescribeAclsResponse, DeleteAclsResponse, ListPartitionReassignmentsResponse}
+)
 
 
-def long_arrays(response: object) -> tuple[str, str] | None:
-    """Return the array of a response that may be long, and the array in its elements; None if it has none."""
-    return _ARRAYS.get(type(response))
+def long_arrays(response: object) -> tuple[str, str | None] | None:
+    """Return the array of a long response, and the array in its elements if there is one; None if it is short."""
+    response_class: Any = type(response)
+    arrays = _arrays(response_class)
+    if arrays is None or response_class in _ALWAYS_LONG:
+        return arrays
+    elements = getattr(response, arrays[0])
+    return arrays if elements is not None and len(elements) > ELEMENTS_AT_ONCE_MAX else None
+
+
+@cache
+def _arrays(response_class: Any) -> tuple[str, str | None] | None:
+    outer = _array_of_structs(response_class)
+    if outer is None:
+        return None
+    assert outer.struct is not None
+    inner = _array_of_structs(outer.struct)
+    return outer.name, None if inner is None else inner.name
+
+
+def _array_of_structs(entity_class: type[Any]) -> FieldSchema | None:
+    for field in schema_of(entity_class):
+        if field.is_array and field.struct is not None and field.tag is None:
+            return field
+    return None
 
 
 def writing_long(

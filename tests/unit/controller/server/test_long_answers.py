@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from random import Random
 from typing import Any
 
+import kio.schema.create_acls.v3.request as create_acls
 import kio.schema.delete_acls.v3.response as deleted_acls
 import kio.schema.describe_acls.v3.response as acls
 import kio.schema.describe_configs.v4.request as describe
@@ -15,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import turn_until
 from quorate_controller import scheduler
+from quorate_controller.control.api import ControlError
 from quorate_controller.server import dispatch, long_answers
 from quorate_controller.server.answer_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
@@ -22,7 +25,9 @@ from quorate_controller.server.answer_frames import (
     writing_answer,
 )
 from quorate_controller.server.long_answers import long_arrays
-from quorate_protocol.kafka.apis import ApiKey, find_api
+from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
+
+from tests.property.test_codec_functions import entity_of, outcome
 
 COUNT = 200
 INNER = 3 * INNER_ELEMENTS_AT_ONCE_MAX + 1
@@ -134,6 +139,65 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
 
         assert len(list(steps())) == COUNT - 1 + 4
         assert found == [encode_answer(api, version, 77, response)]
+
+
+@pytest.mark.parametrize("key", SERVED_APIS, ids=lambda key: find_api(key).name)
+def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
+    """Goal: any response may be long. Method: random responses of each API in each version, written at once and
+    in steps: the same bytes, or the same error.
+    """
+    api = find_api(key)
+    arrays = long_answers._arrays(api.canonical_response)
+    if arrays is None:
+        return
+    rng = Random(key)
+    for _ in range(20):
+        response = entity_of(api.canonical_response, rng)
+        if getattr(response, arrays[0]) is None:
+            continue
+        for version in range(api.version_min, api.version_max + 1):
+
+            def in_steps(version: int = version, response: Any = response) -> bytes:
+                steps = writing_answer(api, version, 77, response, arrays)
+                while True:
+                    try:
+                        next(steps)
+                    except StopIteration as ended:
+                        return bytes(ended.value)
+
+            expected = outcome(lambda: bytes(encode_answer(api, version, 77, response)))  # noqa: B023
+            found = outcome(in_steps)
+            if expected.startswith("<class"):  # of two fields, either may be found first
+                found, expected = found.partition(":")[0], expected.partition(":")[0]
+            assert found == expected, (version, response)
+
+
+async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: 100,000 results of a change hold up no heartbeat. Method: the denial of each of many ACLs; a
+    heartbeat behind it is answered first.
+    """
+    take_small_steps(monkeypatch)
+    rig.node.decide = lambda request, _caller: (
+        heartbeat_answer() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
+    )
+    await rig.listen()
+    creating, broker = await rig.connect(), await rig.connect()
+    acl = create_acls.AclCreation(
+        resource_type=2,
+        resource_name="t",
+        resource_pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    creating.send(create_acls.CreateAclsRequest(creations=(acl,) * 2_000), 3)
+    await rig.node.requests(1)
+    broker.send(heartbeat(), 1)
+    long = asyncio.create_task(creating.receive())
+    assert (await broker.receive()).error_code is ErrorCode.none
+    assert not long.done()
+    assert len((await long).results) == 2_000
 
 
 def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
