@@ -235,4 +235,30 @@ MISTAKES: Final = (
         harm="an ISR has a replica whose copy is from before a crash",
         tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
     ),
+    Mistake(
+        name="a budget that never refills",
+        file=f"{_CONTROL}/steps.py",
+        edits=(("        self._left = STEP_WORK_MAX\n        return True\n", "        return True\n"),),
+        harm="each record of a large decision takes a turn of its own",
+        tests=(f"{_TESTS}/test_control_step_budget.py",),
+    ),
+    Mistake(
+        name="parts that repeat the records before them",
+        file=f"{_CONTROL}/steps.py",
+        edits=(("records, self._records = tuple(self._records), []", "records = tuple(self._records)"),),
+        harm="records are written again with each part: a topic cannot be created twice",
+        tests=(f"{_TESTS}/test_control_step_budget.py",),
+    ),
+    Mistake(
+        name="a dry run that writes",
+        file=f"{_CONTROL}/steps.py",
+        edits=(
+            (
+                "        if not self._is_dry:\n            self._records += records\n",
+                "        self._records += records\n",
+            ),
+        ),
+        harm="validate_only writes, and each record of a checked decision is written twice",
+        tests=(f"{_TESTS}/replication/test_topics_create.py",),
+    ),
 )

@@ -69,4 +69,20 @@ MISTAKES: Final = (
         harm="a broker that cordons a directory while it shuts down is elected again",
         tests=(f"{_TESTS}/test_node_registrations.py",),
     ),
+    Mistake(
+        name="the counts of a large topic forget who left",
+        file=f"{_IMAGE}/index.py",
+        edits=(("            for broker_id in old:\n                counts[broker_id] -= 1\n", ""),),
+        harm="a broker that has no replica of the topic any more is looked at for it, and never done with leaving",
+        tests=(f"{_TESTS}/test_partition_index.py",),
+    ),
+    Mistake(
+        name="the counts of a deleted topic stay",
+        file=f"{_IMAGE}/index.py",
+        edits=(
+            ("        self._counts.pop(topic.topic_id, None)\n        for unusual", "        for unusual"),
+        ),
+        harm="memory grows with each topic that is deleted",
+        tests=(f"{_TESTS}/test_counts_of_large_topics.py",),
+    ),
 )

@@ -186,4 +186,11 @@ MISTAKES: Final = (
         harm="a client waits for ever",
         tests=(f"{_TESTS}/test_long_reads.py",),
     ),
+    Mistake(
+        name="the read of another is given up",
+        file=f"{_NODE}/long_reads.py",
+        edits=(("if not self._waiting or self._waiting[0].token != read.token:", "if not self._waiting:"),),
+        harm="a client is never answered",
+        tests=(f"{_TESTS}/test_long_reads_given_up.py",),
+    ),
 )

@@ -120,4 +120,49 @@ MISTAKES: Final = (
         harm="a session with a delegation token never ends",
         tests=("unit/controller/server/test_sasl.py",),
     ),
+    Mistake(
+        name="each address of a network guesses anew",
+        file=f"{_CONTROLLER}/security/guesses.py",
+        edits=(('return f"{int(address) >> _NETWORK_BITS:x}"', "return host"),),
+        harm="a host with IPv6 has endless guesses",
+        tests=("unit/controller/security/test_guesses.py",),
+    ),
+    Mistake(
+        name="a guess more than there are",
+        file=f"{_CONTROLLER}/security/guesses.py",
+        edits=(("budget.at(now_s) >= 1.0", "budget.at(now_s) > 0.0"),),
+        harm="an attacker guesses at once whatever has refilled of the budget",
+        tests=("unit/controller/security/test_guesses.py",),
+    ),
+    Mistake(
+        name="wrong passwords of SCRAM are no guesses",
+        file=f"{_CONTROLLER}/security/sasl.py",
+        edits=(
+            (
+                "raise SaslRefusalError(challenge.reason, is_guess=True)",
+                "raise SaslRefusalError(challenge.reason)",
+            ),
+        ),
+        harm="guesses with SCRAM are not bounded",
+        tests=(f"{_TESTS}/test_sasl.py",),
+    ),
+    Mistake(
+        name="a challenge that began in time may be answered at any time",
+        file=f"{_CONTROLLER}/security/sasl.py",
+        edits=(
+            (
+                "        if not self._may_guess(self.claimed_name):\n            raise LoginHeldBackError\n",
+                "",
+            ),
+        ),
+        harm="an attacker opens many challenges while it may guess, and guesses with all of them",
+        tests=(f"{_TESTS}/test_sasl.py",),
+    ),
+    Mistake(
+        name="a user that does not exist has another number of iterations",
+        file=f"{_CONTROLLER}/security/sasl.py",
+        edits=(("usual = self._credentials.usual_iterations(self._mechanism)", "usual = ITERATIONS_MIN"),),
+        harm="a stranger finds out which users exist",
+        tests=(f"{_TESTS}/test_sasl.py",),
+    ),
 )

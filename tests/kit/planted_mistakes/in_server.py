@@ -1,4 +1,4 @@
-"""Mistakes in the translation of raft's messages, and in which ACL a request needs."""
+"""Mistakes in the translation of raft's messages, in which ACL a request needs, and in whose turn it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Final
 
 from kit.planted_mistakes.mistake import Mistake
 
-_SERVER: Final = "controller_node/quorate_controller/server"
+_CONTROLLER: Final = "controller_node/quorate_controller"
+_SERVER: Final = f"{_CONTROLLER}/server"
 _TESTS: Final = "unit/controller/server"
 
 MISTAKES: Final = (
@@ -90,5 +91,67 @@ MISTAKES: Final = (
         ),
         harm="each broker can take out the others",
         tests=(f"{_TESTS}/test_operations_of_kafka.py",),
+    ),
+    Mistake(
+        name="an idle connection saves up time",
+        file=f"{_CONTROLLER}/scheduler.py",
+        edits=(
+            (
+                "max(work.account.get(service_class, 0.0), self._spent_s[service_class])",
+                "work.account.get(service_class, 0.0)",
+            ),
+        ),
+        harm="a connection that was idle for an hour is served alone for a long time",
+        tests=("unit/controller/test_scheduler_credit.py",),
+    ),
+    Mistake(
+        name="heartbeats share the limit of clients",
+        file=f"{_CONTROLLER}/scheduler.py",
+        edits=(
+            (
+                "while waiting and (is_of_node or self._passed_on < self._requests_max):",
+                "while waiting and self._passed_on < self._requests_max:",
+            ),
+        ),
+        harm="clients that ask much delay heartbeats, so that brokers are fenced",
+        tests=("unit/controller/test_scheduler.py",),
+    ),
+    Mistake(
+        name="the request that lacks least gives way, too",
+        file=f"{_SERVER}/request_memory.py",
+        edits=(("            if holder is not next_one\n", ""),),
+        harm="with one large request and little memory nobody is ever served",
+        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+    ),
+    Mistake(
+        name="each byte counts",
+        file=f"{_SERVER}/request_memory.py",
+        edits=(("        size_bytes -= UNCOUNTED_BYTES_MAX\n", ""),),
+        harm="heartbeats wait for the memory of strangers",
+        tests=("unit/controller/server/test_request_memory.py",),
+    ),
+    Mistake(
+        name="a slow request saves up credit",
+        file=f"{_SERVER}/request_memory.py",
+        edits=(
+            (
+                "self.due_s = min(latest_s, self.due_s + size_bytes / LEAST_BYTES_PER_S)",
+                "self.due_s = self.due_s + size_bytes / LEAST_BYTES_PER_S",
+            ),
+        ),
+        harm="a connection that has sent a lot may stop for hours",
+        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+    ),
+    Mistake(
+        name="a pause counts for the time of a request",
+        file=f"{_SERVER}/request_memory.py",
+        edits=(
+            (
+                "            self._credit_s, self.due_s = self.due_s - now_s, None\n",
+                "            self._credit_s = self.due_s - now_s\n",
+            ),
+        ),
+        harm="connections that wait for memory are closed",
+        tests=("unit/controller/server/test_request_memory.py",),
     ),
 )

@@ -105,4 +105,16 @@ MISTAKES: Final = (
         harm="a killed process promises records that a power cut still takes",
         tests=(f"{_TESTS}/test_log_model.py",),
     ),
+    Mistake(
+        name="pages that a failed sync lost are taken for written",
+        file=f"{_STORAGE}/segment.py",
+        edits=(
+            (
+                "        self._log.rewrite_from(self._position_of(max(durable_end_offset, self.base_offset)))\n",
+                "",
+            ),
+        ),
+        harm="a power cut after a restart loses acknowledged records",
+        tests=(f"{_TESTS}/test_failed_sync.py",),
+    ),
 )
