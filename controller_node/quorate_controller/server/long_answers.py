@@ -34,10 +34,11 @@ _ALWAYS_LONG: Final = frozenset(
 )
 
 
-def long_arrays(response: Any) -> tuple[str, str | None] | None:
+def long_arrays(response: object) -> tuple[str, str | None] | None:
     """Return the array of a long response, and the array in its elements if there is one; None if it is short."""
-    arrays = _arrays(type(response))
-    if arrays is None or type(response) in _ALWAYS_LONG:
+    response_class: Any = type(response)
+    arrays = _arrays(response_class)
+    if arrays is None or response_class in _ALWAYS_LONG:
         return arrays
     elements = getattr(response, arrays[0])
     return arrays if elements is not None and len(elements) > ELEMENTS_AT_ONCE_MAX else None
