@@ -411,7 +411,8 @@ class Dispatcher:
     def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
         if isinstance(outcome, ProtocolError):
             self._counters.refused_connections += 1
-            self._counters.limited[Limit.REQUEST_ELEMENTS] += isinstance(outcome, TooManyElements)
+            if isinstance(outcome, TooManyElements):
+                self._counters.limited[Limit.REQUEST_ELEMENTS] += 1
             exchange.refuse(outcome.message)
             return
         if isinstance(outcome, BaseException):
@@ -448,6 +449,8 @@ class Dispatcher:
         if isinstance(forwarded, ProtocolError):
             facts = {"peer": str(outer.peer), "reason": forwarded.message}
             log.warning("envelope_refused", extra={"facts": facts})
+            if isinstance(forwarded.__cause__, TooManyElements):
+                self._counters.limited[Limit.REQUEST_ELEMENTS] += 1
             outer.refuse(forwarded.error_code)
             return
         if isinstance(forwarded, BaseException):

@@ -17,7 +17,10 @@ from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import RaftAnswer
 from quorate_controller.raft import messages as m
+from quorate_controller.scheduler import ServiceClass
+from quorate_controller.server.counters import Limit
 from quorate_controller.server.large_requests import PARSED_BYTES_MAX
+from quorate_controller.server.request_memory import ELEMENTS_MAX
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
@@ -87,6 +90,21 @@ async def test_a_huge_request_in_an_envelope_does_not_wait_for_itself(rig: Any) 
     response = await (await rig.connect()).ask(envelope(huge), 0)
     _, created_topics = inner_response(response, huge.__api_key__, 7)
     assert len(created_topics.topics) == len(topics)
+
+
+async def test_elements_of_a_forwarded_request_are_bounded(rig: Any) -> None:
+    """Goal: brokers forward no more than clients may send themselves. Method: one element more; the connection, which
+    is that of a broker, stays.
+    """
+    await rig.listen()
+    broker = await rig.connect()
+    count = ELEMENTS_MAX[ServiceClass.CLIENTS] + 1
+    topics = tuple(replace(CREATE_TOPICS.topics[0], name="") for _ in range(count))
+    response = await broker.ask(envelope(replace(CREATE_TOPICS, topics=topics)), 0)
+    assert response.error_code is ErrorCode.unsupported_version
+    assert rig.counters.limited == {Limit.REQUEST_ELEMENTS: 1}
+    assert (await broker.ask(envelope(raw=b""), 0)).error_code is ErrorCode.unsupported_version
+    assert rig.counters.limited == {Limit.REQUEST_ELEMENTS: 1}
 
 
 @pytest.mark.parametrize("version", [2, 5, 7])
