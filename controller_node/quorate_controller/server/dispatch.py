@@ -1,37 +1,28 @@
-"""Passes each request to raft, to control, or to the server itself.
-
-A `Call` is one request on its way to an answer. It knows how the answer goes back: directly, or inside the
-envelope in which a broker forwarded the request.
-"""
+"""Passes each request to raft, to control, or to the server itself."""
 
 from __future__ import annotations
 
 import logging
 import time
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, TooManyElements, UnsupportedVersion
+from quorate_protocol.errors import ProtocolError, TooManyElements
 from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import ANONYMOUS, Caller, Principal
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.scheduler import LONG_READS, Scheduler, ServiceClass, Steps
-from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server import misrouting
-from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
+from quorate_controller.server.answer_frames import SharedFrames
 from quorate_controller.server.api_versions import answer_api_versions
 from quorate_controller.server.authorization import Authorization
+from quorate_controller.server.call import Call
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.envelope import forwarder_of, open_envelope
-from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.envelope import open_envelope
 from quorate_controller.server.large_requests import PARSED_AT_ONCE_BYTES_MAX, LargeRequests
-from quorate_controller.server.long_answers import long_arrays, writing_long
 from quorate_controller.server.misrouting import Misrouting
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
@@ -41,288 +32,20 @@ from quorate_controller.server.raft_wire import (
 from quorate_controller.server.request_memory import ELEMENTS_MAX
 
 if TYPE_CHECKING:
-    from asyncio import Future, TimerHandle
     from collections.abc import Callable, Mapping
 
-    from kio.static.protocol import Payload
     from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import RaftAnswer
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
-    from quorate_controller.security.access import Access
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.envelope import Forwarded
-    from quorate_controller.server.exchange import Exchange, Peer
-    from quorate_controller.server.misrouting import ConnectionFindings
+    from quorate_controller.server.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
-DEFAULT_TIMEOUT_MS: Final = 30_000
-"""The timeout of control requests that have no field for it."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 _Parsed = TypeVar("_Parsed")
-
-
-class Call:
-    """One request that waits for its answer."""
-
-    __slots__ = (
-        "_counters",
-        "_envelope",
-        "_future",
-        "_judge",
-        "_scheduler",
-        "_started_s",
-        "_timer",
-        "caller",
-        "exchange",
-        "request",
-    )
-
-    def __init__(
-        self,
-        request: Request,
-        exchange: Exchange,
-        counters: RequestCounters,
-        scheduler: Scheduler,
-        *,
-        envelope: Request | None = None,
-        principal: Principal = ANONYMOUS,
-        client_host: str | None = None,
-        authorization: Authorization | None = None,
-    ) -> None:
-        counters.requests[request.api.key] += 1
-        peer = exchange.peer
-        timeout = getattr(request.body, "timeout", None)
-        host = peer.host if client_host is None else client_host
-        access: Access = UNRESTRICTED
-        if authorization is not None:
-            access = authorization.access(request.api, str(principal), host)
-        self.request = request
-        self.caller = Caller(
-            principal=principal,
-            client_host=host,
-            client_id=request.client_id,
-            listener=peer.listener,
-            api_version=request.version,
-            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
-            forwarded=envelope is not None,
-            broker_id=None if envelope is None else forwarder_of(envelope),
-            access=access,
-            connection=peer,
-        )
-        self.exchange = exchange
-        self._counters = counters
-        self._scheduler = scheduler
-        self._envelope = envelope
-        self._future: Future[Any] | None = None
-        self._judge: Callable[[RaftResponse], None] | None = None
-        self._timer: TimerHandle | None = None
-        self._started_s = 0.0
-
-    @property
-    def peer(self) -> Peer:
-        """The other end of the connection."""
-        return self.exchange.peer
-
-    @property
-    def findings(self) -> ConnectionFindings:
-        """What was found on the connection, see `misrouting`."""
-        return self.exchange.findings
-
-    def answer(self, response: object) -> None:
-        """Send a canonical response, unless the request is answered already.
-
-        If the request's version cannot carry it, the connection closes; if it cannot be encoded, the client gets an
-        error of its API.
-        """
-        if self._is_over():
-            return
-        try:
-            self._send(response)
-        except UnsupportedVersion as error:
-            self.exchange.refuse(error.message)
-        except Exception as error:
-            self.fail(error)
-
-    def _is_over(self) -> bool:
-        """Whether the client was answered before, or is not answered at all; counts what comes after that."""
-        is_over = self.exchange.is_over
-        self._counters.dropped_answers += is_over
-        return is_over
-
-    def _send(self, response: object) -> None:
-        request = self.request
-        arrays = long_arrays(response)
-        if arrays is None:
-            frame = encode_answer(request.api, request.version, request.correlation_id, response)
-            self._send_frame(frame, getattr(response, "throttle_time", None))
-            return
-        pieces = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
-        exchange = self.exchange
-        written = partial(self._written, throttle_time=getattr(response, "throttle_time", None))
-        writing = writing_long(pieces, written, self._scheduler.long_responses)
-        work = Steps(writing, exchange.service_class, exchange.account)
-        exchange.on_abandoned(work.abandon)
-        self._scheduler.add(work)
-
-    def _written(self, outcome: bytearray | Exception, throttle_time: timedelta | None) -> None:
-        """Send a long answer, or an error if it can't be written."""
-        if self._is_over():
-            return
-        if isinstance(outcome, UnsupportedVersion):
-            self.exchange.refuse(outcome.message)
-        elif isinstance(outcome, Exception):
-            self._refuse_because(outcome)
-        else:
-            self._send_frame(outcome, throttle_time)
-
-    def _send_frame(self, frame: bytearray, throttle_time: timedelta | None) -> None:
-        if self._envelope is not None:
-            self._answer_envelope(
-                EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[LENGTH.size :]))
-            )
-            return
-        self._hold_for(throttle_time)
-        self.exchange.respond(frame)
-
-    def _hold_for(self, throttle_time: timedelta | None) -> None:
-        """Read no more from a client that is beyond its quota, for as long as it is told to wait (KIP-219).
-
-        The broker that forwards a request does this itself.
-        """
-        if not throttle_time:
-            return
-        self._counters.limited[Limit.MUTATION_RATE] += 1
-        facts = {
-            "peer": str(self.peer),
-            "principal": str(self.caller.principal),
-            "client_id": self.caller.client_id,
-            "throttle_time_ms": throttle_time // _MILLISECOND,
-        }
-        log.info("client_throttled", extra={"facts": facts})
-        self.exchange.hold_for(throttle_time / timedelta(seconds=1))
-
-    def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
-        """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.
-
-        If that cannot be encoded either, the connection closes.
-        """
-        if self._is_over():
-            return
-        request = self.request
-        self._counters.errors[request.api.key, error_code] += 1
-        try:
-            if self._envelope is not None and error_code is ErrorCode.not_controller:
-                # On the envelope, so that the broker looks for the active controller and forwards again.
-                self._answer_envelope(EnvelopeResponse(error_code=error_code))
-            else:
-                self._send(error_response(request.body, error_code, message, version=request.version))
-        except Exception as error:
-            self.exchange.refuse(
-                f"no {request.api.name} response with {error_code.name} can be sent: {error!r}"
-            )
-
-    def fail(self, error: BaseException) -> None:
-        """Answer for an unexpected exception. Its text is for the log only."""
-        log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
-        self.refuse(ErrorCode.unknown_server_error)
-
-    def _answer_envelope(self, response: EnvelopeResponse) -> None:
-        envelope = self._envelope
-        assert envelope is not None
-        self.exchange.respond(
-            encode_answer(envelope.api, envelope.version, envelope.correlation_id, response)
-        )
-
-    # ------------------------------------------------------------------------------- answers that take time
-
-    def wait_for_raft(
-        self,
-        future: Future[RaftAnswer],
-        judge: Callable[[RaftResponse], None] | None,
-        frames: SharedFrames,
-    ) -> None:
-        """Answer with raft's reply, encoded by `frames`; `judge` gets it, too.
-
-        Raft keeps the time itself: a Fetch may wait, a vote does not.
-        """
-        self._future, self._judge = future, judge
-        self.exchange.on_abandoned(future.cancel)
-        future.add_done_callback(partial(self._raft_answered, frames))
-
-    def wait_for_control(self, future: Future[Payload]) -> None:
-        """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT."""
-        loop = future.get_loop()
-        self._future = future
-        self._started_s = loop.time()
-        self._timer = loop.call_later(self.caller.request_timeout_ms / 1000, self._timed_out)
-        self.exchange.on_abandoned(self._abandon)
-        future.add_done_callback(self._control_answered)
-
-    def _raft_answered(self, frames: SharedFrames, future: Future[RaftAnswer]) -> None:
-        if future.cancelled():
-            self.exchange.drop()
-            return
-        error = future.exception()
-        if error is not None:
-            self._refuse_because(error)
-            return
-        reply = future.result()
-        self._answer_of_raft(reply, frames)
-        if self._judge is not None:
-            self._judge(reply.response)
-
-    def _answer_of_raft(self, reply: RaftAnswer, frames: SharedFrames) -> None:
-        if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
-            # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
-            self.refuse(ErrorCode.not_controller)
-            return
-        if self._is_over():
-            return
-        try:
-            frame = frames.frame(reply, self.request)
-        except UnsupportedVersion as error:
-            self.exchange.refuse(error.message)
-        except Exception as error:
-            self.fail(error)
-        else:
-            self._send_frame(frame, None)
-
-    def _control_answered(self, future: Future[Payload]) -> None:
-        assert self._timer is not None
-        self._timer.cancel()
-        if future.cancelled():
-            self.exchange.drop()
-            return
-        elapsed_s = future.get_loop().time() - self._started_s
-        self._counters.seconds[self.request.api.key].observe_ms(elapsed_s * 1000)
-        error = future.exception()
-        if error is not None:
-            self._refuse_because(error)
-            return
-        self.answer(future.result())
-
-    def _refuse_because(self, error: BaseException) -> None:
-        if isinstance(error, (ControlError, ProtocolError)):
-            self.refuse(error.error_code, error.message)
-        else:
-            self.fail(error)
-
-    def _timed_out(self) -> None:
-        assert self._future is not None
-        # One that is done has an outcome: its callback is about to answer.
-        if self._future.cancel():
-            self.refuse(ErrorCode.request_timed_out)
-
-    def _abandon(self) -> None:
-        assert self._future is not None
-        assert self._timer is not None
-        self._timer.cancel()
-        self._future.cancel()
 
 
 class Dispatcher:

@@ -13,7 +13,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
-from quorate_controller.server import dispatch
+from quorate_controller.server import call as call_module
+from quorate_controller.server.call import Call
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.exchange import Exchange
 
@@ -85,7 +86,7 @@ async def test_what_cannot_even_be_refused_closes_its_connection(
     def error_response(*_args: Any, **_options: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dispatch, "error_response", error_response)
+    monkeypatch.setattr(call_module, "error_response", error_response)
     rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else ValueError("ours")
     await rig.listen()
     client, other = await rig.connect(), await rig.connect()
@@ -142,14 +143,14 @@ async def test_the_commit_wins_a_race_with_the_timer(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Goal: a request is answered once. Method: the timer fires after the commit, before its callback has run."""
-    calls: list[dispatch.Call] = []
-    wait_for_control = dispatch.Call.wait_for_control
+    calls: list[Call] = []
+    wait_for_control = Call.wait_for_control
 
-    def wait(call: dispatch.Call, future: asyncio.Future[Any]) -> None:
+    def wait(call: Call, future: asyncio.Future[Any]) -> None:
         calls.append(call)
         wait_for_control(call, future)
 
-    monkeypatch.setattr(dispatch.Call, "wait_for_control", wait)
+    monkeypatch.setattr(Call, "wait_for_control", wait)
     await rig.listen()
     client = await rig.connect()
     client.send(create_topic("a"), 7)
@@ -164,7 +165,7 @@ async def test_the_commit_wins_a_race_with_the_timer(
 
 async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Goal: whoever comes second does no harm. Method: the same call is answered three times."""
-    calls: list[dispatch.Call] = []
+    calls: list[Call] = []
     await rig.listen()
     original = rig.listener.handler._control
     rig.listener.handler._handlers[63] = lambda call: (calls.append(call), original(call))

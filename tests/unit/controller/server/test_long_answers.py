@@ -18,7 +18,7 @@ from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import turn_until
 from quorate_controller import scheduler
 from quorate_controller.control.api import ControlError
-from quorate_controller.server import dispatch, long_answers
+from quorate_controller.server import call, long_answers
 from quorate_controller.server.answer_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
     encode_answer,
@@ -264,13 +264,13 @@ async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytes
     """Goal: no work for nobody. Method: the client leaves in the middle; the elements are asked for no more."""
     take_small_steps(monkeypatch)
     begun: list[Any] = []
-    original = dispatch.writing_answer
+    original = call.writing_answer
 
     def writing_answer(*arguments: Any) -> Any:
         begun.append(original(*arguments))
         return begun[-1]
 
-    monkeypatch.setattr(dispatch, "writing_answer", writing_answer)
+    monkeypatch.setattr(call, "writing_answer", writing_answer)
     rig.node.decide = lambda _request, _caller: described(20_000)
     await rig.listen()
     client = await rig.connect()
