@@ -16,7 +16,7 @@ from kit.simulator.disk import SimulatedFile
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import SHAPES, Schedule, Shape
 from kit.simulator.wire import RELEASES
-from quorate_controller.control import controller, partition_change, partitions
+from quorate_controller.control import controller, partition_change, partitions, producer_ids
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.node import snapshotter
 from quorate_controller.node.turn import ControllerNode
@@ -27,7 +27,7 @@ from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_protocol.image import MetadataImage, snapshot
 from quorate_protocol.image.snapshot import write_checkpoint
-from quorate_protocol.records.generated import AbortTransactionRecord
+from quorate_protocol.records.generated import AbortTransactionRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -233,6 +233,40 @@ def test_finds_a_transaction_that_nobody_aborts(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(controller, "activation", without_abort)
     assert first_violation(Shape.of).name in {"Liveness", "NoUnforeseenError", "AcknowledgedIsCommitted"}
+
+
+def test_finds_an_observer_that_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a broker that gets what can be truncated is found (ADR 29). Method: leaders send observers all that they
+    have.
+    """
+    monkeypatch.setattr(Leader, "readable_end", lambda _leader, replica, _key: replica.log.end_offset)
+    assert first_violation(Shape.of).name == "ObserverReadsCommitted"
+
+
+def test_finds_producer_ids_that_are_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: two producers with one id are found. Method: a block is allocated without its record."""
+    allocate = producer_ids.ProducerIdManager.allocate_producer_ids
+
+    def without_record(manager: producer_ids.ProducerIdManager, request: object) -> ControlResult:
+        return replace(allocate(manager, request), records=())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(producer_ids.ProducerIdManager, "allocate_producer_ids", without_record)
+    assert first_violation(Shape.of).name in {"ProducerIdsAreUnique", "AcknowledgedIsCommitted"}
+
+
+def test_finds_a_leader_in_a_failed_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a replica that leads without its directory is found (KIP-858). Method: of the replicas in a directory
+    that has gone offline, the last one stays.
+    """
+    go_offline = PartitionTransitions.on_directories_offline
+
+    def all_but_one(transitions: PartitionTransitions, *args: object) -> list[object]:
+        records = list(go_offline(transitions, *args))  # type: ignore[arg-type]
+        changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
+        return [record for record in records if not changes or record is not changes[-1]]
+
+    monkeypatch.setattr(PartitionTransitions, "on_directories_offline", all_but_one)
+    assert first_violation(Shape.partitions).name == "InactiveLeadsNothing"
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ CONFIG_SET = 0
 HEARTBEAT_MS = 1_000
 SILENCE_MS = 8_000
 """Longer than the session: such a broker is fenced."""
-DIRECTORY_FAILS = 0.03
+DIRECTORY_FAILS = 0.08
 CORDONS = 0.1
 PAUSES_WHERE_MANY = 5
 """What the pauses between fetches are multiplied by where there are hundreds of brokers, to save time."""

@@ -108,7 +108,7 @@ class Happening(Enum):
     TOPIC_GROWN = "partitions added to topics"
     ELECTION_ASKED_FOR = "elections of preferred leaders asked for"
     GIANT_TOPIC = "topics of tens of thousands of partitions made and to be deleted"
-    REPLICA_MOVED = "replicas that moved to another directory"
+    REPLICAS_MOVED = "requests to move replicas to another directory"
     DIRECTORY_OFFLINE = "directories of brokers that went offline"
     OBSERVER_FETCH = "fetches of brokers that were answered"
     APPEND_ACKNOWLEDGED = "records of clients acknowledged"

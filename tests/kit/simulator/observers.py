@@ -39,8 +39,8 @@ class MetadataObserver:
         self._active_node_id = active_node_id
         self._replica = ReplicaKey(node_id=broker_id, directory_id=UUID(int=DIRECTORY + broker_id))
         self._leader_epoch = 0
-        self._batches: list[tuple[int, int, bytes]] = [(0, 0, b"")]
-        """End offset and epoch of each batch behind the applied ones, which the first entry stands for."""
+        self._ends = [(0, 0)]
+        """End offset and epoch of what is applied, and of each batch behind it."""
         self._high_watermark = 0
         self._request = 0
         self._is_stopped = False
@@ -49,7 +49,7 @@ class MetadataObserver:
     @property
     def applied_offset(self) -> int:
         """The end of what the broker has applied."""
-        return self._batches[0][0]
+        return self._ends[0][0]
 
     def stop(self) -> None:
         """Fetches no more."""
@@ -65,7 +65,7 @@ class MetadataObserver:
         self._world.schedule(delay_ms, fetch)
 
     def _fetch(self, request: int) -> None:
-        end_offset, epoch, _ = self._batches[-1]
+        end_offset, epoch = self._ends[-1]
 
         def answered(response: FetchResponse) -> None:
             if request == self._request:
@@ -95,31 +95,32 @@ class MetadataObserver:
             self._truncate(response.diverging_epoch.offset, response.diverging_epoch.epoch)
         elif response.snapshot_id is not None:
             # Its content is checked where it is written.
-            self._batches = [(response.snapshot_id.offset, response.snapshot_id.epoch, b"")]
+            self._ends = [(response.snapshot_id.offset, response.snapshot_id.epoch)]
         else:
             self._append(response.records)
         self._apply(response.high_watermark)
 
     def _truncate(self, end_offset: int, epoch: int) -> None:
-        while len(self._batches) > 1 and (self._batches[-1][0] > end_offset or self._batches[-1][1] > epoch):
-            self._batches.pop()
+        while len(self._ends) > 1 and (self._ends[-1][0] > end_offset or self._ends[-1][1] > epoch):
+            self._ends.pop()
 
     def _append(self, records: bytes) -> None:
+        committed = self._world.committed
         for header in scan_batches(records):
             data = records[header.position : header.position + header.size_bytes]
-            self._batches.append((header.last_offset + 1, header.partition_leader_epoch, data))
+            if committed.batches.get(header.base_offset) != data:
+                raise self._violated(f"gets at {header.base_offset} what is not committed there")
+            self._ends.append((header.last_offset + 1, header.partition_leader_epoch))
 
     def _apply(self, high_watermark: int) -> None:
         committed = self._world.committed
         if high_watermark > committed.end_offset:
             raise self._violated(
-                f"got the high watermark {high_watermark}, {committed.end_offset} is committed"
+                f"gets the high watermark {high_watermark}, {committed.end_offset} is committed"
             )
         self._high_watermark = max(self._high_watermark, high_watermark)
-        while len(self._batches) > 1 and self._batches[1][0] <= self._high_watermark:
-            base_offset = self._batches.pop(0)[0]
-            if committed.batches.get(base_offset) != self._batches[0][2]:
-                raise self._violated(f"applies at {base_offset} what is not committed there")
+        while len(self._ends) > 1 and self._ends[1][0] <= self._high_watermark:
+            self._ends.pop(0)
 
     def _violated(self, what: str) -> InvariantViolation:
         return InvariantViolation("ObserverReadsCommitted", f"broker {self._replica.node_id} {what}")

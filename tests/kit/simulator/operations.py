@@ -49,6 +49,8 @@ LITERAL, ANY, ALLOW, READ, TOPIC = 3, 1, 3, 3, 2
 PREFERRED: Final = 0
 LEVELS: Final = (("group.version", 1), ("transaction.version", 2), ("share.version", 1))
 """Features whose levels go up and down, and the highest level of each."""
+MOVED_MAX: Final = 20
+"""Replicas that a broker moves to another directory at once."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 SHA_256: Final = int(ScramMechanism.SCRAM_SHA_256)
 
@@ -253,20 +255,23 @@ class Operations:
         return request, lambda _: None, Happening.ELECTION_ASKED_FOR
 
     def _assign_directory(self) -> Wanted:
-        """A broker moves one of its replicas into one of its directories."""
+        """A broker moves some of its replicas into one of its directories."""
         broker, history = self._broker(), self._world.partitions.history
-        keys = [key for key, states in history.items() if broker and broker.broker_id in states[-1].replicas]
-        if broker is None or not keys:
+        if broker is None:
             return None
-        key, directory = self._rng.choice(keys), self._rng.choice(broker.directories)
-        moved = assign.PartitionData(partition_index=key[1])
-        topic = assign.TopicData(topic_id=key[0], partitions=(moved,))
-        request = assign.AssignReplicasToDirsRequest(
-            broker_id=broker.broker_id,
-            broker_epoch=broker.epoch,
-            directories=(assign.DirectoryData(id_=directory, topics=(topic,)),),
+        keys = [key for key, states in history.items() if broker.broker_id in states[-1].replicas]
+        moved = self._rng.sample(keys, min(len(keys), MOVED_MAX))
+        topics = tuple(
+            assign.TopicData(
+                topic_id=topic_id, partitions=(assign.PartitionData(partition_index=partition_id),)
+            )
+            for topic_id, partition_id in moved
         )
-        return request, lambda _: None, Happening.REPLICA_MOVED
+        directory = assign.DirectoryData(id_=self._rng.choice(broker.directories), topics=topics)
+        request = assign.AssignReplicasToDirsRequest(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, directories=(directory,)
+        )
+        return request, lambda _: None, Happening.REPLICAS_MOVED
 
 
 def _error_of(response: Any) -> ErrorCode:
@@ -294,6 +299,5 @@ _WISHES: Final[tuple[Callable[[Operations], Wanted], ...]] = (
     Operations._change_level,
     Operations._grow_topic,
     Operations._elect_leaders,
-    Operations._assign_directory,
-    Operations._assign_directory,
+    *[Operations._assign_directory] * 5,
 )
