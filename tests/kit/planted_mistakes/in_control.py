@@ -225,8 +225,10 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/partitions.py",
         edits=(
             (
-                "        check_broker_epoch(self._image, broker_id, broker_epoch)\n"
-                "        return PartitionChanges",
+                (
+                    "        check_broker_epoch(self._image, broker_id, broker_epoch)\n"
+                    "        return PartitionChanges"
+                ),
                 "        return PartitionChanges",
             ),
         ),
