@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
 from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 READ_SLICE_MS: Final = 5
 """The time that a turn spends on all long reads."""
+
+
+OF_NODES: Final = frozenset(kind.__name__ for kind in (AlterPartitionRequest, AssignReplicasToDirsRequest))
+"""Requests of brokers that may take several turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +65,12 @@ class LongReads:
         return bool(self._waiting)
 
     def begin(self, read: LongRead) -> None:
-        """Add a read, which comes after those that wait already."""
-        self._waiting.append(read)
+        """Add a read behind those that wait already; reports of brokers come before what clients ask for."""
+        if read.request not in OF_NODES:
+            self._waiting.append(read)
+            return
+        reports = sum(1 for _ in takewhile(lambda waiting: waiting.request in OF_NODES, self._waiting))
+        self._waiting.insert(reports, read)
 
     def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Part | Payload | ControlResult | Exception]]:
         """Go on with the reads for a while.

@@ -259,23 +259,30 @@ class BrokerIdsPool:
 
 
 class DirectoriesPool:
-    """The same for :func:`directories_of_replicas`: from the directories of a record to a shared tuple."""
+    """The same for :func:`directories_of_replicas`: from the directories of a record to a shared tuple.
+
+    The keys are the numbers of the ids: an id itself has its hash computed in Python, several times for each record.
+    """
 
     __slots__ = ("_directories", "_tuples")
 
     def __init__(self) -> None:
-        self._tuples: dict[tuple[UUID | None, ...], tuple[UUID, ...]] = {}
-        self._directories: dict[UUID, UUID] = {}
+        self._tuples: dict[tuple[int, ...], tuple[UUID, ...]] = {}
+        self._directories: dict[int, UUID] = {}
 
     def __call__(self, given: tuple[UUID | None, ...], num_replicas: int) -> tuple[UUID, ...]:
-        known = self._tuples.get(given)
+        known = self._tuples.get(_numbers(given))
         if known is not None and len(known) == num_replicas:
             return known
         directories = directories_of_replicas(given, num_replicas)
         if len(self._tuples) >= TUPLES_MAX:
             self._tuples.clear()
             self._directories.clear()
-        shared = tuple(self._directories.setdefault(one, one) for one in directories)
-        # Use the shared tuple as key too: ``given`` would keep the UUIDs of the record alive.
-        self._tuples[shared if given == shared else given] = shared
+        shared = tuple([self._directories.setdefault(one.int, one) for one in directories])
+        # The numbers of the shared ids as key, too: those of ``given`` would be kept beside them.
+        self._tuples[_numbers(shared) if len(shared) == len(given) else _numbers(given)] = shared
         return shared
+
+
+def _numbers(directories: tuple[UUID | None, ...]) -> tuple[int, ...]:
+    return tuple([0 if one is None else one.int for one in directories])

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 from unittest import mock
 
-from quorate_controller.control import broker_transitions, elections
-from quorate_controller.node import metadata, slices
+from quorate_controller.control import broker_transitions, elections, steps
+from quorate_controller.node import long_reads, metadata, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,9 @@ LIMITS: Final = (
     (elections, "ELECTIONS_PER_PASS_MAX", 2),
     (elections, "EXAMINED_PER_STEP_MAX", 5),
     (metadata, "REPLAY_READ_BYTES", 300),
+    (long_reads, "STEPS_PER_SLICE_MAX", 1),
     (slices, "STEPS_PER_SLICE_MAX", 1),
+    (steps, "STEP_WORK_MAX", 50),
 )
 """Module, name and value. A limit that is renamed fails here."""
 TURN_MS: Final = 5

@@ -11,6 +11,8 @@ from kit.controller_parts import caller
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
+from quorate_controller.node.events import Asker
+from quorate_controller.node.long_reads import OF_NODES, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
 from quorate_protocol.kafka.enums import ConfigResourceType
@@ -236,3 +238,13 @@ def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pyt
     assert outcome.error_code is ErrorCode.not_controller
     assert part_names(topics) == {"part-2"}
     assert not topics.node.is_reading
+
+
+def test_reports_of_brokers_come_before_clients() -> None:
+    """Goal: an ISR does not wait for what clients read. Method: begin reads of both; see in which order they end."""
+    reads = LongReads(lambda: 0)
+    for token, request in enumerate(("CreateAclsRequest", *OF_NODES, "DescribeAclsRequest")):
+        steps = in_parts(token + 1)
+        reads.begin(LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62)))
+    ended = [read.token for read, _ in reads.run_slice(0)]
+    assert ended == [1, 2, 0, 3]
