@@ -96,7 +96,7 @@ bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=sca
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 mistakes: $(VENV)/.all ## plant mistakes in a copy of the sources, and print which test finds each; ONLY=text for some; SIMULATE=n seeds, too
-	$(MISTAKES) --only '$(ONLY)' $(if $(SIMULATE),--simulate $(SIMULATE)) $(if $(SHAPE),--shape $(SHAPE))
+	$(MISTAKES) --only '$(ONLY)' $(if $(SIMULATE),--simulate $(SIMULATE))
 
 simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a failure tells; SHAPE=membership: of its operator
 	$(SIMULATOR) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(SHAPE),--shape $(SHAPE))

@@ -28,7 +28,6 @@ def _options() -> argparse.Namespace:
         metavar="SEEDS",
         help="also run this many seeds of the simulator against each; a mistake that they miss does not fail the run",
     )
-    parser.add_argument("--shape", default="chance", help="of the simulator (default: %(default)s)")
     parser.add_argument("--output", action="store_true", help="print what pytest said of those that survive")
     return parser.parse_args()
 
@@ -67,7 +66,7 @@ def _survivors(copy: SourceCopy, chosen: list[Mistake], options: argparse.Namesp
         finding = copy.tests_that_fail(mistake.tests)
         found_by = finding.found_by or "**nothing**"
         if options.simulate:
-            seed = copy.seed_that_fails(options.shape, options.simulate)
+            seed = copy.seed_that_fails(mistake.shape, options.simulate)
             found_by += (
                 f"; simulation: {seed.found_by or f'not by {options.simulate} seeds of {options.shape}'}"
             )

@@ -15,6 +15,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/broker_transitions.py",
         edits=(("        self._departed.pop(broker_id, None)\n", ""),),
         harm="a broker that departs a second time keeps all its ISRs, and leads for ever",
+        shape="slices",
         tests=(f"{_TESTS}/test_control_second_departures.py",),
     ),
     Mistake(
@@ -22,6 +23,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/broker_transitions.py",
         edits=(("        self._departed.clear()\n", ""),),
         harm="as above, if the broker returned under another leader",
+        shape="slices",
         tests=(f"{_TESTS}/test_control_second_departures.py",),
     ),
     Mistake(
@@ -29,6 +31,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/broker_transitions.py",
         edits=(("        self._losses.clear()\n", ""),),
         harm="slices take a broker out of partitions that are in good directories meanwhile",
+        shape="slices",
         tests=("unit/controller/node/test_soft_state.py",),
     ),
     Mistake(
@@ -41,6 +44,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a new leadership goes on with a cursor into an image that was reverted",
+        shape="slices",
         tests=("unit/controller/node/test_soft_state.py",),
     ),
     Mistake(
@@ -48,6 +52,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/elections.py",
         edits=(("        self._passes.clear()\n", '        """"""\n'),),
         harm="the first pass of a new leadership begins in the middle",
+        shape="partitions",
         tests=("unit/controller/node/test_soft_state.py",),
     ),
     Mistake(
@@ -60,6 +65,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a new leadership fences brokers whose heartbeats went to the leader between",
+        shape="partitions",
         tests=("unit/controller/node/test_soft_state.py",),
     ),
     Mistake(
@@ -67,6 +73,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/heartbeats.py",
         edits=(("                    lease.registration_offset = offset\n", "                    pass\n"),),
         harm="a broker is unfenced before it has read its new registration",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_heartbeats.py",),
     ),
     Mistake(
@@ -79,6 +86,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="two incarnations of a broker run at once",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_narrow_margins.py",),
     ),
     Mistake(
@@ -91,6 +99,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="slices take an active broker out of ISRs, or its departure ends half done",
+        shape="slices",
         tests=(f"{_TESTS}/test_control_broker_transitions.py",),
     ),
     Mistake(
@@ -98,6 +107,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/heartbeats.py",
         edits=(("context.next_offset + len(records) - 1", "context.next_offset"),),
         harm="a broker stops while others still take it for a leader",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_heartbeats.py",),
     ),
     Mistake(
@@ -110,6 +120,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="two brokers that shut down at once wait for each other",
+        shape="slices",
         tests=(f"{_TESTS}/test_control_broker_transitions.py",),
     ),
     Mistake(
@@ -117,6 +128,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/partition_change.py",
         edits=(("if len(target.isr) >= min_insync_replicas:", "if len(target.isr) > min_insync_replicas:"),),
         harm="a replica is eligible that misses acknowledged records (KIP-966)",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_elections_brokers.py",),
     ),
     Mistake(
@@ -124,6 +136,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/partition_change.py",
         edits=(("sorted(replica for replica in eligible if replica != lost_replica)", "sorted(eligible)"),),
         harm="a replica that lost records is elected as a clean leader (KIP-966)",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_elections_brokers.py",),
     ),
     Mistake(
@@ -136,6 +149,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="replicas stay in the ELR although all are in sync",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_narrow_margins.py",),
     ),
     Mistake(
@@ -148,6 +162,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a broker stops as a member of ISRs (KIP-841)",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
     ),
     Mistake(
@@ -160,6 +175,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a broker that has not read a reassignment undoes it",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
     ),
     Mistake(
@@ -169,6 +185,7 @@ MISTAKES: Final = (
             ("and existing.epoch == request.previous_broker_epoch", "and request.previous_broker_epoch >= 0"),
         ),
         harm="a copy that lost records stays eligible (KIP-966)",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_broker_registration.py",),
     ),
     Mistake(
@@ -176,6 +193,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/schedule.py",
         edits=(("(STEP_PAUSE_MS if has_more else task.interval_ms)", "task.interval_ms"),),
         harm="a balance of 100,000 leaders takes days",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_delegation_tokens.py",),
     ),
     Mistake(
@@ -183,6 +201,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/delegation_tokens.py",
         edits=(("expiry_ms = min(token.max_timestamp_ms, wanted_ms)", "expiry_ms = wanted_ms"),),
         harm="a token outlives max.lifetime.ms",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_delegation_tokens.py",),
     ),
     Mistake(
@@ -192,6 +211,7 @@ MISTAKES: Final = (
             ("needed = (*adding, *replicas) if len(adding) < len(removing) else adding", "needed = adding"),
         ),
         harm="a reassignment to fewer replicas thins out the ISR",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_narrow_margins.py",),
     ),
     Mistake(
@@ -204,6 +224,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a cluster whose first leader died in its bootstrap has no metadata.version",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_activation.py",),
     ),
     Mistake(
@@ -211,6 +232,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/steps.py",
         edits=(("return cls(is_dry=True, is_checked=True)", "return cls(is_checked=True)"),),
         harm="a request that is refused as a whole leaves thousands of records behind",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_acls.py",),
     ),
     Mistake(
@@ -218,6 +240,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/assignments.py",
         edits=(("if self._placer is None or self._read != read:", "if self._placer is None:"),),
         harm="partitions are placed on brokers that are gone",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_placement.py",),
     ),
     Mistake(
@@ -233,6 +256,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="an ISR has a replica whose copy is from before a crash",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_partitions_alter.py",),
     ),
     Mistake(
@@ -240,6 +264,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/steps.py",
         edits=(("        self._left = STEP_WORK_MAX\n        return True\n", "        return True\n"),),
         harm="each record of a large decision takes a turn of its own",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_step_budget.py",),
     ),
     Mistake(
@@ -247,6 +272,7 @@ MISTAKES: Final = (
         file=f"{_CONTROL}/steps.py",
         edits=(("records, self._records = tuple(self._records), []", "records = tuple(self._records)"),),
         harm="records are written again with each part: a topic cannot be created twice",
+        shape="partitions",
         tests=(f"{_TESTS}/test_control_step_budget.py",),
     ),
     Mistake(
@@ -259,6 +285,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="validate_only writes, and each record of a checked decision is written twice",
+        shape="partitions",
         tests=(f"{_TESTS}/replication/test_topics_create.py",),
     ),
 )

@@ -15,6 +15,7 @@ MISTAKES: Final = (
         file=f"{_NODE}/snapshotter.py",
         edits=(("voters=voters.to_record() if voters is not None else None,", "voters=None,"),),
         harm="after retention, a restart of all controllers loses the quorum",
+        shape="membership",
         tests=(f"{_TESTS}/test_checkpoints_keep_the_quorum.py",),
     ),
     Mistake(

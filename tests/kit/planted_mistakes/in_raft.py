@@ -15,6 +15,7 @@ MISTAKES: Final = (
         file=f"{_RAFT}/node.py",
         edits=(("replica.history.trim_to(start_offset - 1)", "replica.history.trim_to(start_offset + 49)"),),
         harm="checkpoints that end near the log start have no VotersRecord, or a later one",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_fences_of_voter_changes.py",),
     ),
     Mistake(
@@ -31,6 +32,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="two changes of the voters may be under way at once, whose majorities do not overlap",
+        shape="double-change",
         tests=(f"{_TESTS}/test_raft_fences_of_voter_changes.py",),
     ),
     Mistake(
@@ -43,6 +45,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="two changes of the voters may be under way at once, whose majorities do not overlap",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -59,6 +62,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="as above, by UpdateRaftVoter",
+        shape="double-change",
         tests=(f"{_TESTS}/test_raft_fences_of_voter_changes.py",),
     ),
     Mistake(
@@ -71,6 +75,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a leader without committed records",
+        shape="storm",
         tests=(f"{_TESTS}/test_raft_votes.py",),
     ),
     Mistake(
@@ -83,6 +88,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a later leader may overwrite what was committed (Raft 5.4.2)",
+        shape="old-epoch",
         tests=(f"{_TESTS}/test_raft_leader_replication.py",),
     ),
     Mistake(
@@ -90,6 +96,7 @@ MISTAKES: Final = (
         file=f"{_RAFT}/transitions.py",
         edits=(("voted_key = before.voted_key if epoch == before.epoch else None", "voted_key = None"),),
         harm="two votes in one epoch, so two leaders",
+        shape="storm",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -102,6 +109,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a candidate votes for itself and then for another in one epoch",
+        shape="storm",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -114,6 +122,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a removed leader stays although a majority of the voters does not fetch",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -152,6 +161,7 @@ MISTAKES: Final = (
         file=f"{_RAFT}/replica.py",
         edits=(("        self.history.truncate_to(end_offset)\n", ""),),
         harm="a replica counts voters that no log has",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_membership.py",),
     ),
     Mistake(
@@ -159,6 +169,7 @@ MISTAKES: Final = (
         file=f"{_RAFT}/roles/leader.py",
         edits=(("        for fetch in self._take_held():\n            self.hold(fetch)\n", ""),),
         harm="a new voter, whose vote commits its own VotersRecord, gets that record half a second later",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_membership.py",),
     ),
     Mistake(
@@ -178,6 +189,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="the removal may be lost with the leader",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -190,6 +202,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a change is acknowledged that can still be lost",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
     Mistake(
@@ -228,6 +241,7 @@ MISTAKES: Final = (
         file=f"{_RAFT}/progress.py",
         edits=(("            and replica.last_fetch_ms > now_ms - CAUGHT_UP_FETCH_AGE_MS_MAX\n", ""),),
         harm="a voter that is away holds up commits",
+        shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
     ),
 )

@@ -17,6 +17,8 @@ class Mistake:
     """The effect on a cluster."""
     tests: tuple[str, ...]
     """The tests that are expected to find it: paths in `tests/`, or node ids. All of them together take seconds."""
+    shape: str = "chance"
+    """The shape of the simulation that is most likely to find it."""
 
     def planted_in(self, source: str) -> str:
         """The source with the mistake.

@@ -24,6 +24,7 @@ TESTS_FAILED: Final = 1
 TIMEOUT_S: Final = 300
 """A mistake may make the code loop; each single test ends after TEST_TIMEOUT_S."""
 TEST_TIMEOUT_S: Final = 60
+SEEDS_AT_ONCE: Final = 5
 _FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 _SEED_FAILED: Final = re.compile(r"^seed (\d+) failed$", re.MULTILINE)
 
@@ -84,15 +85,31 @@ class SourceCopy:
         return Finding(found_by=found_by, seconds=time.monotonic() - begun_s, output=output)
 
     def seed_that_fails(self, shape: str, seeds: int) -> Finding:
-        """Run the simulator's first seeds of a shape against the copy as it is."""
+        """Run the simulator's first seeds of a shape against the copy as it is, until one fails."""
         begun_s = time.monotonic()
-        command = ["-m", "kit.simulator", "--jobs", "1", "--shape", shape, "--seeds", str(seeds)]
-        completed = self._python(command, timeout_s=2 * TIMEOUT_S)
-        if completed is None:
-            return Finding(found_by=f"{shape}: no end within the timeout", seconds=2 * TIMEOUT_S, output="")
-        failed = _SEED_FAILED.search(completed[1])
-        found_by = f"{shape}, seed {failed[1]}" if failed is not None else None
-        return Finding(found_by=found_by, seconds=time.monotonic() - begun_s, output=completed[1])
+        found_by, output = None, ""
+        for first in range(1, seeds + 1, SEEDS_AT_ONCE):
+            count = min(SEEDS_AT_ONCE, seeds + 1 - first)
+            command = [
+                "-m",
+                "kit.simulator",
+                "--jobs",
+                "1",
+                "--shape",
+                shape,
+                f"--first={first}",
+                f"--seeds={count}",
+            ]
+            completed = self._python(command)
+            if completed is None:
+                found_by = f"{shape}, seeds from {first} have no end"
+                break
+            output = completed[1]
+            failed = _SEED_FAILED.search(output)
+            if failed is not None:
+                found_by = f"{shape}, seed {failed[1]}"
+                break
+        return Finding(found_by=found_by, seconds=time.monotonic() - begun_s, output=output)
 
     def plant(self, mistake: Mistake) -> None:
         """Put a mistake in the copy."""
