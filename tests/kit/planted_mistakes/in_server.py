@@ -1,4 +1,4 @@
-"""Mistakes in the translation of raft's messages, in which ACL a request needs, and in whose turn it is."""
+"""Mistakes in the translation of raft's messages, in which ACL a request needs, in whose turn it is, in memory."""
 
 from __future__ import annotations
 
@@ -153,5 +153,73 @@ MISTAKES: Final = (
         ),
         harm="connections that wait for memory are closed",
         tests=("unit/controller/server/test_request_memory.py",),
+    ),
+    Mistake(
+        name="announced bytes count as if they were there",
+        file=f"{_SERVER}/connection.py",
+        edits=(
+            (
+                "        held_bytes = self._request_bytes + buffered_bytes\n",
+                "        held_bytes = self._request_bytes + max(buffered_bytes, size_bytes)\n",
+            ),
+            (
+                "        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:\n",
+                "        if True:\n",
+            ),
+        ),
+        harm="connections that announce requests and send nothing hold up all others",
+        tests=(f"{_TESTS}/test_request_memory.py",),
+    ),
+    Mistake(
+        name="nobody gives way when memory is used up",
+        file=f"{_SERVER}/request_memory.py",
+        edits=(("                self._make_room(service_class)\n", ""),),
+        harm="requests that are never finished hold up others until they are closed for their rate",
+        tests=(f"{_TESTS}/test_request_memory.py",),
+    ),
+    Mistake(
+        name="strangers have the budget of clients",
+        file=f"{_SERVER}/connection.py",
+        edits=(
+            (
+                "        return class_of(key) if self._is_known else ServiceClass.STRANGERS\n",
+                "        return class_of(key)\n",
+            ),
+        ),
+        harm="strangers use up the memory and the time of clients and nodes",
+        tests=(f"{_TESTS}/test_request_memory.py",),
+    ),
+    Mistake(
+        name="short arrays are not counted",
+        file="protocol/quorate_protocol/wire/codec/generated_readers.py",
+        edits=(("0 <= count < 127 and data.__class__ is bytes and count", "0 <= count < 127 and count"),),
+        harm="a request takes a hundred times the memory that its elements may take",
+        tests=("property/test_codec_functions.py::test_generated_functions_do_what_closures_do",),
+    ),
+    Mistake(
+        name="classes are served in any order",
+        file="controller_node/quorate_controller/scheduler.py",
+        edits=(
+            (
+                "for service_class, waiting in self._waiting.items():",
+                "for service_class, waiting in reversed(self._waiting.items()):",
+            ),
+        ),
+        harm="fetches and heartbeats wait for clients and strangers",
+        tests=("unit/controller/test_scheduler.py",),
+    ),
+    Mistake(
+        name="clients pass on as many requests as they like",
+        file="controller_node/quorate_controller/driver.py",
+        edits=(("            self.scheduler.passed_on()\n", "            pass\n"),),
+        harm="a turn takes seconds, and the leader loses its leadership",
+        tests=("unit/controller/test_driver.py",),
+    ),
+    Mistake(
+        name="a TLS handshake begins when a connection is accepted",
+        file=f"{_SERVER}/acceptor.py",
+        edits=(("                await self._first_byte(accepted)\n", ""),),
+        harm="newcomers wait for thousands of silent connections",
+        tests=(f"{_TESTS}/test_tls.py",),
     ),
 )
