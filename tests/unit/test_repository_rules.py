@@ -160,3 +160,35 @@ def test_the_rule_about_http_is_selected() -> None:
     silenced = "TID" + "251"
     sources = [path for path in tracked_files() if path.suffix == ".py" and path != Path(__file__)]
     assert [path for path in sources if f"noqa: {silenced}" in path.read_text()] == []
+
+
+MAY_LISTEN = {
+    "protocol/quorate_protocol/accepting.py": "the listeners of controllers, and the HTTP server",
+    "protocol/quorate_protocol/bounded_http/server.py": "all HTTP",
+    "operator/quorate_operator/runtime/local/control_socket.py": "a Unix socket for one user",
+    "operator/quorate_operator/runtime/local/forwarding.py": "addresses in 127.0.0.0/8, bounded there",
+    "operator/quorate_operator/runtime/local/loopback.py": "whether a port is free: accepts nothing",
+}
+LISTENS = re.compile(
+    r"AppRunner\(|TCPSite\(|run_app\(|start_server\(|start_unix_server\(|create_server\(|HTTPServer\(|\.listen\("
+)
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_only_bounded_servers_listen(root: str) -> None:
+    """Goal: a new server has bounds of connections and time from its first day. Method: what opens a listening socket
+    outside of the modules that bound theirs.
+    """
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / root).rglob("*.py")
+        if LISTENS.search(path.read_text())
+    }
+    assert found == {name for name in MAY_LISTEN if name.startswith(f"{root}/")}
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_copies_of_files_keep_their_modes(root: str) -> None:
+    """Goal: whoever may not read a file may not read its copy. Method: no function that copies content alone."""
+    copies = re.compile(r"\bcopyfile(obj)?\(")
+    assert [path for path in (ROOT / root).rglob("*.py") if copies.search(path.read_text())] == []

@@ -181,9 +181,11 @@ class HttpPlaces:
     def delay_s(self, place: Place, now_s: float) -> float:
         """Count a request; return for how long it has to wait. A second's requests may come at once."""
         interval_s = 1 / self._bounds.requests_of_address_per_s_max
+        # Requests whose clients left while they waited count, too, but not for ever.
+        due_s_max = now_s + 1.0 + self._bounds.connections_of_address_max * interval_s
         # Removed and stored again, so that the address used longest ago is the first.
         due_s = max(self._due_s.pop(place.address, now_s), now_s)
-        self._due_s[place.address] = due_s + interval_s
+        self._due_s[place.address] = min(due_s + interval_s, due_s_max)
         if len(self._due_s) > ADDRESSES_MAX:
             del self._due_s[next(iter(self._due_s))]
         delay_s = max(0.0, due_s - now_s - 1.0)

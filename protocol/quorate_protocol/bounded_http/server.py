@@ -118,6 +118,9 @@ class HttpServer:
         for opening in self._openings:
             opening.cancel()
         await asyncio.gather(*self._openings, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            if connection.streaming is not None:  # it would never end by itself
+                connection.abort()
         await self._runner.cleanup()
         for connection in list(self._connections.values()):
             connection.abort()

@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import logging
+import re
 import socket
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import readiness
 from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_controller.server.server import ControllerServer, listener_limits
+from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS, HttpLimit
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.codec.native import CODEC
@@ -255,6 +258,26 @@ async def test_the_metrics_page_counts_the_listeners_requests(server: Controller
     assert 'quorate_requests_total{api="ApiVersions"} 1.0' in text
     assert "quorate_open_connections 1.0" in text
     assert "process_resident_memory_bytes" in text
+
+
+async def test_limits_of_the_pages_are_counted_and_logged(
+    server: ControllerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: it is seen that strangers hold sockets. Method: more half requests than an address may have."""
+    caplog.set_level(logging.INFO)
+    writers = []
+    for _ in range(DEFAULT_BOUNDS.connections_of_address_max + 1):
+        _, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+        writer.write(b"GET /m")
+        writers.append(writer)
+    _, text, _ = await get(server, "/metrics")
+    for writer in writers:
+        writer.close()
+    limit = HttpLimit.CONNECTIONS_OF_ADDRESS.value
+    (counted,) = re.findall(rf'quorate_limited_connections_total{{limit="{limit}"}} (\S+)', text)
+    assert float(counted) >= 1
+    facts = [record.facts["limit"] for record in caplog.records if record.message == "http_limit_applied"]  # type: ignore[attr-defined]
+    assert limit in facts
 
 
 async def test_a_port_in_use_leaves_nothing_open(rig: Any) -> None:

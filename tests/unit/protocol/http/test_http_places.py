@@ -108,6 +108,15 @@ def test_requests_of_an_address_wait_for_their_rate() -> None:
     assert set(places.limits) == {HttpLimit.REQUEST_RATE}
 
 
+def test_requests_of_clients_that_left_are_forgotten() -> None:
+    """Goal: an address is not slow for hours after an attack. Method: many requests at one moment, then one later."""
+    places = Places(requests_of_address_per_s_max=10.0, connections_of_address_max=5)
+    place = places.taken("10.0.0.2")
+    delays = [places.places.delay_s(place, places.now_s) for _ in range(1_000)]
+    assert max(delays) == pytest.approx(0.5)
+    assert places.places.delay_s(place, places.now_s + 1.5) == 0.0
+
+
 def test_addresses_do_not_fill_the_memory() -> None:
     places = Places()
     for number in range(ADDRESSES_MAX + 50):
