@@ -25,7 +25,7 @@ from quorate_controller.raft.handlers import membership
 from quorate_controller.raft.handlers.common import leader_state
 from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
-from quorate_protocol.image import MetadataImage, snapshot
+from quorate_protocol.image import BrokerRegistration, MetadataImage, snapshot
 from quorate_protocol.image.snapshot import write_checkpoint
 from quorate_protocol.records.generated import AbortTransactionRecord, PartitionChangeRecord
 
@@ -255,18 +255,23 @@ def test_finds_producer_ids_that_are_given_twice(monkeypatch: pytest.MonkeyPatch
 
 
 def test_finds_a_leader_in_a_failed_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a replica that leads without its directory is found (KIP-858). Method: of the replicas in a directory
-    that has gone offline, the last one stays.
+    """Goal: a replica that leads without its directory is found (KIP-858). Method: a directory goes offline, and its
+    replicas stay what they are.
     """
     go_offline = PartitionTransitions.on_directories_offline
 
-    def all_but_one(transitions: PartitionTransitions, *args: object) -> list[object]:
-        records = list(go_offline(transitions, *args))  # type: ignore[arg-type]
-        changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
-        return [record for record in records if not changes or record is not changes[-1]]
+    def without_partitions(transitions: PartitionTransitions, *args: object) -> list[object]:
+        records = go_offline(transitions, *args)  # type: ignore[arg-type]
+        return [record for record in records if not isinstance(record, PartitionChangeRecord)]
 
-    monkeypatch.setattr(PartitionTransitions, "on_directories_offline", all_but_one)
+    monkeypatch.setattr(PartitionTransitions, "on_directories_offline", without_partitions)
     assert first_violation(Shape.partitions).name == "InactiveLeadsNothing"
+
+
+def test_finds_a_replica_on_a_cordoned_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a placement where nothing new may be placed is found (KIP-1066). Method: any broker will do."""
+    monkeypatch.setattr(BrokerRegistration, "has_uncordoned_directory", True)
+    assert first_violation(Shape.partitions).name == "CordonedGetsNothing"
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:

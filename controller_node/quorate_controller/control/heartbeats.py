@@ -5,8 +5,9 @@ A broker's control state follows from its registration and from its controlled s
     state                on a heartbeat that wants          becomes
     -------------------  ---------------------------------  ----------------------------------------------
     FENCED               shutdown, leads nothing            SHUTDOWN_NOW
-    FENCED               unfence, is caught up, and is      UNFENCED
-                         not departing
+    FENCED               unfence, is caught up, is not      UNFENCED
+                         departing, and has lost no
+                         directory since the last one
     UNFENCED             fence                              FENCED
     UNFENCED             fence and shutdown                 SHUTDOWN_NOW
     UNFENCED             shutdown, leads partitions         CONTROLLED_SHUTDOWN
@@ -170,14 +171,18 @@ class HeartbeatManager:
         broker = check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         lease = self._leases[broker.broker_id]
         current = self._state(broker, lease)
+        lost = self._lost_directories(broker, request)
         following = self._next_state(current, request, lease)
+        if lost and following is BrokerState.UNFENCED and current is BrokerState.FENCED:
+            # It would be elected in them: what is decided here sees them online. The next heartbeat unfences it.
+            following = current
         self._contacts.pop(broker.broker_id, None)
         if following is not BrokerState.SHUTDOWN_NOW:
             self._contacts[broker.broker_id] = context.now_ms
         lease.metadata_offset = request.current_metadata_offset
         records = (
             *(self._transition(broker, following) if following is not current else ()),
-            *self._directory_changes(broker, request),
+            *self._directory_changes(broker, request, lost),
         )
         if following is BrokerState.CONTROLLED_SHUTDOWN and not lease.is_shutting_down:
             lease.controlled_shutdown_offset = context.next_offset + len(records) - 1
@@ -259,16 +264,20 @@ class HeartbeatManager:
         )
         return (*self._transitions.on_broker_fenced(broker.broker_id), fence)
 
+    def _lost_directories(self, broker: "BrokerRegistration", request: BrokerHeartbeatRequest) -> "set[UUID]":
+        """The registered directories that the broker reports as failed, for the first time (KIP-858)."""
+        if not request.offline_log_dirs or self._image.metadata_version < features.DIRECTORY_ASSIGNMENT_SINCE:
+            return set()
+        return set(broker.directories).intersection(request.offline_log_dirs)
+
     def _directory_changes(
-        self, broker: "BrokerRegistration", request: BrokerHeartbeatRequest
+        self, broker: "BrokerRegistration", request: BrokerHeartbeatRequest, lost: "set[UUID]"
     ) -> "Sequence[MetadataRecord]":
         """Log directories that failed (KIP-858) or that take no new replicas (KIP-1066)."""
         records: list[MetadataRecord] = []
         metadata_version = self._image.metadata_version
-        if request.offline_log_dirs and metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE:
-            lost = set(broker.directories).intersection(request.offline_log_dirs)
-            if lost:
-                records += self._transitions.on_directories_offline(broker.broker_id, lost)
+        if lost:
+            records += self._transitions.on_directories_offline(broker.broker_id, lost)
         if (
             request.cordoned_log_dirs is not None
             and metadata_version >= features.CORDONED_DIRECTORIES_SINCE

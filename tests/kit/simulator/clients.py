@@ -176,7 +176,8 @@ class SimulatedBroker:
         if not self._offline and rng.random() < DIRECTORY_FAILS:
             self._offline = (rng.choice(self.directories),)
         if rng.random() < CORDONS:
-            self._cordoned = tuple(directory for directory in self.directories if rng.random() < 0.3)
+            share = rng.choice((0, 0.5, 1))
+            self._cordoned = tuple(directory for directory in self.directories if rng.random() < share)
 
     def _took(self, response: Any) -> None:
         if self._epoch is None:

@@ -110,6 +110,7 @@ class Happening(Enum):
     GIANT_TOPIC = "topics of tens of thousands of partitions made and to be deleted"
     REPLICAS_MOVED = "requests to move replicas to another directory"
     DIRECTORY_OFFLINE = "directories of brokers that went offline"
+    DIRECTORY_CORDONED = "directories of brokers cordoned"
     OBSERVER_FETCH = "fetches of brokers that were answered"
     APPEND_ACKNOWLEDGED = "records of clients acknowledged"
     APPENDS_KEPT = "new leaders that have all acknowledged records"

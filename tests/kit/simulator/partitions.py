@@ -7,6 +7,8 @@ CleanElection        a new leader was in the ISR or the ELR before, or joined wi
                      led last, where nobody of ISR and ELR is active
 ActiveMembers        who becomes leader or joins an ISR is neither fenced nor shutting down
 ReassignmentInSync   a replica is new only while it is being added; it stays once it is in the ISR
+CordonedGetsNothing  a new partition has no replica on a broker all of whose directories are cordoned; not held
+                     where decisions are cut into slices
 InactiveLeadsNothing a broker that is fenced or shutting down leads nothing, and is in an ISR only as its last
                      member without a leader; a replica in a directory that is offline leads nothing: after each
                      batch, or in calm where decisions are cut into slices, as they are, too, once there are many
@@ -62,6 +64,8 @@ class Broker:
     epoch: int
     directories: frozenset[UUID | None]
     """Those that are online."""
+    cordoned: frozenset[UUID | None] = frozenset()
+    """Those that take no new replicas."""
     is_fenced: bool = True
     is_shutting_down: bool = False
 
@@ -138,6 +142,7 @@ class CommittedPartitions:
                 else:
                     known.is_fenced, known.is_shutting_down = record.fenced, record.in_controlled_shutdown
                 known.directories = frozenset(record.log_dirs)
+                known.cordoned = frozenset(record.cordoned_log_dirs or ())
             case UnregisterBrokerRecord():
                 del self.brokers[record.broker_id]
                 return True
@@ -146,6 +151,11 @@ class CommittedPartitions:
                 if record.fenced:
                     broker.is_fenced = record.fenced > 0
                 broker.is_shutting_down |= record.in_controlled_shutdown > 0
+                if record.cordoned_log_dirs is not None:
+                    self._count(
+                        Happening.DIRECTORY_CORDONED, len(set(record.cordoned_log_dirs) - broker.cordoned)
+                    )
+                    broker.cordoned = frozenset(record.cordoned_log_dirs)
                 if record.log_dirs:
                     self._count(
                         Happening.DIRECTORY_OFFLINE, int(len(record.log_dirs) < len(broker.directories))
@@ -164,7 +174,14 @@ class CommittedPartitions:
         self._keys_of[record.topic_id].append(key)
         self._led.setdefault(partition.leader, {})[key] = None
         self._check_sane(key, partition)
+        cordoned = [replica for replica in partition.replicas if self._is_cordoned(replica)]
+        if cordoned and not self._is_sliced:
+            raise self._violated("CordonedGetsNothing", key, f"{cordoned} take no new replicas: {partition}")
         return key
+
+    def _is_cordoned(self, broker_id: int) -> bool:
+        broker = self.brokers[broker_id]
+        return bool(broker.directories) and broker.directories <= broker.cordoned
 
     def _remove_topic(self, topic_id: UUID) -> None:
         self._count(Happening.TOPIC_DELETED)

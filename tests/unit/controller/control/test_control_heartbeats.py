@@ -269,6 +269,25 @@ def test_offline_directories_are_recorded_once(harness):
     assert harness.records == []
 
 
+def test_no_leader_is_elected_in_a_directory_that_fails_as_its_broker_returns(harness):
+    """Goal: a partition is not led from a lost disk. Method: the broker of its only replica is fenced, and reports
+    the replica's directory in the heartbeat that would unfence it; the next heartbeat unfences it.
+    """
+    directories = (harness.directory(1, 0), harness.directory(1, 1))
+    harness.start_broker(1, log_dirs=directories)
+    topic_id = harness.add_topic("t", 1)
+    harness.replay(
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=(directories[0],)),
+    )
+    harness.heartbeat(1, want_fence=True)
+    partition = harness.image.topics.by_id[topic_id].partitions
+    assert not partition[0].has_leader
+    assert harness.heartbeat(1, offline_log_dirs=(directories[0],)).is_fenced
+    assert not harness.heartbeat(1, offline_log_dirs=(directories[0],)).is_fenced
+    assert harness.broker().directories == (directories[1],)
+    assert not partition[0].has_leader
+
+
 def test_many_offline_directories_take_linear_time(harness):
     """Goal: one heartbeat cannot hold up the controller. Method: 20,000 registered directories, all but one offline,
     in the processor time of a slow machine; to compare each with each takes over 15 s.
