@@ -9,8 +9,8 @@ partitions have been placed as there are unfenced brokers, racks and brokers are
 of replicas do not repeat.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 from quorate_protocol.plain_data import dataclass
@@ -201,6 +201,14 @@ class Placer:
         Raises:
             PlacementError: there are too few brokers, or all are fenced.
         """
+        return list(islice(self.placed(replication_factor), num_partitions))
+
+    def placed(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
+        """Yield the replicas of one partition of a topic after the other, without an end.
+
+        Raises:
+            PlacementError: as above, at once.
+        """
         if replication_factor <= 0:
             raise PlacementError(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -216,7 +224,7 @@ class Placer:
                 "cordoned."
             )
         ring = _RackRing(self._racks, self._leading, self._unfenced_count, self._rng)
-        return [ring.place(replication_factor) for _ in range(num_partitions)]
+        return map(ring.place, repeat(replication_factor))
 
 
 def place_replicas(

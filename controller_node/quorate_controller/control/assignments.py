@@ -1,6 +1,7 @@
 """The brokers of new partitions, placed automatically or named by the client, and their records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionRecord
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.control.steps import ITEM, LOOK, StepBudget
 
 if TYPE_CHECKING:
     from random import Random
@@ -57,11 +59,31 @@ class Placing:
         Raises:
             ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
         """
+        return list(islice(self._placed(replication_factor), num_partitions))
+
+    def placing(
+        self, num_partitions: int, replication_factor: int
+    ) -> Generator[None, None, list[Assignment] | None]:
+        """Do what `place` does in steps. Returns None if the brokers have changed meanwhile.
+
+        Raises:
+            ControlError: as above, at once.
+        """
+        placed, read, budget = self._placed(replication_factor), self._read, StepBudget()
+        assignments = []
+        for assignment in islice(placed, num_partitions):
+            assignments.append(assignment)
+            if budget.spend(ITEM + LOOK * replication_factor):
+                yield
+        self._current()
+        return assignments if self._read == read else None
+
+    def _placed(self, replication_factor: int) -> Iterator[Assignment]:
         try:
-            placed = self._current().place(num_partitions, replication_factor)
+            placed = self._current().placed(replication_factor)
         except PlacementError as error:
             raise ControlError(ErrorCode.invalid_replication_factor, str(error)) from error
-        return [Assignment(replicas=replicas, isr=_active(self._image, replicas)) for replicas in placed]
+        return (Assignment(replicas=replicas, isr=_active(self._image, replicas)) for replicas in placed)
 
     def _current(self) -> Placer:
         brokers = self._image.cluster.brokers

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 USE_DEFAULT: Final = -1
 """Number of partitions or replicas of a topic: the cluster's default, or what the assignment says."""
 
+PLACED_AT_ONCE_MAX: Final = 500
+"""Partitions of a topic that are placed in the step that decides on it."""
+
 _CONFIGS_IN_RESPONSE_SINCE: Final = 5
 """CreateTopicsResponse version (KIP-525)."""
 
@@ -133,8 +136,13 @@ class TopicManager:
         results = []
         for topic in topics:
             created: Sequence[MetadataRecord] = ()
+            placed = None
+            if topic.name not in self._image.topics.by_name:
+                placed = yield from self._placing_many(*self._sizes_of(topic), parts)
             try:
-                created, result = self._create(topic, context, quota, may_describe=topic.name in describable)
+                created, result = self._create(
+                    topic, context, quota, placed, may_describe=topic.name in describable
+                )
             except ControlError as error:
                 result = _not_created(topic.name, error)
             results.append(result)
@@ -184,13 +192,18 @@ class TopicManager:
         for asked in request.topics:
             if asked.name not in growable:
                 continue
+            placed = None
             topic = existing.get(asked.name)
+            if topic is not None and asked.assignments is None:
+                additional = asked.count - len(topic.partitions)
+                placed = yield from self._placing_many(additional, _replication_factor(topic), parts)
+                topic = existing.get(asked.name)  # others may have deleted it
             records: Sequence[MetadataRecord] = ()
             if topic is None:
                 results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
             else:
                 try:
-                    records = self._grow(asked, topic, quota)
+                    records = self._grow(asked, topic, quota, placed)
                 except ControlError as error:
                     results.append(_grown(asked.name, error.error_code, _text(error)))
                 else:
@@ -247,12 +260,7 @@ class TopicManager:
                 partitions += len(topic.assignments)
                 replicas += sum(len(given.broker_ids) for given in topic.assignments)
                 continue
-            of_topic = self._config.num_partitions
-            if topic.num_partitions != USE_DEFAULT:
-                of_topic = max(topic.num_partitions, 0)
-            of_partition = self._config.default_replication_factor
-            if topic.replication_factor != USE_DEFAULT:
-                of_partition = max(topic.replication_factor, 0)
+            of_topic, of_partition = self._sizes_of(topic)
             partitions += of_topic
             if of_partition <= brokers_max:  # it is refused otherwise
                 replicas += of_topic * of_partition
@@ -278,10 +286,11 @@ class TopicManager:
         topic: create_request.CreatableTopic,
         context: RequestContext,
         quota: MutationQuota,
+        placed: list[Assignment] | None,
         *,
         may_describe: bool,
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
-        """Records and result of one topic.
+        """Records and result of one topic; `placed` if its partitions are placed already.
 
         Raises:
             ControlError: why it can't be created.
@@ -289,7 +298,7 @@ class TopicManager:
         self._check_new_name(topic.name)
         configs = {config.name: config.value for config in topic.configs}
         config_records = self._configs.validate_new_topic(topic.name, configs)
-        assignments = self._assigned(topic) if topic.assignments else self._placed(topic)
+        assignments = self._assigned(topic) if topic.assignments else placed or self._placed(topic)
         self._policies.check_topic(lambda: _as_policies_see(topic, configs, assignments))
         quota.take(len(assignments))
         topic_id = uuid_from(self._rng)
@@ -374,10 +383,7 @@ class TopicManager:
             raise ControlError(
                 ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
             )
-        if num_partitions == USE_DEFAULT:
-            num_partitions = self._config.num_partitions
-        if replication_factor == USE_DEFAULT:
-            replication_factor = self._config.default_replication_factor
+        num_partitions, replication_factor = self._sizes_of(topic)
         try:
             return self._placing.place(num_partitions, replication_factor)
         except ControlError as error:
@@ -386,10 +392,40 @@ class TopicManager:
                 f"Unable to replicate the partition {replication_factor} time(s): {error.message}",
             ) from None
 
+    def _sizes_of(self, topic: create_request.CreatableTopic) -> tuple[int, int]:
+        """The numbers of partitions and of replicas of a topic that is placed automatically; 0 for none of either."""
+        num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
+        if topic.assignments:
+            return 0, 0
+        if num_partitions == USE_DEFAULT:
+            num_partitions = self._config.num_partitions
+        if replication_factor == USE_DEFAULT:
+            replication_factor = self._config.default_replication_factor
+        return max(num_partitions, 0), max(replication_factor, 0)
+
+    def _placing_many(
+        self, num_partitions: int, replication_factor: int, parts: Parts
+    ) -> Generator[ControlResult | None, None, list[Assignment] | None]:
+        """Place the partitions of a large topic in steps. Returns None where that is done at once, behind all checks:
+        for others, for those that can't be placed, and if the brokers have changed meanwhile.
+        """
+        if num_partitions <= PLACED_AT_ONCE_MAX or replication_factor > self._placing.brokers_max:
+            return None
+        # What was decided before must be written before others come in between.
+        yield parts.take()
+        try:
+            return (yield from self._placing.placing(num_partitions, replication_factor))
+        except ControlError:
+            return None
+
     def _grow(
-        self, asked: grow_request.CreatePartitionsTopic, topic: "TopicImage", quota: MutationQuota
+        self,
+        asked: grow_request.CreatePartitionsTopic,
+        topic: "TopicImage",
+        quota: MutationQuota,
+        placed: list[Assignment] | None,
     ) -> "Sequence[MetadataRecord]":
-        """The records of the partitions that come to a topic.
+        """The records of the partitions that come to a topic; `placed` if as many are placed already.
 
         Raises:
             ControlError: why it can't grow like this.
@@ -412,7 +448,9 @@ class TopicManager:
             )
         quota.take(additional)
         replication_factor = _replication_factor(topic)
-        if asked.assignments is None:
+        if placed and len(placed) == additional and len(placed[0].replicas) == replication_factor:
+            assignments = placed
+        elif asked.assignments is None:
             assignments = self._placing.place(additional, replication_factor)
         else:
             assignments = [

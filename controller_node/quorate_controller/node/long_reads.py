@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
+from kio.schema.create_acls.v3.request import CreateAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
@@ -32,6 +37,20 @@ READ_SLICE_MS: Final = 5
 
 OF_NODES: Final = frozenset(kind.__name__ for kind in (AlterPartitionRequest, AssignReplicasToDirsRequest))
 """Requests of brokers that may take several turns."""
+
+READS: Final = frozenset(
+    kind.__name__
+    for kind in (
+        CreateAclsRequest,
+        DeleteAclsRequest,
+        DescribeAclsRequest,
+        DescribeConfigsRequest,
+        ListPartitionReassignmentsRequest,
+    )
+)
+"""Requests that the driver holds back while one of them is under way (`scheduler.LONG_READS`). Decisions that have
+begun do not hold them back: there may always be some.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +82,11 @@ class LongReads:
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether one of READS is under way."""
+        return any(read.request in READS for read in self._waiting)
 
     def begin(self, read: LongRead) -> None:
         """Add a read behind those that wait already; reports of brokers come before what clients ask for."""

@@ -137,7 +137,7 @@ class ControllerNode:
     @property
     def is_reading(self) -> bool:
         """Whether reads are under way that will take more turns: others should wait."""
-        return bool(self._long_reads)
+        return self._long_reads.has_reads
 
     @property
     def is_registered(self) -> bool:

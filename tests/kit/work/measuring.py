@@ -16,6 +16,7 @@ from kit.work.requests_of_apis import TOKEN_SECRET, Case, Place, Run
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.metadata import MetadataState
+from quorate_controller.process import GC_THRESHOLDS
 from quorate_controller.security.access import RestrictedAccess
 from quorate_controller.security.authorizer import Authorizer
 from quorate_protocol.image.image import RECORDS_PER_STEP
@@ -185,6 +186,8 @@ def _next(metadata: MetadataState, steps: Any) -> bool:
 def benches(share: float, *, timed: bool = False) -> Iterator[tuple[WorkBench, WorkBench]]:
     """An image that is a share of the full size, and one of a tenth of it; with `timed` for microseconds."""
     counter = Stopwatch() if timed else WorkCounter()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.disable()
     try:
         large = WorkBench(Size().times(share), counter)
@@ -197,6 +200,7 @@ def benches(share: float, *, timed: bool = False) -> Iterator[tuple[WorkBench, W
     finally:
         gc.enable()
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
 from quorate_controller.node.events import Asker
-from quorate_controller.node.long_reads import OF_NODES, LongRead, LongReads
+from quorate_controller.node.long_reads import OF_NODES, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
+from quorate_controller.scheduler import LONG_READS
+from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records.generated import ConfigRecord, TopicRecord
 
@@ -248,3 +250,18 @@ def test_reports_of_brokers_come_before_clients() -> None:
         reads.begin(LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62)))
     ended = [read.token for read, _ in reads.run_slice(0)]
     assert ended == [1, 2, 0, 3]
+
+
+def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
+    """Goal: a client that creates topics without end does not keep others from reading. Method: both kinds of reads,
+    and the scheduler's list of what it holds back.
+    """
+    reads = LongReads(lambda: 0)
+    asker = Asker(None, 1 << 62)
+    reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker))
+    assert reads
+    assert not reads.has_reads
+    reads.begin(LongRead(token=2, request="DescribeAclsRequest", steps=in_parts(2), asker=asker))
+    assert reads.has_reads
+    held_back = (APIS[key] for key in LONG_READS)
+    assert {api.request_class(api.version_max).__name__ for api in held_back} == READS

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.create_topics.v7 import request as kio_request
 from kio.schema.errors import ErrorCode
+from kit.controller_parts import response_of
 from quorate_controller.control.api import ControlError
 from quorate_protocol.image import UNASSIGNED_DIRECTORY
 from quorate_protocol.records.generated import ConfigRecord, FenceBrokerRecord, PartitionRecord, TopicRecord
@@ -336,7 +337,7 @@ def test_too_many_partitions_are_refused_as_a_whole(cluster, topics) -> None:
 def test_too_many_records_are_refused_as_a_whole(cluster) -> None:
     """Goal: an atomic batch has at most 10,000 records. Method: 10,000 partitions and their topic."""
     with pytest.raises(ControlError) as refused:
-        create(cluster, topic("a", 10_000))
+        response_of(create(cluster, topic("a", 10_000)))
     assert refused.value.error_code is ErrorCode.policy_violation
     assert refused.value.message == "Unable to perform excessively large batch operation."
 
@@ -389,3 +390,31 @@ def test_a_large_request_that_is_only_validated_writes_nothing(cluster) -> None:
     results = cluster.apply(decision).topics
     assert {result.error_code for result in results} == {ErrorCode.none}
     assert not cluster.image.topics.by_name
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_a_large_topic_is_placed_in_steps_and_written_as_a_whole(cluster, is_fenced: bool) -> None:
+    """Goal: others come in between the steps of placing, and brokers that leave meanwhile do not lead.
+
+    Method: thousands of partitions beside a small topic, which is written first; then a broker may be fenced.
+    """
+    decision = create(cluster, topic("small"), topic("large", 2_000, 2))
+    assert [type(record) for record in decision.records] == [TopicRecord, PartitionRecord]
+    cluster.replay(*decision.records)
+    if is_fenced:
+        cluster.replay(FenceBrokerRecord(id=2, epoch=1002))
+    results = cluster.apply(replace(decision, records=())).topics
+    assert {result.error_code for result in results} == {ErrorCode.none}
+    partitions = cluster.image.topics.by_name["large"].partitions.values()
+    assert len(partitions) == 2_000
+    assert {partition.leader for partition in partitions} == ({1, 3} if is_fenced else {1, 2, 3})
+
+
+def test_a_large_topic_that_others_create_meanwhile_exists(cluster) -> None:
+    """Goal: the last step decides. Method: another request creates the topic between the steps of placing."""
+    decision = create(cluster, topic("large", 2_000, 2))
+    assert decision.records == ()
+    cluster.apply(create(cluster, topic("large", 1, 1)))
+    (result,) = cluster.apply(decision).topics
+    assert result.error_code is ErrorCode.topic_already_exists
+    assert len(cluster.image.topics.by_name["large"].partitions) == 1

@@ -213,3 +213,27 @@ def test_a_deleted_name_may_be_used_again(cluster, make_partition) -> None:
     cluster.apply(delete(cluster, "a.b"))
     cluster.add_topic("a_b", make_partition(2))
     assert cluster.partition("a_b").leader == 2
+
+
+@pytest.mark.parametrize("others", ["grow it", "make it anew", "nothing"])
+def test_a_large_growth_is_placed_in_steps_and_decided_by_the_last(
+    cluster, make_partition, others: str
+) -> None:
+    """Goal: a growth adds what is missing to what there is then. Method: others change the topic between the steps of
+    placing: it has one more partition, or it is another one with fewer replicas.
+    """
+    cluster.add_topic("a", make_partition(1, 2))
+    decision = grow(cluster, ("a", 2_001, None))
+    assert (decision.records, decision.response) == ((), None)
+    if others == "grow it":
+        cluster.apply(grow(cluster, ("a", 2, None)))
+    elif others == "make it anew":
+        cluster.apply(delete(cluster, "a"))
+        cluster.add_topic("a", make_partition(3))
+    (result,) = cluster.apply(decision).results
+    assert result.error_code is ErrorCode.none
+    partitions = cluster.image.topics.by_name["a"].partitions
+    assert len(partitions) == 2_001
+    assert {len(partition.replicas) for partition in partitions.values()} == {
+        1 if others == "make it anew" else 2
+    }
