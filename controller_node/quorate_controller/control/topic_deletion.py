@@ -23,6 +23,7 @@ from quorate_controller.security.access import Access, allows_on_cluster
 if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage, TopicsImage
 
+_UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 _UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 
 
@@ -99,7 +100,8 @@ def _refused_by_id(
     if count > 1:
         return deletion_result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
     if topic is None:
-        return unknown_id(topic_id)
+        message = "This server does not host this topic ID."
+        return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
     if topic.name not in permitted.deleted:
         shown = topic.name if topic.name in permitted.seen else None
         return deletion_result(shown, topic_id, *_UNAUTHORIZED)
@@ -114,8 +116,7 @@ def _refused_by_name(
     if name not in permitted.seen:
         return deletion_result(name, None, *_UNAUTHORIZED)
     if topic is None:
-        message = "This server does not host this topic-partition."
-        return deletion_result(name, None, ErrorCode.unknown_topic_or_partition, message)
+        return deletion_result(name, None, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
     if name not in permitted.deleted:
         return deletion_result(name, None, *_UNAUTHORIZED)
     if topic.topic_id in ids:
@@ -124,10 +125,12 @@ def _refused_by_name(
     return None
 
 
-def unknown_id(topic_id: UUID) -> DeletableTopicResult:
-    """Return the result for the id of a topic that does not exist, or that others have deleted."""
-    message = "This server does not host this topic ID."
-    return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
+def deleted_since(name: str, topic_id: UUID) -> DeletableTopicResult:
+    """Return the result for a topic that others have deleted while the request was being decided.
+
+    It has name and id, whichever the client asked for.
+    """
+    return deletion_result(name, topic_id, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
 
 
 def deletion_result(

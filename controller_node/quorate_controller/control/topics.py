@@ -39,7 +39,7 @@ from quorate_controller.control.mutation_quotas import UNBOUNDED, MutationQuota,
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
 from quorate_controller.control.resource_access import finding_allowed
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun, text_work
-from quorate_controller.control.topic_deletion import deletion_result, finding_deletable, unknown_id
+from quorate_controller.control.topic_deletion import deleted_since, deletion_result, finding_deletable
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
@@ -236,7 +236,7 @@ class TopicManager:
             records: Sequence[MetadataRecord] = ()
             topic = self._image.topics.by_id.get(topic_id)
             if topic is None:  # others have deleted it since
-                results.append(unknown_id(topic_id))
+                results.append(deleted_since(name, topic_id))
                 continue
             try:
                 quota.take(len(topic.partitions))

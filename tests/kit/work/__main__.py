@@ -28,7 +28,7 @@ def main() -> int:
     _print("|" + "---|" * len(HEADINGS))
     failed = 0
     with benches(options.share, timed=options.time) as (large, small):
-        for case in (*CASES, *TASKS, *REPLAYS):
+        for case in (*CASES, *REPLAYS, *TASKS):
             row = measure(case, large, small, options.share)
             _print(_line(row))
             for problem in () if options.time else row.problems:

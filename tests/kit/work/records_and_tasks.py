@@ -299,4 +299,14 @@ TASKS: Final[tuple[Case, ...]] = (
         "each broker gets a session",
         run=Run.TICK,
     ),
+    # The last case: behind a copy, the topics of an image are cloned before they change.
+    Case(
+        "snapshot",
+        "the copy of the tables",
+        1,
+        lambda _, _n: lambda control: control._image.committed_copy() and None,
+        "rows are copied, but not partitions",
+        indivisible="a copy is of one moment",
+        run=Run.TICK,
+    ),
 )

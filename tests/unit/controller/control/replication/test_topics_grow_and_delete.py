@@ -1,5 +1,6 @@
 """CreatePartitions and DeleteTopics."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -237,3 +238,24 @@ def test_a_large_growth_is_placed_in_steps_and_decided_by_the_last(
     assert {len(partition.replicas) for partition in partitions.values()} == {
         1 if others == "make it anew" else 2
     }
+
+
+def test_a_long_deletion_deletes_what_is_still_there(cluster, make_partition) -> None:
+    """Goal: others decide between the steps of DeleteTopics. Method: hundreds of topics; behind the first step the
+    last one is deleted, and made anew.
+    """
+    names = [f"t{number}" for number in range(500)]
+    for name in names:
+        cluster.add_topic(name, make_partition(1))
+    decision = delete(cluster, *names)
+    assert 0 < len(decision.records) < len(names)
+    cluster.replay(*decision.records)
+    cluster.apply(delete(cluster, names[-1]))
+    cluster.add_topic(names[-1], make_partition(1))
+    results = {
+        result.name: result.error_code for result in cluster.apply(replace(decision, records=())).responses
+    }
+    assert results.pop(names[-1]) is ErrorCode.unknown_topic_or_partition
+    assert set(results) == set(names[:-1])
+    assert set(results.values()) == {ErrorCode.none}
+    assert set(cluster.image.topics.by_name) == {names[-1]}
