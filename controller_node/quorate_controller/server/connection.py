@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
             self.arrival.arrived(len(data), now_s, is_new=bool(frames))
             if not self._is_reading:  # TLS may pass on what it has already
                 self.arrival.pause(now_s)
-        else:
+        elif frames:
             self.arrival.completed()
         # Most data is one small request.
         if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:
@@ -338,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_in_turn(self) -> None:
         """Serve the received requests now or, if other work waits, when it is this connection's turn."""
-        if not self._is_queued:
+        if self._undispatched and not self._is_queued:
             scheduler = self._listener.scheduler
             if self.step() is Outcome.MORE if scheduler.is_idle else self._may_serve():
                 self._is_queued = True
@@ -361,12 +361,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def step(self) -> Outcome:
         """Pass some requests of one class on."""
-        in_flight, service_class = self._in_flight, self.service_class
+        last_class: ServiceClass | None = None
         for _ in range(REQUESTS_AT_ONCE):
-            if not self._may_serve() or self.service_class is not service_class:
+            if not self._may_serve():
                 break
+            service_class = self.service_class
+            if last_class is not None and service_class is not last_class:
+                break
+            last_class = service_class
             exchange = Exchange(self, self._undispatched.popleft(), service_class)
-            in_flight.append(exchange)
+            self._in_flight.append(exchange)
             try:
                 self._listener.handler.handle(exchange)
             except Exception as error:

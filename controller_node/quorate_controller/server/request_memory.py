@@ -88,7 +88,7 @@ class Arrival:
 
     def completed(self) -> None:
         """No request is unfinished."""
-        self.due_s = None
+        self.due_s, self._credit_s = None, 0.0
 
     def pause(self, now_s: float) -> None:
         """The connection is not read: that time does not count."""
