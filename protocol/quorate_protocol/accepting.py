@@ -30,14 +30,8 @@ class SocketAcceptor:
     accepted.
     """
 
-    def __init__(
-        self,
-        take: Callable[[socket.socket, tuple[str, int]], float],
-        *,
-        backlog: int = BACKLOG,
-    ) -> None:
+    def __init__(self, take: Callable[[socket.socket, tuple[str, int]], float]) -> None:
         self._take = take
-        self._backlog = backlog
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._pause: asyncio.TimerHandle | None = None
@@ -55,7 +49,7 @@ class SocketAcceptor:
         )
         try:
             for family, kind, protocol, _, address in dict.fromkeys(infos):
-                self._sockets.append(_bound(family, kind, protocol, address, self._backlog))
+                self._sockets.append(_bound(family, kind, protocol, address))
         except OSError:
             self.close()
             raise
@@ -102,14 +96,14 @@ class SocketAcceptor:
                 return
 
 
-def _bound(family: int, kind: int, protocol: int, address: object, backlog: int) -> socket.socket:
+def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)  # type: ignore[arg-type]
-        listening.listen(backlog)
+        listening.listen(BACKLOG)
         listening.setblocking(False)
     except OSError as error:
         listening.close()

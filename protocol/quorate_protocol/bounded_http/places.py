@@ -5,6 +5,7 @@ A connection has a place from its accept until it is gone. Its state says what i
 | state | waits for | may last | gives way to a newcomer |
 |---|---|---|---|
 | ARRIVING | a whole request of the client, the first or the next | `request_s_max` | yes, the oldest first |
+| WAITING | the rate of its address | `handling_s_max` | yes, the oldest first |
 | HANDLING | our handler | `handling_s_max` | no |
 | RESPONDING | the client, which reads the response | `response_s_max` | no |
 | STREAMING | changes that we send, each as a response | | no |
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from quorate_protocol.plain_data import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ADDRESSES_MAX: Final = 1024
 """Addresses whose rate is remembered; the one that came first is forgotten."""
@@ -68,6 +69,7 @@ class State(Enum):
     """What a connection waits for."""
 
     ARRIVING = "arriving"
+    WAITING = "waiting"
     HANDLING = "handling"
     RESPONDING = "responding"
     STREAMING = "streaming"
@@ -75,6 +77,7 @@ class State(Enum):
 
 _LIMIT: Final = {
     State.ARRIVING: HttpLimit.REQUEST_TIME,
+    State.WAITING: HttpLimit.HANDLING_TIME,
     State.HANDLING: HttpLimit.HANDLING_TIME,
     State.RESPONDING: HttpLimit.RESPONSE_TIME,
 }
@@ -133,15 +136,14 @@ class HttpPlaces:
         return place
 
     def _oldest(self, address: str) -> Place | None:
-        arriving = (
-            place for place in self._places if place.state is State.ARRIVING and place.address == address
-        )
-        return next(arriving, None)
+        return next((place for place in self._giving_way() if place.address == address), None)
 
     def _oldest_of_largest(self) -> Place | None:
-        arriving = [place for place in self._places if place.state is State.ARRIVING]
         # max returns the first of several, which is the oldest.
-        return max(arriving, key=lambda place: self._of_address[place.address], default=None)
+        return max(self._giving_way(), key=lambda place: self._of_address[place.address], default=None)
+
+    def _giving_way(self) -> Iterator[Place]:
+        return (place for place in self._places if place.state in (State.ARRIVING, State.WAITING))
 
     def _end(self, place: Place, limit: HttpLimit) -> None:
         self._note(limit, place.peer)
@@ -171,6 +173,7 @@ class HttpPlaces:
         bounds = self._bounds
         may_last_s = {
             State.ARRIVING: bounds.request_s_max,
+            State.WAITING: bounds.handling_s_max,
             State.HANDLING: bounds.handling_s_max,
             State.RESPONDING: bounds.response_s_max,
         }

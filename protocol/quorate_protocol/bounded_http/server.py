@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
-from aiohttp.client_exceptions import ClientPayloadError
+from aiohttp.client_exceptions import ClientConnectionResetError, ClientPayloadError
 from aiohttp.http_exceptions import HttpProcessingError
 
-from quorate_protocol.accepting import SocketAcceptor
+from quorate_protocol.accepting import ACCEPTS_PER_TURN, SocketAcceptor
 from quorate_protocol.bounded_http.places import (
     DEFAULT_BOUNDS,
     HttpBounds,
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKLOG: Final = 64
 REFUSED_PAUSE_S: Final = 0.01
-"""The pause after a connection without a place, so that clients that connect all the time leave the loop idle."""
+"""The pause after some connections without a place: clients that connect all the time leave the loop idle."""
 KEPT_ALIVE_S: Final = 3600.0
 SEND_BUFFER_BYTES: Final = 256 * 1024
 SWEEP_S: Final = 0.5
@@ -70,6 +69,7 @@ class HttpServer:
         self._acceptor: SocketAcceptor | None = None
         self._openings: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._refused = 0
         app = web.Application(client_max_size=bounds.body_bytes_max, middlewares=[self._bound, *middlewares])
         app.add_routes(routes)
         self._headers = headers
@@ -95,7 +95,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> None:
         """Bind and serve; raises OSError. An empty host means all interfaces, port 0 a free port."""
         await self.prepare()
-        self._acceptor = SocketAcceptor(self._take, backlog=BACKLOG)
+        self._acceptor = SocketAcceptor(self._take)
         await self._acceptor.start(host, port)
         self._end_late()
 
@@ -141,7 +141,8 @@ class HttpServer:
         connection = self.connect(host, f"{host}:{port}")
         if connection is None:
             accepted.close()
-            return REFUSED_PAUSE_S
+            self._refused += 1
+            return 0.0 if self._refused % ACCEPTS_PER_TURN else REFUSED_PAUSE_S
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         opening = asyncio.get_running_loop().create_task(self._open(connection, accepted))
         self._openings.add(opening)
@@ -185,7 +186,7 @@ class HttpServer:
         """Serve one request within the bounds."""
         connection = self._connections.get(request.protocol)
         if connection is None or connection.place is None:  # it was lost, or gave way
-            return web.Response()
+            return _ended(503)
         place, loop = connection.place, asyncio.get_running_loop()
         try:
             response = await self._handle(request, handler, place)
@@ -193,7 +194,7 @@ class HttpServer:
             await response.prepare(request)
             await response.write_eof()
         except ConnectionError:
-            return web.Response()  # aiohttp finds that nobody reads it
+            return _ended(503)  # aiohttp finds that nobody reads it
         finally:
             self._places.enter(place, State.ARRIVING, loop.time())
         return response
@@ -210,19 +211,22 @@ class HttpServer:
         except web.HTTPRequestEntityTooLarge:
             text = f"The body of a request has at most {self.bounds.body_bytes_max} bytes.\n"
             return web.Response(status=413, text=text)
-        except PAYLOAD_ERRORS:
-            # The client is gone, or what it sends is no body.
-            raise ConnectionResetError from None
-        self._places.enter(place, State.HANDLING, loop.time())
+        except PAYLOAD_ERRORS:  # the client is gone, or what it sends is no body
+            if place.is_taken:
+                self._report(HttpLimit.BAD_REQUEST, place.peer)
+            return _ended(400)
         if (delay_s := self._places.delay_s(place, loop.time())) > 0:
+            self._places.enter(place, State.WAITING, loop.time())
             await asyncio.sleep(delay_s)
+        self._places.enter(place, State.HANDLING, loop.time())
         try:
             return await handler(request)
         except web.HTTPException as error:
             return _response_of(error)
-        except ConnectionError:
-            raise
-        except Exception:
+        except Exception as error:
+            is_gone = isinstance(error, ConnectionError) and not place.is_taken
+            if is_gone or isinstance(error, ClientConnectionResetError):
+                raise
             log.exception("http_handler_failed", extra={"facts": {"path": request.path}})
             return web.Response(status=500)
 
@@ -305,6 +309,13 @@ class _Connection(asyncio.Protocol):
             self._transport = None
         if self.streaming is not None:
             self.streaming.cancel()
+
+
+def _ended(status: int) -> web.Response:
+    """A response after which the connection is closed."""
+    response = web.Response(status=status)
+    response.force_close()
+    return response
 
 
 def _response_of(error: web.HTTPException) -> web.Response:

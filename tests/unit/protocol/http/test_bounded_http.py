@@ -54,6 +54,9 @@ async def start(seen: Seen) -> AsyncIterator[Start]:
             async def broken(_: web.Request) -> web.Response:
                 raise LookupError("a fault of ours")
 
+            async def cut_off(_: web.Request) -> web.Response:
+                raise ConnectionRefusedError("somebody else than the client")
+
             async def stream(request: web.Request) -> web.StreamResponse:
                 seen.streams += 1
                 try:
@@ -69,6 +72,7 @@ async def start(seen: Seen) -> AsyncIterator[Start]:
                     web.get("/page", page),
                     web.get("/large", large),
                     web.get("/broken", broken),
+                    web.get("/cut-off", cut_off),
                     web.get("/stream", stream),
                     web.post("/form", form),
                 ],
@@ -193,6 +197,7 @@ async def test_requests_above_the_rate_wait(start: Start, seen: Seen) -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"a" * 5000 + b"\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"a: b\r\n" * 40 + b"\r\n", b"400"),
         (b"POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n" + bytes(5000), b"413"),
+        (b"POST /form HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", b"400"),
         (b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", b"404"),
         (b"POST /page HTTP/1.1\r\nHost: a\r\n\r\n", b"405"),
     ],
@@ -229,9 +234,10 @@ async def test_a_dropped_post_leaves_no_error_in_the_log(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_fault_is_logged_and_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("path", ["/broken", "/cut-off"])
+async def test_a_fault_is_logged_and_told(path: str, start: Start, caplog: pytest.LogCaptureFixture) -> None:
     server = await start()
-    assert await page_of(server, "/broken") == (500, "")
+    assert await page_of(server, path) == (500, "")
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.message == "http_handler_failed"
     assert record.exc_info is not None

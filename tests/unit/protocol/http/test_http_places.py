@@ -69,10 +69,20 @@ def test_a_request_that_is_served_does_not_give_way(state: State) -> None:
     assert (places.closed, places.limits) == ([], [HttpLimit.CONNECTIONS])
 
 
+def test_a_request_that_waits_for_its_rate_gives_way() -> None:
+    """Goal: an address that asks all the time keeps nobody out. Method: its requests wait on all places."""
+    places = Places(connections_max=3)
+    for name in "abc":
+        places.enter(places.taken("10.0.0.2", name), State.WAITING)
+    places.taken(SCRAPER, "scraper")
+    assert places.closed == ["a"]
+
+
 @pytest.mark.parametrize(
     ("state", "limit", "may_last_s"),
     [
         (State.ARRIVING, HttpLimit.REQUEST_TIME, 5.0),
+        (State.WAITING, HttpLimit.HANDLING_TIME, 60.0),
         (State.HANDLING, HttpLimit.HANDLING_TIME, 60.0),
         (State.RESPONDING, HttpLimit.RESPONSE_TIME, 5.0),
     ],
