@@ -288,4 +288,11 @@ MISTAKES: Final = (
         shape="partitions",
         tests=(f"{_TESTS}/replication/test_topics_create.py",),
     ),
+    Mistake(
+        name="an abandoned metadata transaction stays open",
+        file=f"{_CONTROL}/activation.py",
+        edits=(("[AbortTransactionRecord(reason=ABORT_REASON)] if aborts else []", "[]"),),
+        harm="brokers never see what the new leader writes",
+        tests=("unit/controller/control/test_control_activation.py",),
+    ),
 )

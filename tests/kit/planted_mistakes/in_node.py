@@ -194,4 +194,11 @@ MISTAKES: Final = (
         harm="a client is never answered",
         tests=(f"{_TESTS}/test_long_reads_given_up.py",),
     ),
+    Mistake(
+        name="a damaged download stays",
+        file=f"{_NODE}/loader.py",
+        edits=(("            self._storage.discard_fetched()\n", ""),),
+        harm="files of damaged downloads fill the disk",
+        tests=("unit/controller/node/test_damaged_files.py",),
+    ),
 )

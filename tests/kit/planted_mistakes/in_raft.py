@@ -79,6 +79,18 @@ MISTAKES: Final = (
         tests=(f"{_TESTS}/test_raft_votes.py",),
     ),
     Mistake(
+        name="a follower grants pre-votes to shorter logs",
+        file=f"{_RAFT}/roles/follower.py",
+        edits=(
+            (
+                "return is_pre_vote and is_up_to_date and not self.has_fetched_from_leader",
+                "return is_pre_vote and not self.has_fetched_from_leader",
+            ),
+        ),
+        harm="epochs rise without a leader: a replica that cannot win the votes wins the pre-votes",
+        tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
+    ),
+    Mistake(
         name="a commit of records of earlier epochs alone",
         file=f"{_RAFT}/roles/leader.py",
         edits=(
@@ -243,5 +255,69 @@ MISTAKES: Final = (
         harm="a voter that is away holds up commits",
         shape="membership",
         tests=(f"{_TESTS}/test_raft_narrow_margins.py",),
+    ),
+    Mistake(
+        name="epochs may fall in fetched records",
+        file=f"{_RAFT}/records.py",
+        edits=(("if not last_epoch <= epoch <= leader_epoch:", "if not epoch <= leader_epoch:"),),
+        harm="a follower's log is not the leader's, and is taken for it",
+        tests=("unit/controller/raft/test_raft_follower_replication.py",),
+    ),
+    Mistake(
+        name="a Fetch without the known high watermark",
+        file=f"{_RAFT}/outgoing.py",
+        edits=(("        high_watermark=replica.high_watermark,\n", ""),),
+        harm="the leader does not tell followers of commits until there are records (KIP-1166)",
+        tests=("unit/controller/raft/test_raft_follower_replication.py",),
+    ),
+    Mistake(
+        name="a leader that shuts down takes requests",
+        file=f"{_RAFT}/handlers/common.py",
+        edits=(("    if replica.is_shutting_down:\n        return ErrorCode.broker_not_available\n", ""),),
+        harm="clients wait for a leader that is leaving",
+        tests=("unit/controller/raft/test_raft_startup_and_shutdown.py",),
+    ),
+    Mistake(
+        name="a leader that restarts is a candidate of its own epoch",
+        file=f"{_RAFT}/transitions.py",
+        edits=(
+            (
+                "        elif leader_id == self.key.node_id:\n            self._enter(self._resigned(epoch, ()))\n",
+                "",
+            ),
+        ),
+        harm="two leaders of one epoch, with different records at the same offsets",
+        tests=("unit/controller/raft/test_raft_startup_and_shutdown.py",),
+    ),
+    Mistake(
+        name="the epoch of the log above quorum-state is ignored",
+        file=f"{_RAFT}/transitions.py",
+        edits=(("if epoch < self.log.last_epoch:", "if epoch < 0:"),),
+        harm="a replica that lost its quorum-state stands in an epoch that has had a leader",
+        tests=("unit/controller/raft/test_raft_elections.py",),
+    ),
+    Mistake(
+        name="a response of another leader is appended",
+        file=f"{_RAFT}/handlers/replication.py",
+        edits=(
+            (
+                "if not isinstance(follower, Follower) or response.leader_id != follower.leader_id:",
+                "if not isinstance(follower, Follower):",
+            ),
+        ),
+        harm="records of a deposed leader get into the log",
+        tests=("unit/controller/raft/test_raft_follower_replication.py",),
+    ),
+    Mistake(
+        name="a chunk at another position is written",
+        file=f"{_RAFT}/handlers/replication.py",
+        edits=(
+            (
+                "response.snapshot_id == download.snapshot_id and response.position == download.position",
+                "response.snapshot_id == download.snapshot_id",
+            ),
+        ),
+        harm="a repeated response makes a damaged snapshot",
+        tests=("unit/controller/raft/test_raft_snapshots.py",),
     ),
 )

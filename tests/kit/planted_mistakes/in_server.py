@@ -222,4 +222,25 @@ MISTAKES: Final = (
         harm="newcomers wait for thousands of silent connections",
         tests=(f"{_TESTS}/test_tls.py",),
     ),
+    Mistake(
+        name="a forwarded client has authenticated by itself",
+        file=f"{_SERVER}/envelope.py",
+        edits=(("        token_authenticated=principal.token_authenticated,\n", ""),),
+        harm="a client with a delegation token creates further ones",
+        tests=("unit/controller/server/test_envelope.py",),
+    ),
+    Mistake(
+        name="any request is forwarded",
+        file=f"{_SERVER}/envelope.py",
+        edits=(("if api is not None and not api.is_forwardable:", "if api is None:"),),
+        harm="a forwarded request gets the rights of its forwarder's connection",
+        tests=("unit/controller/server/test_envelope.py",),
+    ),
+    Mistake(
+        name="the first endpoint is the leader's",
+        file=f"{_SERVER}/raft_wire/responses.py",
+        edits=(("            if node.node_id == leader_id\n", ""),),
+        harm="followers fetch from a node that does not lead",
+        tests=("unit/controller/server/test_raft_wire.py",),
+    ),
 )

@@ -14,6 +14,11 @@ _WRITES_EPOCHS: Final = """        if len(self._epochs) != epoch_count:
 """
 _APPENDS: Final = "        self._segments[-1].append(batches, headers)\n"
 
+_RESETS_FIRST: Final = """        self._reset_log(snapshot_id.offset)
+        self._download.freeze()
+        self._download = None
+        self._forget"""
+
 MISTAKES: Final = (
     Mistake(
         name="a small file renamed before it is durable",
@@ -116,5 +121,33 @@ MISTAKES: Final = (
         ),
         harm="a power cut after a restart loses acknowledged records",
         tests=(f"{_TESTS}/test_failed_sync.py",),
+    ),
+    Mistake(
+        name="old checkpoints stay after a restore",
+        file=f"{_STORAGE}/controller_storage.py",
+        edits=(
+            (
+                "        self._reset_log(snapshot_id.offset)\n        self._forget_snapshots_before(snapshot_id)\n",
+                "        self._reset_log(snapshot_id.offset)\n",
+            ),
+        ),
+        harm="checkpoints before the log start are served to peers",
+        tests=("unit/controller/storage/test_controller_storage.py",),
+    ),
+    Mistake(
+        name="the log is reset before the checkpoint has its name",
+        file=f"{_STORAGE}/controller_storage.py",
+        edits=(
+            (
+                "        self._download.freeze()\n        self._download = None\n        # After",
+                "        # After",
+            ),
+            (
+                "        self._reset_log(snapshot_id.offset)\n        self._forget",
+                _RESETS_FIRST,
+            ),
+        ),
+        harm="a power cut leaves neither the log nor the checkpoint",
+        tests=("unit/controller/storage/test_controller_storage.py",),
     ),
 )

@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
     Persisted,
     Propose,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
+    Resign,
     Role,
     VoteRequest,
     VoteResponse,
 )
 from quorate_controller.raft.progress import CAUGHT_UP_FETCH_AGE_MS_MAX, Progress
+from quorate_controller.raft.startup import HardState
 
 ONE_SECOND_MS = 1_000
 NOW_MS = 10_000_000
@@ -143,3 +146,41 @@ def test_a_voter_change_is_refused_while_one_is_uncommitted_by_a_record(lab: Any
     for voter_id in (2, 3):
         node.ask(lab.fetch(voter_id, 13))
     assert node.ask(removal(lab, 3))[0] is None
+
+
+@pytest.mark.parametrize(
+    "role", [Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED]
+)
+def test_no_role_grants_a_pre_vote_to_a_shorter_log(lab: Any, role: Role) -> None:
+    """Goal: whoever wins the pre-votes can win the votes (KIP-996): else epochs rise without a leader. Method: in
+    each role that grants pre-votes, a log with a record less asks, and then one with as many.
+    """
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=2))
+    election = node.start()
+    match role:
+        case Role.FOLLOWER:
+            begin = BeginQuorumEpochRequest(
+                cluster_id=None, voter=None, leader_id=3, leader_epoch=2, leader_endpoints=lab.endpoints(3)
+            )
+            node.ask(begin)
+        case Role.PROSPECTIVE | Role.CANDIDATE:
+            while node.node.role is not Role.PROSPECTIVE:
+                election = node.wait_for_deadline()
+            if role is Role.CANDIDATE:
+                node.win_votes(election)
+        case Role.RESIGNED:
+            node.become_leader()
+            node.step(Resign(epoch=node.node.epoch))
+    assert node.node.role is role
+    end_offset = node.node.log_end_offset
+    for last_offset, is_granted in ((end_offset - 1, False), (end_offset, True)):
+        request = VoteRequest(
+            cluster_id=lab.cluster_id,
+            voter=lab.key(1),
+            replica=lab.key(2),
+            replica_epoch=node.node.epoch,
+            last_offset=last_offset,
+            last_offset_epoch=node.node.last_epoch,
+            pre_vote=True,
+        )
+        assert node.ask(request)[0].vote_granted is is_granted
