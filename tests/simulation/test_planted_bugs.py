@@ -62,7 +62,7 @@ def test_finds_a_vote_that_is_not_persisted(monkeypatch: pytest.MonkeyPatch) -> 
         save(storage, replace(state, voted_key=None), kraft_version=kraft_version)
 
     monkeypatch.setattr(ControllerStorage, "save_hard_state", forget_vote)
-    assert first_violation(Shape.storm).name == "SingleLeader"
+    assert first_violation(Shape.storm, first=16).name == "SingleLeader"
 
 
 def test_finds_a_reply_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) 
             answer(node, token, outcome, *asker)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ControllerNode, "_answer", answer_reads_at_once)
-    assert first_violation(Shape.of).name == "Linearizability"
+    assert first_violation(Shape.of, first=25).name == "Linearizability"
 
 
 def test_finds_an_answer_of_a_deposed_controller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_an_ended_cluster_fails_the_command(
     """Goal: `make simulate` ends with an exit code other than 0 for it. Method: the command with that mistake."""
     leave_out_voters(monkeypatch)
     monkeypatch.setattr(Checkpoints, "check", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["kit.simulator", "--seeds", "5", "--jobs", "1"])
+    monkeypatch.setattr(sys, "argv", ["kit.simulator", "--seeds", "2", "--jobs", "1"])
     assert main() == 1
     assert "Liveness: no progress in" in capsys.readouterr().out
 
@@ -315,7 +315,7 @@ def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyP
         )
 
     monkeypatch.setattr(PartitionTransitions, "activate", lambda _transitions: None)
-    assert first_violation(of_three).name == "InactiveLeadsNothing"
+    assert first_violation(of_three, first=75).name == "InactiveLeadsNothing"
 
 
 def test_finds_a_copy_that_may_have_lost_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_finds_a_copy_that_may_have_lost_records(monkeypatch: pytest.MonkeyPatch
     broker that restarts without its controlled shutdown stays in the ELR.
     """
     monkeypatch.setattr(PartitionTransitions, "on_unclean_restart", PartitionTransitions.on_broker_fenced)
-    assert first_violation(Shape.partitions).name == "AcknowledgedAppends"
+    assert first_violation(Shape.partitions, first=17).name == "AcknowledgedAppends"
 
 
 def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from quorate_protocol.image.partitions import PartitionRegistration
 
 STEP_MS: Final = (5, 25)
+POWER_FAILURE_MS: Final = (6_000, 30_000)
 HOT_PARTITIONS: Final = 12
 """How many partitions clients write to at a time: many appends of a few show more than a few of many."""
 COOLS_DOWN: Final = 0.01
@@ -70,8 +71,12 @@ class Appends:
         self._stopped = False
         for broker in brokers:
             broker.on_start = self._restarted
+        self._elected: dict[Key, None] = {}
+        """Partitions with new leaders that have not led yet."""
+        world.partitions.on_leader = self._has_leader
         world.partitions.on_unclean_election = self._elected_uncleanly
         world.schedule(1000, self._work)
+        world.schedule(self._rng.randint(*POWER_FAILURE_MS), self._lose_power)
 
     def stop(self) -> None:
         """Appends nothing more."""
@@ -115,6 +120,10 @@ class Appends:
                 flushed = min(copies.flushed.get(broker_id, 0), len(log))
                 del log[self._rng.randint(flushed, len(log)) :]
 
+    def _has_leader(self, key: Key) -> None:
+        if key in self._copies:
+            self._elected[key] = None
+
     def _elected_uncleanly(self, key: Key, leader_epoch: int) -> None:
         self._copies.setdefault(key, _Copies()).unclean_epoch = leader_epoch
 
@@ -127,9 +136,32 @@ class Appends:
         self._hot = [key for key in self._hot if key in history and self._rng.random() >= COOLS_DOWN]
         if len(self._hot) < HOT_PARTITIONS and history:
             self._hot.append(self._rng.choice(tuple(history)))
+        for key in list(self._elected):
+            self._begin_to_lead(key)
         if self._hot:
             self._step(self._rng.choice(self._hot))
         self._world.schedule(self._rng.randint(*STEP_MS), self._work)
+
+    def _lose_power(self) -> None:
+        """Several brokers lose their power at the same time, as those in one rack do."""
+        if self._stopped:
+            return
+        brokers = list(self._brokers.values())
+        for broker in self._rng.sample(brokers, self._rng.randint(2, len(brokers))):
+            broker.lose_power()
+        self._world.schedule(self._rng.randint(*POWER_FAILURE_MS), self._lose_power)
+
+    def _begin_to_lead(self, key: Key) -> None:
+        """The elected leader leads as soon as its broker knows."""
+        states = self._world.partitions.history.get(key)
+        leader = None if states is None else self._brokers.get(states[-1].leader)
+        if states is None or leader is None:
+            del self._elected[key]
+            return
+        view = self.view(leader, key)
+        if view is not None and view.leader_epoch == states[-1].leader_epoch:
+            del self._elected[key]
+            self._lead(key, self._copies[key], leader.broker_id, view)
 
     def _step(self, key: Key) -> None:
         """Each broker that takes itself for the leader appends; those that follow it fetch; it acknowledges."""

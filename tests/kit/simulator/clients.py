@@ -110,6 +110,7 @@ class SimulatedBroker:
         self._shuts_down = shuts_down
         self._troubles = troubles
         self._is_leaving = False
+        self._is_stopped = False
         self.on_start: Callable[[int, bool], None] = lambda _broker_id, _is_clean: None
         """Called with its id when it has a new process, and whether the one before could end in good order."""
         self.metadata = MetadataObserver(
@@ -122,12 +123,18 @@ class SimulatedBroker:
         """The broker epoch of its registration; None before it is registered."""
         return self._epoch
 
+    def lose_power(self) -> None:
+        """Its process ends, and the next one begins at once."""
+        if not self._is_stopped:
+            self._start()
+
     def can_read(self, partition: PartitionRegistration) -> bool:
         """Whether its replica of a partition is in no directory that has failed."""
         return partition.directory(self.broker_id) not in self._offline
 
     def stop(self) -> None:
         """Says nothing more."""
+        self._is_stopped = True
         self._incarnation += 1
         self.metadata.stop()
 

@@ -86,6 +86,8 @@ class CommittedPartitions:
         """All states of each partition that is there, the present one last."""
         self.offsets: dict[Key, list[int]] = {}
         """The offset of the record that made each of these states."""
+        self.on_leader: Callable[[Key], None] = lambda _key: None
+        """Called when a partition has another leader."""
         self.on_unclean_election: Callable[[Key, int], None] = lambda _key, _leader_epoch: None
         self._keys_of: dict[UUID, list[Key]] = {}
         self._led: dict[int, dict[Key, None]] = {}
@@ -232,6 +234,7 @@ class CommittedPartitions:
             self._count(Happening.PARTITION_LEADERLESS)
             return
         self._count(Happening.PARTITION_LEADER_ELECTED)
+        self.on_leader(key)
         self._count(Happening.ELR_ELECTED, int(after.leader in before.elr))
         has_joined = before.is_reassigning and not after.is_reassigning and before.has_leader
         eligible = {*before.isr, *before.elr, *(after.isr if has_joined else ())}
