@@ -252,7 +252,7 @@ def _size(bench: Bench) -> dict[str, object]:
     }
     if bench.prints_tables:
         rows = size_rows(sizes, *results.values())
-        bench.print_comparison("The largest requests", ("", "Quorate", f"Kafka {release}"), rows)
+        bench.print_comparison("The largest requests", ("Quorate", f"Kafka {release}"), rows)
     return {"size": {"sizes": asdict(sizes), **results}}
 
 
