@@ -28,6 +28,10 @@ RARE = {
     Happening.DIED_WHILE_LOADING: 1,
     Happening.ROT: 10,
     Happening.DIRECTORY_OFFLINE: 5,
+    Happening.TOKEN_RENEWED: 10,
+    Happening.TOKEN_REMOVED: 10,
+    Happening.CREDENTIAL_DELETED: 10,
+    Happening.BROKER_UNREGISTERED: 10,
     Happening.GIANT_TOPIC: 2,
     Happening.JAVA_LIKE_LEADER: 10,
 }
