@@ -497,7 +497,7 @@ class Cluster:
 
     @property
     def _version(self) -> str:
-        return next(iter(self.layout.identity.kafka))
+        return next(iter(self.layout.identity.kafka_versions))
 
 
 def unfenced(cluster: ClusterDescription) -> set[int]:
