@@ -16,6 +16,7 @@ from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tokens import TokenKeeper
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 
+from quorate_controller.allocator import return_freed_memory
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
@@ -59,6 +60,7 @@ def run(config: ControllerConfig) -> None:
             can't be loaded.
         StorageError: the directories cannot be used, or the disk fails later.
     """
+    return_freed_memory()
     uvloop.run(_Process(config).serve())
 
 

@@ -72,6 +72,25 @@ class ListenerLimits:
     """connections.max.idle.ms; negative: never."""
 
 
+class _EndedTransport(asyncio.Transport):
+    """The transport of a connection that has ended: nothing is sent or read."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+ENDED: Final = _EndedTransport()
+
+
 class Owner(Protocol):
     """What a connection shares with others. Implemented by `listener.Listener`."""
 
@@ -186,6 +205,9 @@ class Connection(asyncio.BufferedProtocol):
             self._in_flight.popleft().abandon()
         self._listener.memory.forget(self)
         self._listener.forget(self)
+        # The transport of uvloop refers to this connection, and has a buffer of 256 KiB with TLS: without a cycle of
+        # references, it is freed now.
+        self._transport = ENDED
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
         """Return the buffer that all connections share: received bytes are taken before the next connection reads."""

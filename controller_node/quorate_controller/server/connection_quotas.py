@@ -212,8 +212,9 @@ class ConnectionQuotas:
             "limit": limit.value,
         }
         self._note(limit, "connection_gave_way", facts)
+        close = place.close
         self.leave(place)
-        place.close()
+        close()
 
     def _note(self, limit: Limit, event: str, facts: Mapping[str, object]) -> None:
         self._counters.limited[limit] += 1
@@ -268,6 +269,7 @@ class ConnectionQuotas:
 
     def leave(self, place: Place) -> None:
         """The connection is gone. Without effect if it has lost its place."""
+        place.close = _nothing  # it refers to the connection, and the connection to its place
         if not place.is_taken:
             return
         place.is_taken = False
