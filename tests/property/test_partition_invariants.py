@@ -353,7 +353,7 @@ class PartitionsMachine(RuleBasedStateMachine):
                 assert elr <= replicas
                 assert not isr & elr
                 assert len(isr) == len(partition.isr)
-                assert isr or self.elr
+                assert isr or (self.elr and (elr or partition.last_known_elr)), "nobody can ever lead"
                 if not self.elr:
                     assert not elr
                     assert not partition.last_known_elr

@@ -205,7 +205,16 @@ class BrokerTransitions(Protocol):
         """Takes `broker_id` out of its partitions in lost directories, and unregisters these (KIP-858)."""
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
+        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off.
+
+        Raises ControlError if too many partitions have nothing but their ELR.
+        """
+
+    def on_elr_level_changed(self) -> "Sequence[MetadataRecord]":
+        """The records that clear the ELR of every partition, when `eligible.leader.replicas.version` changes.
+
+        Raises ControlError if too many partitions have nothing but their ELR.
+        """
 
     def leads_any_partition(self, broker_id: int) -> bool:
         """True while `broker_id` leads a partition: it may not shut down yet. Must be cheap."""

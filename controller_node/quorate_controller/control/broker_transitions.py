@@ -21,6 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
 from quorate_protocol.image.topics import PartitionKey
 from quorate_protocol.image.views import leads_any_partition
 from quorate_protocol.plain_data import dataclass
@@ -30,7 +31,7 @@ from quorate_protocol.records.generated import (
     PartitionChangeRecord,
 )
 
-from quorate_controller.control.api import STEP_PAUSE_MS, ControlResult, TopicConfigs
+from quorate_controller.control.api import STEP_PAUSE_MS, ControlError, ControlResult, TopicConfigs
 from quorate_controller.control.partition_change import Wanted
 from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 CHANGES_PER_SLICE_MAX: Final = 500
 """Partitions that one slice changes: some 10 ms with encoding and replay."""
 
+ELRS_KEPT_MAX: Final = 5_000
+"""Partitions whose ELR outlives a ClearElrRecord: their records share its batch."""
 PARTITIONS_PER_SLICE_MAX: Final = 10_000
 """Partitions that one slice looks at, whether they need a change or not."""
 
@@ -171,7 +174,47 @@ class PartitionTransitions:
         """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
         if not is_elr_enabled(self._image):
             return ()
-        return [ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names]
+        return self._clear_elr(tuple(topic_names))
+
+    def on_elr_level_changed(self) -> "Sequence[MetadataRecord]":
+        """The records that clear the ELR of every partition: while the feature is off, it does not follow the ISR."""
+        return self._clear_elr((None,)) if len(self._image.index.with_elr) else ()
+
+    def _clear_elr(self, topic_names: Collection[str | None]) -> "Sequence[MetadataRecord]":
+        """ClearElrRecords, and those that give partitions without an ISR theirs back.
+
+        Nothing is written to a partition without an ISR, so its ELR stays true, and only its ELR can lead it again.
+        """
+        kept = [
+            PartitionChangeRecord(
+                topic_id=topic_id,
+                partition_id=partition_id,
+                eligible_leader_replicas=partition.elr,
+                last_known_elr=partition.last_known_elr,
+            )
+            for topic_id, partition_id, partition in islice(
+                self._with_nothing_but_elr(topic_names), ELRS_KEPT_MAX + 1
+            )
+        ]
+        if len(kept) > ELRS_KEPT_MAX:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"More than {ELRS_KEPT_MAX} partitions have no replica in sync. Their eligible leader replicas would "
+                "be forgotten: start the brokers of these partitions first.",
+            )
+        return [*(ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names), *kept]
+
+    def _with_nothing_but_elr(
+        self, topic_names: Collection[str | None]
+    ) -> "Iterator[tuple[UUID, int, PartitionRegistration]]":
+        """The partitions of these topics, None meaning all of them, that have an ELR and no ISR."""
+        index, topics = self._image.index, self._image.topics
+        for topic_id, partition_id in index.leaderless:
+            topic = topics.by_id[topic_id]
+            partition = topic.partitions[partition_id]
+            is_meant = None in topic_names or topic.name in topic_names
+            if is_meant and not partition.isr and (partition.elr or partition.last_known_elr):
+                yield topic_id, partition_id, partition
 
     # Queries
 

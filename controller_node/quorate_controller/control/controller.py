@@ -52,7 +52,7 @@ from quorate_controller.control.delegation_tokens import DelegationTokenManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections
-from quorate_controller.control.features import FeatureManager
+from quorate_controller.control.features import FeatureManager, changes_elr_level
 from quorate_controller.control.heartbeats import HeartbeatManager
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
@@ -128,7 +128,7 @@ class QuorumController:
             ControllerRegistrationRequest: _without_context(controllers.register_controller),
             UnregisterControllerRequest: _without_context(controllers.unregister_controller),
             AllocateProducerIdsRequest: _without_context(producer_ids.allocate_producer_ids),
-            UpdateFeaturesRequest: feature_levels.update_features,
+            UpdateFeaturesRequest: self._and_clear_elr(feature_levels.update_features),
             AlterConfigsRequest: self._and_clear_elr(configs.alter_configs),
             IncrementalAlterConfigsRequest: self._and_clear_elr(configs.incremental_alter_configs),
             CreateTopicsRequest: topics.create_topics,
@@ -248,16 +248,16 @@ class QuorumController:
                 self._heartbeats.observe(record, offset)
 
     def _and_clear_elr(self, alter: Decide) -> Decide:
-        """Another `min.insync.replicas` makes the eligible leader replicas of a topic unreliable
-        (KIP-966).
+        """Another `min.insync.replicas` makes the eligible leader replicas of a topic unreliable, another level of
+        the feature those of all topics (KIP-966).
         """
 
         def clear(part: ControlResult) -> ControlResult:
             names = topics_with_new_min_insync_replicas(part.records)
-            if not names:
-                return part
-            cleared = self._transitions.on_min_insync_replicas_changed(names)
-            return replace(part, records=(*part.records, *cleared))
+            cleared = self._transitions.on_min_insync_replicas_changed(names) if names else ()
+            if changes_elr_level(part.records):
+                cleared = self._transitions.on_elr_level_changed()
+            return replace(part, records=(*part.records, *cleared)) if cleared else part
 
         def clearing(steps: Steps) -> Steps:
             while True:

@@ -1,6 +1,6 @@
 """Finalized feature levels: UpdateFeatures 0-2 (KIP-584, KIP-778, KIP-1022)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -190,4 +190,12 @@ def _response(
             v1.UpdatableFeatureResult(feature=update.feature, error_code=error_code, error_message="NONE")
             for update in updated
         ),
+    )
+
+
+def changes_elr_level(records: "Iterable[MetadataRecord]") -> bool:
+    """Whether these records switch eligible leader replicas on or off."""
+    return any(
+        isinstance(record, FeatureLevelRecord) and record.name == features.ELIGIBLE_LEADER_REPLICAS
+        for record in records
     )

@@ -109,9 +109,10 @@ def change_partition(
         _update_elr(target, partition, wanted.lost_replica, rules.min_insync_replicas)
     _elect(target, partition, wanted, rules)
     if not rules.elr_enabled:
-        target.elr = ()
         # Without ELR an ISR never becomes empty: its last member stays, as the one who may lead again.
         target.isr = target.isr or partition.isr
+        # An ISR may have become empty before the feature was switched off: then the ELR has who may lead again.
+        target.elr = () if target.isr else target.elr
     difference = _difference(partition, target, wanted.directories, rules)
     if not difference:
         return None
@@ -163,8 +164,7 @@ def _elect(target: _Target, partition: PartitionRegistration, wanted: Wanted, ru
             target.isr = (leader,)
             target.elr = tuple(replica for replica in target.elr if replica != leader)
         return
-    last_known = partition.last_known_elr if rules.elr_enabled else ()
-    leader = _unclean_leader(target, wanted.election, last_known, may_lead)
+    leader = _unclean_leader(target, wanted.election, partition.last_known_elr, may_lead)
     if leader is None:
         target.leader = NO_LEADER
         return
@@ -215,7 +215,8 @@ def _difference(
         value = getattr(target, name)
         if value != getattr(partition, name):
             fields[name] = value
-    last_known_elr = _last_known_elr(partition, leader) if rules.elr_enabled else None
+    has_last_known = rules.elr_enabled or bool(partition.last_known_elr)
+    last_known_elr = _last_known_elr(partition, target, leader) if has_last_known else None
     if last_known_elr is not None:
         fields["last_known_elr"] = last_known_elr
     directories = _directories(partition, target, moved, rules.metadata_version)
@@ -224,13 +225,16 @@ def _difference(
     return fields
 
 
-def _last_known_elr(partition: PartitionRegistration, leader: int) -> tuple[int, ...] | None:
+def _last_known_elr(partition: PartitionRegistration, target: _Target, leader: int) -> tuple[int, ...] | None:
     """Who led last, remembered from when the partition loses its leader until it has one again."""
-    if leader == NO_LEADER and partition.has_leader and not partition.last_known_elr:
-        return (partition.leader,)
     if leader >= 0 and partition.last_known_elr:
         return ()
-    return None
+    if partition.last_known_elr or target.leader != NO_LEADER:
+        return None
+    if partition.has_leader:
+        return (partition.leader,)
+    # It lost its leader while the feature was off, and loses the only replica in sync now.
+    return partition.isr[:1] if not target.isr and not target.elr and partition.isr else None
 
 
 def _directories(

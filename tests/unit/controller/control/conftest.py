@@ -321,8 +321,8 @@ class Cluster:
             )
         )
 
-    def enable_elr(self) -> None:
-        self.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    def enable_elr(self, level: int = 1) -> None:
+        self.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=level))
 
     def context(self, api_version: int = 7) -> RequestContext:
         return RequestContext(now_ms=0, next_offset=self.image.end_offset, api_version=api_version)

@@ -1,6 +1,8 @@
 """What happens to partitions when their brokers come and go."""
 
 import pytest
+from quorate_controller.control import broker_transitions
+from quorate_controller.control.api import ControlError
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
@@ -199,3 +201,77 @@ def test_a_new_minimum_clears_the_elr(cluster, make_partition) -> None:
     records = list(cluster.transitions.on_min_insync_replicas_changed(["a", None]))
     assert records == [ClearElrRecord(topic_name="a"), ClearElrRecord(topic_name="")]
     cluster.apply(records)
+
+
+def test_a_partition_without_isr_keeps_its_elr_when_others_are_cleared(elr_cluster, make_partition) -> None:
+    """Goal: nothing is written to it meanwhile, and nobody else can lead it cleanly."""
+    elr_cluster.add_topic(
+        "a",
+        make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),
+        make_partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(2,), last_known_elr=(1,)),
+    )
+    elr_cluster.add_topic("b", make_partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1, 2)))
+    for names in (["a"], [None]):
+        elr_cluster.apply(elr_cluster.transitions.on_min_insync_replicas_changed(names))
+        assert elr_cluster.partition("a").elr == ()
+        partition = elr_cluster.partition("a", 1)
+        assert (partition.elr, partition.last_known_elr) == ((2,), (1,))
+        assert elr_cluster.partition("b").elr == (1, 2)
+
+
+@pytest.mark.parametrize("last_known_elr", [(), (1,)])
+def test_who_was_eligible_leads_after_the_feature_is_switched_off(
+    elr_cluster, make_partition, last_known_elr
+) -> None:
+    """Goal: a partition without an ISR is not lost. Method: an event of the other replica comes first."""
+    elr = () if last_known_elr else (1,)
+    elr_cluster.add_topic(
+        "a",
+        make_partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=elr, last_known_elr=last_known_elr),
+    )
+    elr_cluster.mark(1, fenced=True)
+    elr_cluster.mark(2, fenced=True)
+    elr_cluster.enable_elr(0)
+    elr_cluster.apply(elr_cluster.transitions.on_elr_level_changed())
+    elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(2))
+    elr_cluster.unfence(2)
+    assert not elr_cluster.partition("a").has_leader
+    elr_cluster.unfence(1)
+    partition = elr_cluster.partition("a")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (1, (1,), (), ())
+
+
+def test_the_last_in_sync_leads_again_although_it_had_no_leader_with_the_feature(
+    elr_cluster, make_partition
+) -> None:
+    """Goal: its only copy is not given up. Method: fenced without ELR, an unclean restart with ELR."""
+    elr_cluster.enable_elr(0)
+    elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
+    elr_cluster.fence(1)
+    assert elr_cluster.partition("a").last_known_elr == ()
+    elr_cluster.enable_elr()
+    elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(1))
+    assert elr_cluster.partition("a").last_known_elr == (1,)
+    elr_cluster.unfence(1)
+    partition = elr_cluster.partition("a")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
+    assert partition.leader_recovery_state is LeaderRecoveryState.RECOVERING
+
+
+def test_another_level_of_the_feature_clears_stale_elrs(elr_cluster, make_partition) -> None:
+    """Goal: a leader without the feature acknowledges without its ELR. Method: off; without an ELR, on."""
+    elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)))
+    elr_cluster.enable_elr(0)
+    records = list(elr_cluster.transitions.on_elr_level_changed())
+    assert records == [ClearElrRecord(topic_name="")]
+    elr_cluster.apply(records)
+    assert elr_cluster.partition("a").elr == ()
+    assert list(elr_cluster.transitions.on_elr_level_changed()) == []
+
+
+def test_too_many_partitions_without_isr_are_a_refusal(elr_cluster, make_partition, monkeypatch) -> None:
+    monkeypatch.setattr(broker_transitions, "ELRS_KEPT_MAX", 1)
+    stuck = {"isr": (), "leader": -1, "eligible_leader_replicas": (2,)}
+    elr_cluster.add_topic("a", make_partition(1, 2, **stuck), make_partition(1, 2, **stuck))
+    with pytest.raises(ControlError, match="More than 1 partitions have no replica in sync"):
+        elr_cluster.transitions.on_min_insync_replicas_changed([None])
