@@ -190,13 +190,22 @@ class Driver:
             return
         if not self._events:
             self._oldest_event_s = self._loop.time()
-        key = event.request.__api_key__ if isinstance(event, ControlRequest) else None
-        if isinstance(event, ControlRequest) and key in LONG_READS:
-            self._long_reads.append(event.caller.client, event)
-        else:
-            self._events.append(event)
-        if key is not None and key not in OF_NODES:
+        self._events.append(event)
+        self._wake()
+
+    def _enqueue_request(self, event: ControlRequest) -> None:
+        key = event.request.__api_key__
+        if key not in OF_NODES:
             self.scheduler.passed_on()
+        if key not in LONG_READS:
+            self._enqueue(event)
+        elif not self._stopped:
+            if not self._events:
+                self._oldest_event_s = self._loop.time()
+            self._long_reads.append(event.caller.client, event)
+            self._wake()
+
+    def _wake(self) -> None:
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 
@@ -365,7 +374,7 @@ class Driver:
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
         names = host_names(request) if isinstance(request, AlterClientQuotasRequest) else None
         if not names:
-            self._enqueue(event)
+            self._enqueue_request(event)
             return future
         task = self._loop.create_task(self._resolve_and_enqueue(event, names))
 
@@ -378,7 +387,7 @@ class Driver:
 
     async def _resolve_and_enqueue(self, event: ControlRequest, names: frozenset[str]) -> None:
         unresolved = await self._host_names.unresolved(names)
-        self._enqueue(replace(event, unresolved_hosts=unresolved))
+        self._enqueue_request(replace(event, unresolved_hosts=unresolved))
 
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
         """See `NodePort.raft`."""

@@ -79,6 +79,9 @@ class ServiceClass(Enum):
     STRANGERS = "strangers"
     """Other connections."""
 
+    __hash__ = object.__hash__
+    """That of Enum runs Python code, for each step of work several times."""
+
 
 def _first_bytes(keys: Iterable[int]) -> frozenset[bytes]:
     return frozenset(int(key).to_bytes(2, "big") for key in keys)

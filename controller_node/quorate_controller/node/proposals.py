@@ -69,6 +69,8 @@ class Proposals:
             The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
             behind; of any other, whole batches may stay. NOT_CONTROLLER when raft deposed this node on the way.
         """
+        if not result.records and result.kraft_version is None:
+            return None
         metadata = self._metadata
         try:
             batches = metadata.encode_decision(result)

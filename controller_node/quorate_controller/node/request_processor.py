@@ -26,7 +26,7 @@ from quorate_controller.raft.messages import Note
 from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from kio.static.protocol import Payload
 
@@ -172,8 +172,7 @@ class RequestProcessor:
             unresolved_hosts=event.unresolved_hosts,
             access=caller.access,
         )
-        asker = Asker(caller.broker_id, event.deadline_ms)
-        return self._decide_request(event.request, context, event.token, asker, caller.client)
+        return self._decide_request(event.request, context, event.token, event)
 
     def decide_own(self, request: Payload, token: int, now_ms: int) -> None:
         """Decides a request of this controller itself."""
@@ -181,14 +180,9 @@ class RequestProcessor:
         self._decide_request(request, context, token)
 
     def _decide_request(
-        self,
-        request: Payload,
-        context: RequestContext,
-        token: int,
-        asker: Asker | None = None,
-        client: Hashable = None,
+        self, request: Payload, context: RequestContext, token: int, event: ControlRequest | None = None
     ) -> int:
-        """Decides a request and answers it.
+        """Decides a request and answers it. `event`: it was received. Returns its work.
 
         An unforeseen exception is answered and logged, and does not end the process. Otherwise the sender would
         repeat the request at the next active controller and end all of them, one after the other.
@@ -202,10 +196,17 @@ class RequestProcessor:
             self._answer_fault(token, error, request=name)
             return work_of(ControlResult())
         if result.steps is None:
-            self._take_last(result, token, name, asker if result.records else None, context.now_ms)
+            asker = None if event is None or not result.records else _asker_of(event)
+            self._take_last(result, token, name, asker, context.now_ms)
         else:
-            assert asker is not None, "this controller asks for nothing that takes long"
-            read = LongRead(token=token, request=name, steps=result.steps, asker=asker, client=client)
+            assert event is not None, "this controller asks for nothing that takes long"
+            read = LongRead(
+                token=token,
+                request=name,
+                steps=result.steps,
+                asker=_asker_of(event),
+                client=event.caller.client,
+            )
             self._begin(read, result, context.now_ms)
         return work_of(result)
 
@@ -248,6 +249,10 @@ class RequestProcessor:
             metadata.wait(Waiter(self._proposals.next_offset, token, outcome, asker))
         else:
             self._deliver(token, outcome)
+
+
+def _asker_of(event: ControlRequest) -> Asker:
+    return Asker(event.caller.broker_id, event.deadline_ms)
 
 
 def decision_failed(error: Exception, **facts: str) -> Note:

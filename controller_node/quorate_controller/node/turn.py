@@ -194,10 +194,11 @@ class ControllerNode:
             RaftSafetyError: a step would break a promise of Raft. The process has to end.
         """
         self.now_ms = now_ms
+        may_hold = not self._first_catch_up.is_over
         for event in events:
             match event:
                 case ControlRequest():
-                    if not self._first_catch_up.hold(event, now_ms):
+                    if not (may_hold and self._first_catch_up.hold(event, now_ms)):
                         self._accept(event)
                 case OwnRequestAnswered() | OwnRequestFailed():
                     note = self._own_requests.take(event, now_ms)
