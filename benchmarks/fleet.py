@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +27,12 @@ from benchmarks.broker import heartbeat_request, registration_request
 from benchmarks.client import CONTROLLER_ENDPOINTS, decode_answer, request_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.connection import Connection as Pipe
 
     from kio.static.protocol import Payload
+
+    from benchmarks.quorum import Quorum
 
 Address = tuple[str, int]
 Sample = tuple[float, float]
@@ -92,6 +95,18 @@ class Fleet:
         if not self._pipe.poll(REPLY_TIMEOUT_SECONDS):
             raise TimeoutError(f"the fleet did not {command} in {REPLY_TIMEOUT_SECONDS:.0f} s")
         return self._pipe.recv()
+
+
+@contextmanager
+def started(quorum: Quorum) -> Iterator[Fleet]:
+    """Starts a quorum and a fleet without brokers. At the end no process is left."""
+    try:
+        quorum.start()
+        quorum.wait_until_registered()
+        with closing(Fleet(quorum.addresses, quorum.cluster_id)) as fleet:
+            yield fleet
+    finally:
+        quorum.stop()
 
 
 def _serve(pipe: Pipe, addresses: Mapping[int, Address], cluster_id: str) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.figures import percentiles
-from benchmarks.fleet import Fleet
+from benchmarks.fleet import started
 from benchmarks.quorum import Quorum
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.figures import Figures
+    from benchmarks.fleet import Fleet
     from benchmarks.quorum import Implementation
 
 BROKERS: Final = (10, 100, 1_000)
@@ -32,21 +33,14 @@ def measure_many_brokers(
 ) -> Figures:
     """Measures on a fresh quorum without partitions; leaves no process behind."""
     quorum = Quorum(implementation, directory, ports)
-    fleet: Fleet | None = None
     figures: Figures = {}
     try:
-        quorum.start()
-        quorum.wait_until_registered()
-        fleet = Fleet(quorum.addresses, quorum.cluster_id)
-        for brokers in BROKERS:
-            progress(f"heartbeats of {brokers:,} brokers")
-            figures |= _heartbeats(quorum, fleet, brokers)
+        with started(quorum) as fleet:
+            for brokers in BROKERS:
+                progress(f"heartbeats of {brokers:,} brokers")
+                figures |= _heartbeats(quorum, fleet, brokers)
     except (OSError, RuntimeError) as error:
         figures["failed"] = str(error)
-    finally:
-        if fleet is not None:
-            fleet.close()
-        quorum.stop()
     return figures
 
 

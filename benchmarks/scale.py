@@ -15,7 +15,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 
 from benchmarks.client import Connection, describe_quorum, knows_topic
 from benchmarks.figures import percentiles
-from benchmarks.fleet import Fleet
+from benchmarks.fleet import Fleet, started
 from benchmarks.quorum import Quorum
 from benchmarks.snapshots import SnapshotWatch
 from benchmarks.topics import create_topics, failover_seconds, new_topic
@@ -98,24 +98,18 @@ class ScaleRun:
             ("failover", self._failover),
         )
         try:
-            quorum.start()
-            quorum.wait_until_registered()
-            self._fleet = Fleet(quorum.addresses, quorum.cluster_id)
-            self._fleet.grow(BROKERS, REGULAR_HEARTBEAT_SECONDS)
-            for name, phase in phases:
-                self._progress(name)
-                try:
-                    phase()
-                except (OSError, RuntimeError) as error:
-                    self._figures[f"{name} failed"] = str(error)
-                    if name == "create":
-                        break
+            with started(quorum) as self._fleet:
+                self._fleet.grow(BROKERS, REGULAR_HEARTBEAT_SECONDS)
+                for name, phase in phases:
+                    self._progress(name)
+                    try:
+                        phase()
+                    except (OSError, RuntimeError) as error:
+                        self._figures[f"{name} failed"] = str(error)
+                        if name == "create":
+                            break
         except OSError as error:
             self._figures["failed"] = str(error)
-        finally:
-            if self._fleet is not None:
-                self._fleet.close()
-            quorum.stop()
         return self._figures
 
     @property

@@ -15,13 +15,14 @@ from kio.schema.errors import ErrorCode
 from benchmarks import tables
 from benchmarks.client import Connection, describe_quorum
 from benchmarks.figures import percentiles
-from benchmarks.fleet import Fleet
+from benchmarks.fleet import started
 from benchmarks.topics import new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.figures import Figures
+    from benchmarks.fleet import Fleet
     from benchmarks.quorum import Quorum
 
 HEARTBEAT_INTERVAL_SECONDS: Final = 2.0
@@ -47,35 +48,28 @@ class Sizes:
 
 def measure_size(quorum: Quorum, sizes: Sizes, progress: Callable[[str], None]) -> Figures:
     """Measures on a quorum that was not started yet; leaves no process behind."""
-    fleet: Fleet | None = None
     figures: Figures = {}
     try:
-        quorum.start()
-        quorum.wait_until_registered()
-        fleet = Fleet(quorum.addresses, quorum.cluster_id)
-        progress(f"{sizes.brokers:,} brokers")
-        fleet.grow(sizes.brokers, HEARTBEAT_INTERVAL_SECONDS)
-        stage = _Stage(quorum, fleet, figures)
-        stage.run("quiet", _wait)
-        progress(f"{sizes.topics:,} topics")
-        topics = CreateTopicsRequest(
-            topics=tuple(new_topic(f"t{number}", replicas=REPLICAS) for number in range(sizes.topics)),
-            timeout=TIMEOUT,
-        )
-        stage.run("create", lambda: stage.ask(topics))
-        progress(f"a topic of {sizes.partitions:,} partitions")
-        stage.run("grow", lambda: [stage.ask(request) for request in _growth(sizes.partitions)])
-        progress("its deletion")
-        deletion = DeleteTopicsRequest(
-            topics=(DeleteTopicState(name=LARGE_TOPIC, topic_id=None),), timeout=TIMEOUT
-        )
-        stage.run("delete", lambda: stage.ask(deletion))
+        with started(quorum) as fleet:
+            progress(f"{sizes.brokers:,} brokers")
+            fleet.grow(sizes.brokers, HEARTBEAT_INTERVAL_SECONDS)
+            stage = _Stage(quorum, fleet, figures)
+            stage.run("quiet", _wait)
+            progress(f"{sizes.topics:,} topics")
+            topics = CreateTopicsRequest(
+                topics=tuple(new_topic(f"t{number}", replicas=REPLICAS) for number in range(sizes.topics)),
+                timeout=TIMEOUT,
+            )
+            stage.run("create", lambda: stage.ask(topics))
+            progress(f"a topic of {sizes.partitions:,} partitions")
+            stage.run("grow", lambda: [stage.ask(request) for request in _growth(sizes.partitions)])
+            progress("its deletion")
+            deletion = DeleteTopicsRequest(
+                topics=(DeleteTopicState(name=LARGE_TOPIC, topic_id=None),), timeout=TIMEOUT
+            )
+            stage.run("delete", lambda: stage.ask(deletion))
     except (OSError, RuntimeError) as error:
         figures["failed"] = str(error)
-    finally:
-        if fleet is not None:
-            fleet.close()
-        quorum.stop()
     return figures
 
 

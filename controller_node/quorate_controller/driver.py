@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,13 +20,14 @@ from quorate_protocol.kafka.apis import ApiKey
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import ControlRequest, OwnRequestAnswered, OwnRequestFailed
+from quorate_controller.node.fair_queue import FairQueue
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
+from quorate_controller.node.request_classes import OF_NODES
 from quorate_controller.node.status import finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
 from quorate_controller.scheduler import (
     LONG_READS,
-    OF_NODES,
     REQUESTS_PER_TURN_MAX,
     Outcome,
     Scheduler,
@@ -36,7 +37,7 @@ from quorate_controller.scheduler import (
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Generator, Hashable
+    from collections.abc import Callable, Generator
 
     from kio.static.protocol import Payload
 
@@ -133,8 +134,8 @@ class Driver:
         self.scheduler = Scheduler()
         """Decides which requests come with the next turn."""
         self._events: deque[NodeEvent] = deque()
-        self._long_reads: dict[Hashable, deque[ControlRequest]] = defaultdict(deque)
-        """They wait for those that are under way, connection by connection."""
+        self._long_reads: FairQueue[ControlRequest] = FairQueue()
+        """They wait for those that are under way."""
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -189,13 +190,22 @@ class Driver:
             return
         if not self._events:
             self._oldest_event_s = self._loop.time()
-        key = event.request.__api_key__ if isinstance(event, ControlRequest) else None
-        if isinstance(event, ControlRequest) and key in LONG_READS:
-            self._long_reads[event.caller.connection].append(event)
-        else:
-            self._events.append(event)
-        if key is not None and key not in OF_NODES:
+        self._events.append(event)
+        self._wake()
+
+    def _enqueue_request(self, event: ControlRequest) -> None:
+        key = event.request.__api_key__
+        if key not in OF_NODES:
             self.scheduler.passed_on()
+        if key not in LONG_READS:
+            self._enqueue(event)
+        elif not self._stopped:
+            if not self._events:
+                self._oldest_event_s = self._loop.time()
+            self._long_reads.append(event.caller.client, event)
+            self._wake()
+
+    def _wake(self) -> None:
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 
@@ -214,7 +224,9 @@ class Driver:
                 if stall_ms >= STALL_LOGGED_MS_MIN:
                     log.warning("stalled", extra={"facts": {"stall_ms": stall_ms}})
                 self._node.metadata.control.excuse_silence(stall_ms)
-            self._take(self._node.turn(events, now_ms))
+            effects = self._node.turn(events, now_ms)
+            self.scheduler.left_over(self._node.waiting_count)
+            self._take(effects)
             # Behind the callbacks of the answers, which write them.
             self._loop.call_soon(self._measure, began_s)
         except Exception as error:
@@ -226,18 +238,15 @@ class Driver:
         self.scheduler.turn_took((self._loop.time() - began_s) * 1000)
 
     def _events_of_turn(self) -> list[NodeEvent]:
-        """Take some events, and a long read of each connection if none is under way.
+        """Take some events, and a long read of each client if none is under way.
 
         Reads that nobody waits for are left out.
         """
         self.scheduler.turn_begins()
         events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN_MAX))]
-        if not self._node.is_reading:
-            for connection in list(self._long_reads)[:REQUESTS_PER_TURN_MAX]:
-                waiting = self._long_reads.pop(connection)
-                read = waiting.popleft()
-                if waiting:
-                    self._long_reads[connection] = waiting
+        if self._long_reads and not self._node.is_reading:
+            for _ in range(min(self._long_reads.client_count, REQUESTS_PER_TURN_MAX)):
+                _, read = self._long_reads.take()
                 if read.request.__api_key__ in _DECISIONS or self._is_waited_for(read):
                     events.append(read)
         return events
@@ -365,7 +374,7 @@ class Driver:
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
         names = host_names(request) if isinstance(request, AlterClientQuotasRequest) else None
         if not names:
-            self._enqueue(event)
+            self._enqueue_request(event)
             return future
         task = self._loop.create_task(self._resolve_and_enqueue(event, names))
 
@@ -378,7 +387,7 @@ class Driver:
 
     async def _resolve_and_enqueue(self, event: ControlRequest, names: frozenset[str]) -> None:
         unresolved = await self._host_names.unresolved(names)
-        self._enqueue(replace(event, unresolved_hosts=unresolved))
+        self._enqueue_request(replace(event, unresolved_hosts=unresolved))
 
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
         """See `NodePort.raft`."""

@@ -24,7 +24,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from quorate_protocol.kafka.apis import ApiKey
-from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
+
+from quorate_controller.node.request_classes import OF_NODES
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -44,18 +45,6 @@ TURN_MS_MAX: Final = 50.0
 LONG_RESPONSES_BYTES_MAX: Final = 128 * 1024 * 1024
 """If the long responses that are being written have more bytes, only the first of them is continued."""
 
-OF_NODES: Final = frozenset(
-    {
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.BROKER_HEARTBEAT,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        ControllerHeartbeatRequest.__api_key__,
-    }
-)
-"""Requests that only nodes of the cluster send (CLUSTER_ACTION)."""
 _OF_QUORUM: Final = frozenset(
     {
         ApiKey.FETCH,
@@ -89,6 +78,9 @@ class ServiceClass(Enum):
     """Connections that have authenticated, or that were served before where nobody authenticates."""
     STRANGERS = "strangers"
     """Other connections."""
+
+    __hash__ = object.__hash__
+    """That of Enum runs Python code, for each step of work several times."""
 
 
 def _first_bytes(keys: Iterable[int]) -> frozenset[bytes]:
@@ -281,6 +273,11 @@ class Scheduler:
     def turn_begins(self) -> None:
         """What was passed on is decided now."""
         self._taken, self._passed_on = self._passed_on, 0
+
+    def left_over(self, requests: int) -> None:
+        """Requests of clients that the turn did not begin count for the next one."""
+        self._passed_on += requests
+        self._taken = max(0, self._taken - requests)
 
     def turn_took(self, elapsed_ms: float) -> None:
         """Note the duration of the last turn in milliseconds, including its answers."""

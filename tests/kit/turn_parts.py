@@ -18,7 +18,6 @@ from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.heartbeats import HeartbeatKeeper
-from quorate_controller.node.long_reads import LongReads
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
@@ -29,6 +28,7 @@ from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.storage.errors import FileMissingError
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 from quorate_protocol.records.batch import scan_batches
@@ -184,6 +184,20 @@ class ScriptedRaft:
         self.role, self.epoch_start_offset, self.leader_id = role, None, -1
 
 
+class ScriptedRequest(str):
+    """A request of a client that only a scripted control decides."""
+
+    __slots__ = ()
+    __api_key__ = ApiKey.CREATE_TOPICS
+
+
+class ScriptedNodeRequest(str):
+    """A request of a node that only a scripted control decides."""
+
+    __slots__ = ()
+    __api_key__ = ApiKey.ALLOCATE_PRODUCER_IDS
+
+
 class ScriptedControl:
     """Control that decides each request as the test says."""
 
@@ -289,7 +303,7 @@ class TurnBench:
             ),
             snapshot_turns=SnapshotTurns(cast("Any", self.raft), node_id=NODE_ID, hands_over=False),
             broker_waits=BrokerWaits(AnswerPolicy()),
-            long_reads=LongReads(lambda: self.clock_ms),
+            clock=lambda: self.clock_ms,
             first_catch_up=FirstCatchUp(raft=cast("Any", self.raft), metadata=self.metadata, now_ms=NOW_MS),
             now_ms=NOW_MS,
         )

@@ -19,6 +19,7 @@ from kit.simulator.wire import RELEASES
 from quorate_controller.control import controller, partition_change, partitions, producer_ids
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.node import snapshotter
+from quorate_controller.node.request_processor import RequestProcessor
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft import progress
 from quorate_controller.raft.handlers import membership
@@ -125,15 +126,15 @@ def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) 
     """Goal: an answer that shows what may still be reverted is found. Method: descriptions of configs leave the
     active controller at once, though they contain records that no majority has.
     """
-    answer = ControllerNode._answer
+    answer = RequestProcessor.answer
 
-    def answer_reads_at_once(node: ControllerNode, token: int, outcome: object, *asker: object) -> None:
+    def answer_reads_at_once(requests: RequestProcessor, token: int, outcome: object, *asker: object) -> None:
         if isinstance(outcome, DescribeConfigsResponse):
-            node._deliver(token, outcome)
+            requests._deliver(token, outcome)
         else:
-            answer(node, token, outcome, *asker)  # type: ignore[arg-type]
+            answer(requests, token, outcome, *asker)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ControllerNode, "_answer", answer_reads_at_once)
+    monkeypatch.setattr(RequestProcessor, "answer", answer_reads_at_once)
     assert first_violation(Shape.of, first=25).name == "Linearizability"
 
 

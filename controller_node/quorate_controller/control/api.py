@@ -108,6 +108,8 @@ class ControlResult:
     steps: "Generator[ControlResult | None, None, Any] | None" = None
     """What is left to do, see `control/steps.py`: `records` are the first part of the decision, and there is no
     response yet. Others' decisions come between the steps, so that each has to look at the image anew."""
+    has_begun: bool = False
+    """The first of `steps` was taken: the decision has used up the work of a step."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None

@@ -65,6 +65,11 @@ class StepBudget:
         return True
 
 
+def work_of(result: ControlResult) -> int:
+    """Return the work of a decision so far: a whole step if there are more of them, else that of its records."""
+    return STEP_WORK_MAX if result.has_begun else ITEM + RECORD * len(result.records)
+
+
 class Parts:
     """The records of a decision, which its steps find: each step hands over those that are new, as one part."""
 
@@ -117,4 +122,4 @@ def begun(steps: Steps) -> ControlResult:
     except StopIteration as ended:
         result: ControlResult = ended.value
         return result
-    return replace(first or ControlResult(), steps=steps)
+    return replace(first or ControlResult(), steps=steps, has_begun=True)

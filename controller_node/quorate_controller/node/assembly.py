@@ -18,7 +18,6 @@ from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
 from quorate_controller.node.heartbeats import HeartbeatKeeper
 from quorate_controller.node.loader import SnapshotLoader
-from quorate_controller.node.long_reads import LongReads
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.own_requests import OwnRequests
 from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
@@ -167,7 +166,7 @@ def _build(
         snapshot_turns=SnapshotTurns(raft, node_id=config.node_id, hands_over=config.snapshot_handover),
         loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
         broker_waits=BrokerWaits(config.answers),
-        long_reads=LongReads(clock),
+        clock=clock,
         first_catch_up=first_catch_up,
         now_ms=clock(),
         unix_ms_of=unix_ms_of,

@@ -57,6 +57,13 @@ class Caller:
     connection: Hashable = None
     """Tells connections apart: requests of many take turns."""
 
+    @property
+    def client(self) -> Hashable:
+        """The sender, for round robin: a connection, or a client behind that of a broker that forwards."""
+        if not self.forwarded:
+            return self.connection
+        return self.connection, self.principal, self.client_host
+
 
 @dataclass(frozen=True, slots=True)
 class Asker:

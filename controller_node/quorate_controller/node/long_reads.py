@@ -1,13 +1,14 @@
 """Reads and decisions that take longer than a turn should: each turn does a slice, with events of others in between.
 
 A step of a decision may end with a part of it, which the node writes before the next step (`control/steps.py`).
+
+Each slice goes to the next client: a client with many long requests delays those of others by one slice of its own.
+Reads count as one client, because only one of them is under way: its response is in memory until its end.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
@@ -21,10 +22,11 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.fair_queue import FairQueue
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Hashable, Iterator
 
     from kio.static.protocol import Payload
 
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
 READ_SLICE_MS: Final = 5
 """The time that a turn spends on all long reads."""
 
-
-OF_NODES: Final = frozenset(kind.__name__ for kind in (AlterPartitionRequest, AssignReplicasToDirsRequest))
+LARGE_OF_NODES: Final = frozenset(
+    kind.__name__ for kind in (AlterPartitionRequest, AssignReplicasToDirsRequest)
+)
 """Requests of brokers that may take several turns."""
 
 READS: Final = frozenset(
@@ -52,6 +55,11 @@ READS: Final = frozenset(
 begun do not hold them back: there may always be some.
 """
 
+_NODES: Final = "nodes"
+"""The client that the reports of brokers count as: it is always next."""
+_READS: Final = "reads"
+"""The client that all reads count as."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRead:
@@ -62,6 +70,8 @@ class LongRead:
     """The name of the request's class."""
     steps: Generator[ControlResult | None, None, Payload | ControlResult]
     asker: Asker
+    client: Hashable
+    """See `Caller.client`."""
     has_written: bool = False
     """A part of it is written. It goes on to its end then, since a half of it would be left behind."""
 
@@ -74,11 +84,11 @@ class Part:
 
 
 class LongReads:
-    """Reads in the order in which they were decided: only one of them is under way."""
+    """Reads and decisions under way, those of brokers first, then one client after the other."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._waiting: deque[LongRead] = deque()
+        self._waiting: FairQueue[LongRead] = FairQueue()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -86,33 +96,32 @@ class LongReads:
     @property
     def has_reads(self) -> bool:
         """Whether one of READS is under way."""
-        return any(read.request in READS for read in self._waiting)
+        return _READS in self._waiting
 
     def begin(self, read: LongRead) -> None:
-        """Add a read behind those that wait already; reports of brokers come before what clients ask for."""
-        if read.request not in OF_NODES:
-            self._waiting.append(read)
-            return
-        reports = sum(1 for _ in takewhile(lambda waiting: waiting.request in OF_NODES, self._waiting))
-        self._waiting.insert(reports, read)
+        """Add a read behind those of the same client."""
+        self._waiting.append(_client_of(read), read)
 
     def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Part | Payload | ControlResult | Exception]]:
         """Go on with the reads for a while.
 
         Yields those that are done, with the response or what went wrong, and at last a part that is to be written.
         """
+        if not self._waiting:
+            return
         ends_ms = self._clock() + READ_SLICE_MS
         while self._waiting:
-            read = self._waiting[0]
+            client, read = self._waiting.take(preferred=_NODES)
             outcome = self._read_on(read, now_ms)
             if isinstance(outcome, Part):
-                self._waiting[0] = replace(read, has_written=True)
+                self._waiting.put_back(client, replace(read, has_written=True))
                 yield read, outcome
                 return
-            if outcome is not None:
-                self._waiting.popleft()
-                yield read, outcome
-            if outcome is None or self._clock() >= ends_ms:
+            if outcome is None:
+                self._waiting.put_back(client, read)
+                return
+            yield read, outcome
+            if self._clock() >= ends_ms:
                 return
 
     def _read_on(self, read: LongRead, now_ms: int) -> Part | Payload | ControlResult | Exception | None:
@@ -135,14 +144,15 @@ class LongReads:
         return None
 
     def give_up(self, read: LongRead) -> bool:
-        """End a read before its time. Returns False if all reads were given up since."""
-        if not self._waiting or self._waiting[0].token != read.token:
-            return False
-        self._waiting.popleft()
-        return True
+        """End a read before its time. Returns False if it has ended since."""
+        return self._waiting.remove(_client_of(read), lambda waiting: waiting.token == read.token)
 
     def take_all(self) -> list[int]:
         """Give up all reads. Returns their tokens."""
-        tokens = [read.token for read in self._waiting]
-        self._waiting.clear()
-        return tokens
+        return [read.token for read in self._waiting.take_all()]
+
+
+def _client_of(read: LongRead) -> Hashable:
+    if read.request in LARGE_OF_NODES:
+        return _NODES
+    return _READS if read.request in READS else read.client

@@ -7,17 +7,15 @@ count the appended records as ours.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
-from quorate_controller.control.api import ControlError, ControlResult, RequestContext
+from quorate_controller.control.api import ControlError
 from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
-    Asker,
     ControlAnswer,
     ControlRequest,
     Effects,
@@ -26,22 +24,19 @@ from quorate_controller.node.events import (
     RaftAnswer,
     RaftReply,
 )
-from quorate_controller.node.latency import LatencyHistogram
-from quorate_controller.node.long_reads import LongRead, Part
-from quorate_controller.node.metadata import Waiter
+from quorate_controller.node.proposals import Proposals, not_controller
+from quorate_controller.node.request_processor import RequestProcessor, decision_failed
 from quorate_controller.node.served import answer_from_disk
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
     Persisted,
-    Propose,
     Resign,
     Role,
     SnapshotRestored,
     SnapshotTaken,
     Tick,
 )
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.unix_time import unchanged
 
 if TYPE_CHECKING:
@@ -49,12 +44,13 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
+    from quorate_controller.control.api import ControlResult
     from quorate_controller.node.broker_waits import BrokerWaits
     from quorate_controller.node.events import NodeEvent
     from quorate_controller.node.first_catch_up import FirstCatchUp
+    from quorate_controller.node.latency import LatencyHistogram
     from quorate_controller.node.loader import SnapshotLoader
-    from quorate_controller.node.long_reads import LongReads
-    from quorate_controller.node.metadata import MetadataState
+    from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import Snapshotter
@@ -64,12 +60,8 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
     from quorate_controller.unix_time import UnixTime
 
-NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
-UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
-"""Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 ACTIVATION_PAUSE_MS: Final = 5_000
 """The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
-TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
 TIMER_DECISIONS_PER_TURN_MAX: Final = 16
 TIMER_RECORDS_PER_TURN_MAX: Final = 500
 """Timers leave the rest to the next turn once their decisions are so many, or have so many records: the sessions of
@@ -92,7 +84,7 @@ class ControllerNode:
         own_requests: OwnRequests,
         snapshot_turns: SnapshotTurns,
         broker_waits: BrokerWaits,
-        long_reads: LongReads,
+        clock: Callable[[], int],
         first_catch_up: FirstCatchUp,
         now_ms: int,
         unix_ms_of: UnixTime = unchanged,
@@ -105,13 +97,24 @@ class ControllerNode:
         self.snapshotter = snapshotter
         self.loader = loader
         self.broker_waits = broker_waits
-        self._long_reads = long_reads
         self._first_catch_up = first_catch_up
         self.authorizer = authorizer
         self.credentials = ImageCredentials(metadata.image, token_secret)
         self.election_counts = ElectionCounts()
-        self.commit_latency = LatencyHistogram()
-        self._proposals: deque[tuple[int, int]] = deque()
+        self._proposals = Proposals(
+            raft=raft,
+            metadata=metadata,
+            snapshotter=snapshotter,
+            perform=self._perform,
+            unix_ms_of=unix_ms_of,
+        )
+        self._requests = RequestProcessor(
+            metadata=metadata,
+            proposals=self._proposals,
+            clock=clock,
+            deliver=self._deliver,
+            note=self._append_note,
+        )
         self._own_requests = own_requests
         self._snapshot_turns = snapshot_turns
         self.now_ms = now_ms
@@ -137,7 +140,17 @@ class ControllerNode:
     @property
     def is_reading(self) -> bool:
         """Whether reads are under way that will take more turns: others should wait."""
-        return self._long_reads.has_reads
+        return self._requests.is_reading
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of requests of clients that wait to be decided in the next turns."""
+        return self._requests.waiting_count
+
+    @property
+    def commit_latency(self) -> LatencyHistogram:
+        """How long proposals of this process took until their commit."""
+        return self._proposals.commit_latency
 
     @property
     def is_registered(self) -> bool:
@@ -147,7 +160,7 @@ class ControllerNode:
     @property
     def deadline_ms(self) -> int:
         """When the next turn is due without another event."""
-        if self._is_behind or self.loader.is_loading or self._long_reads:
+        if self._is_behind or self.loader.is_loading or self._requests.has_work:
             return self.now_ms
         deadlines = [
             self.raft.deadline_ms,
@@ -181,29 +194,33 @@ class ControllerNode:
             RaftSafetyError: a step would break a promise of Raft. The process has to end.
         """
         self.now_ms = now_ms
+        may_hold = not self._first_catch_up.is_over
         for event in events:
             match event:
                 case ControlRequest():
-                    if not self._first_catch_up.hold(event, now_ms):
-                        self._decide(event)
+                    if not (may_hold and self._first_catch_up.hold(event, now_ms)):
+                        self._accept(event)
                 case OwnRequestAnswered() | OwnRequestFailed():
                     note = self._own_requests.take(event, now_ms)
                     if note is not None:
                         self._effects.notes.append(note)
                 case _:
                     # Raft may append records of its own: what was decided before comes first in the log.
-                    self._propose_pending()
+                    self._proposals.propose(self.now_ms)
                     self._perform(self.raft.step(event, now_ms))
+        self._requests.decide_waiting(now_ms)
         self._run_timers()
         return self._finish()
 
     def _finish(self) -> Effects:
         self._is_behind = False
         self._load_snapshot()
-        self._read_on()
+        self._requests.go_on(self.now_ms)
         self._settle()
-        for event in self._first_catch_up.take_due(self.now_ms):
-            self._decide(event)
+        if due := self._first_catch_up.take_due(self.now_ms):
+            for event in due:
+                self._accept(event)
+            self._requests.decide_waiting(self.now_ms)
         self._send_own_requests()
         self._settle()
         self._write_snapshot()
@@ -229,7 +246,7 @@ class ControllerNode:
         A standby replays one slice of the committed log in a turn, however often this is called.
         """
         while True:
-            self._propose_pending()
+            self._proposals.propose(self.now_ms)
             if self._needs_flush:
                 self.storage.flush()
                 self.storage.keep_recovery_point(self.now_ms)
@@ -240,16 +257,16 @@ class ControllerNode:
 
     def _run_timers(self) -> None:
         if self.now_ms >= self.raft.deadline_ms:
-            self._propose_pending()
+            self._proposals.propose(self.now_ms)
             self._perform(self.raft.step(Tick(), self.now_ms))
-        control, before = self.metadata.control, self._next_offset
+        control, before = self.metadata.control, self._proposals.next_offset
         for _ in range(TIMER_DECISIONS_PER_TURN_MAX):
             deadline_ms = control.deadline_ms
             if deadline_ms is None or deadline_ms > self.now_ms:
                 return
             if not self._decide_unasked("timer", control.tick):
                 return
-            if self._next_offset - before >= TIMER_RECORDS_PER_TURN_MAX:
+            if self._proposals.next_offset - before >= TIMER_RECORDS_PER_TURN_MAX:
                 return
 
     # --------------------------------------------------------------------------------- raft's effects
@@ -291,19 +308,17 @@ class ControllerNode:
     def _role_changed(self, change: RoleChange) -> None:
         self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
-            self._release(self.metadata.abandon(), _not_controller())
-            for token in self._long_reads.take_all():  # they may have seen what is abandoned
-                self._deliver(token, _not_controller())
+            self._release(self.metadata.abandon(), not_controller())
+            self._requests.abandon()
             self._release(self.broker_waits.take_all(), None)
-            self._proposals.clear()
+            self._proposals.abandon()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
     def _follow_high_watermark(self) -> bool:
         """Applies newly committed records. Returns whether there is something to append now."""
         high_watermark = self.raft.high_watermark
         if self.is_active:
-            while self._proposals and self._proposals[0][0] <= high_watermark:
-                self.commit_latency.observe_ms(self.now_ms - self._proposals.popleft()[1])
+            self._proposals.committed(high_watermark, self.now_ms)
             committed = self.metadata.committed(high_watermark, self._unix_ms)
             brokers = self.metadata.image.cluster.brokers
             self._release(self.broker_waits.hold_back(committed, brokers, self.now_ms), None)
@@ -332,100 +347,11 @@ class ControllerNode:
 
     # ---------------------------------------------------------------------------------------- decisions
 
-    @property
-    def _next_offset(self) -> int:
-        """The offset of the next decided record."""
-        return self.raft.log_end_offset + self.metadata.pending_count
-
-    def _decide(self, event: ControlRequest) -> None:
+    def _accept(self, event: ControlRequest) -> None:
         if isinstance(event.request, ControllerHeartbeatRequest):
             self._hear(event.token, event.request)
-            return
-        if self.now_ms > event.deadline_ms:
-            error = ControlError(ErrorCode.request_timed_out, TIMED_OUT_MESSAGE)
-            self._effects.control_answers.append(ControlAnswer(token=event.token, outcome=error))
-            return
-        caller = event.caller
-        context = RequestContext(
-            now_ms=self.now_ms,
-            next_offset=self._next_offset,
-            api_version=caller.api_version,
-            principal=str(caller.principal),
-            client_id=caller.client_id,
-            client_host=caller.client_host,
-            listener=caller.listener,
-            request_timeout_ms=caller.request_timeout_ms,
-            forwarded=caller.forwarded,
-            token_authenticated=caller.principal.token_authenticated,
-            unresolved_hosts=event.unresolved_hosts,
-            access=caller.access,
-        )
-        asker = Asker(caller.broker_id, event.deadline_ms)
-        self._decide_request(event.request, context, event.token, asker)
-
-    def _read_on(self) -> None:
-        """Goes on with reads that take several turns, and answers those that are done."""
-        for read, outcome in self._long_reads.run_slice(self.now_ms):
-            if isinstance(outcome, Exception):
-                self._answer_fault(read.token, outcome, request=read.request)
-            elif isinstance(outcome, Part):
-                fault = self._take_result(outcome.result)
-                if fault is not None and self._long_reads.give_up(read):
-                    self._answer_fault(read.token, fault, request=read.request)
-            elif isinstance(outcome, ControlResult):
-                asker = read.asker if read.has_written or outcome.records else None
-                self._take_last(outcome, read.token, read.request, asker)
-            else:
-                self._answer(read.token, outcome)
-
-    def _decide_request(
-        self, request: Payload, context: RequestContext, token: int, asker: Asker | None = None
-    ) -> None:
-        """Decides on a request and answers it.
-
-        An unforeseen exception is answered and logged, and does not end the process. Otherwise the sender would
-        repeat the request at the next active controller and end all of them, one after the other.
-        """
-        try:
-            result = self.metadata.control.decide(request, context)
-        except RaftSafetyError:
-            raise
-        except Exception as error:
-            self._answer_fault(token, error, request=type(request).__name__)
-            return
-        self._take_decision(result, token, type(request).__name__, asker)
-
-    def _take_decision(self, result: ControlResult, token: int, request: str, asker: Asker | None) -> None:
-        """Replays and proposes a decision and answers it, or its first part, and goes on with it in later turns."""
-        if result.steps is None:
-            self._take_last(result, token, request, asker if result.records else None)
-            return
-        assert asker is not None, "this controller asks for nothing that takes long"
-        fault = self._take_result(result)
-        if fault is not None:
-            self._answer_fault(token, fault, request=request)
-            return
-        has_written = bool(result.records)
-        self._long_reads.begin(
-            LongRead(token=token, request=request, steps=result.steps, asker=asker, has_written=has_written)
-        )
-
-    def _take_last(self, result: ControlResult, token: int, request: str, asker: Asker | None) -> None:
-        """Replays and proposes the only, or the last, part of a decision and answers it.
-
-        `asker` is given if the decision has records, which may have to reach brokers before the answer.
-        """
-        fault = self._take_result(result)
-        if fault is not None:
-            self._answer_fault(token, fault, request=request)
         else:
-            self._answer(token, result.response, asker)
-
-    def _answer_fault(self, token: int, fault: Exception, *, request: str) -> None:
-        if not isinstance(fault, ControlError):
-            self._decision_failed(fault, request=request)
-            fault = ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE)
-        self._answer(token, fault)
+            self._requests.take(event, self.now_ms)
 
     def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
         """Makes a decision that no request asks for. Returns whether it succeeded.
@@ -438,64 +364,15 @@ class ControllerNode:
         except Exception as error:
             fault: Exception | None = error
         else:
-            fault = None if result is None else self._take_result(result)
+            fault = None if result is None else self._proposals.write(result, self.now_ms)
         if fault is None:
             return True
         if self.raft.epoch_start_offset is None:
             return False  # deposed on the way; what was decided is abandoned
-        self._decision_failed(fault, task=task)
+        self._append_note(decision_failed(fault, task=task))
         self._activation_due_ms = self.now_ms + ACTIVATION_PAUSE_MS
         self._perform(self.raft.step(Resign(epoch=self.raft.epoch), self.now_ms))
         return False
-
-    def _decision_failed(self, error: Exception, **facts: str) -> None:
-        facts["error"] = type(error).__name__
-        self._effects.notes.append(Note(event="decision_failed", facts=facts, exception=error))
-
-    def _take_result(self, result: ControlResult) -> Exception | None:
-        """Replays and proposes the records of a decision.
-
-        Returns:
-            The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
-            behind; of any other, whole batches may stay. NOT_CONTROLLER when raft deposed this node on the way.
-        """
-        try:
-            batches = self.metadata.encode_decision(result)
-        except Exception as error:
-            return error
-        start = 0
-        for values in batches:
-            if not self.metadata.has_room(values):
-                self._propose_pending()
-                if not self.is_active:
-                    return _not_controller()
-            records = result.records[start : start + len(values)]
-            try:
-                self.metadata.apply_decision(records, values, self._next_offset, self.now_ms)
-            except Exception as error:
-                return error
-            start += len(values)
-        if result.kraft_version is not None:
-            self._propose_pending()
-            if not self.is_active:
-                return _not_controller()
-            _, ready = self.raft.upgrade_kraft_version(
-                result.kraft_version.level, validate_only=False, now_ms=self.now_ms
-            )
-            self._perform(ready)
-            if not self.is_active:
-                return _not_controller()
-        return None
-
-    def _answer(self, token: int, outcome: Payload | ControlError, asker: Asker | None = None) -> None:
-        """Answers after the commit of all that the decision wrote or saw; on a standby at once.
-
-        Records that `asker` asked for may have to reach brokers, too.
-        """
-        if self.is_active:
-            self.metadata.wait(Waiter(self._next_offset, token, outcome, asker))
-        else:
-            self._deliver(token, outcome)
 
     def _release(self, waiters: Sequence[Waiter], refusal: ControlError | None) -> None:
         for waiter in waiters:
@@ -506,15 +383,6 @@ class ControllerNode:
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
             self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
-
-    def _propose_pending(self) -> None:
-        if not self.metadata.pending_count:
-            return
-        batch = self.metadata.take_batch(self.raft.epoch, self._unix_ms)
-        self.snapshotter.applied(len(batch))
-        self._perform(self.raft.step(Propose(batches=batch), self.now_ms), is_proposal=True)
-        if self.is_active:  # raft may have deposed this node in the very step
-            self._proposals.append((self.raft.log_end_offset, self.now_ms))
 
     # ------------------------------------------------------------------------- own requests, snapshots
 
@@ -527,13 +395,12 @@ class ControllerNode:
             if due.own.destination.node_id != self.node_id:
                 self._effects.own_requests.append(due.own)
                 continue
-            context = RequestContext(now_ms=self.now_ms, next_offset=self._next_offset, api_version=0)
-            self._decide_request(due.own.request, context, REGISTRATION_TOKEN)
+            self._requests.decide_own(due.own.request, REGISTRATION_TOKEN, self.now_ms)
 
     def _hear(self, token: int, request: ControllerHeartbeatRequest) -> None:
         """Answers another controller's heartbeat."""
         if not self.is_active:
-            outcome: Payload | ControlError = _not_controller()
+            outcome: Payload | ControlError = not_controller()
         else:
             turns, own_state = self._snapshot_turns, self.snapshotter.state
             turns.own(own_state, self.now_ms)
@@ -579,15 +446,14 @@ class ControllerNode:
         self._settle()
 
     def _note(self, event: str, **facts: object) -> None:
-        self._effects.notes.append(Note(event=event, facts=facts))
+        self._append_note(Note(event=event, facts=facts))
+
+    def _append_note(self, note: Note) -> None:
+        self._effects.notes.append(note)
 
     def close(self) -> None:
         """Releases the disk."""
         self.storage.close()
-
-
-def _not_controller() -> ControlError:
-    return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
 def _error_of(outcome: Payload | ControlError) -> tuple[ErrorCode, str | None]:

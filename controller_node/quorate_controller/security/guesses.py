@@ -8,8 +8,9 @@ Pure: time is a parameter, in seconds of a monotonic clock.
 """
 
 from collections import OrderedDict
-from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+from quorate_protocol.counted_address import counted_address
 
 FAILURES_MAX: Final = 100
 """Failed logins at once, with PLAIN or SCRAM."""
@@ -19,8 +20,6 @@ BUDGETS_MAX: Final = 4096
 """Budgets of addresses that are kept, and as many of users. Those that were used longest ago are forgotten."""
 NAME_LENGTH_MAX: Final = 512
 """Users with longer names have no budget of their own."""
-_NETWORK_BITS: Final = 64
-"""A host with one address of IPv6 has all addresses of its network."""
 
 
 class _Budget:
@@ -48,12 +47,12 @@ class Guesses:
 
     def allows(self, host: str, name: str, now_s: float) -> bool:
         """Whether the credentials of a user at an address may be looked at."""
-        budget = self._budget(_network_of(host), name)
+        budget = self._budget(counted_address(host), name)
         return budget is None or budget.at(now_s) >= 1.0
 
     def failed(self, host: str, name: str, now_s: float) -> None:
         """Count wrong credentials."""
-        network = _network_of(host)
+        network = counted_address(host)
         budget = self._budget(network, name)
         if budget is None:
             budget = self._of_hosts[network] = _Budget(now_s)
@@ -63,7 +62,7 @@ class Guesses:
 
     def succeeded(self, host: str, name: str, now_s: float) -> None:
         """Give a user that has logged in a budget of its own, if it has none."""
-        user = _network_of(host), name
+        user = counted_address(host), name
         if len(name) > NAME_LENGTH_MAX:
             return
         if user not in self._of_users:
@@ -81,16 +80,3 @@ class Guesses:
         if budget is not None:
             self._of_hosts.move_to_end(network)
         return budget
-
-
-def _network_of(host: str) -> str:
-    """The address, of IPv6 its network. Zones do not count."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return f"{int(address) >> _NETWORK_BITS:x}"

@@ -128,9 +128,10 @@ class Call:
 
     def _is_over(self) -> bool:
         """Whether the client was answered before, or is not answered at all; counts what comes after that."""
-        is_over = self.exchange.is_over
-        self._counters.dropped_answers += is_over
-        return is_over
+        if not self.exchange.is_over:
+            return False
+        self._counters.dropped_answers += 1
+        return True
 
     def _send(self, response: object) -> None:
         request = self.request
@@ -164,16 +165,15 @@ class Call:
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[LENGTH.size :]))
             )
             return
-        self._hold_for(throttle_time)
+        if throttle_time:
+            self._hold_for(throttle_time)
         self.exchange.respond(frame)
 
-    def _hold_for(self, throttle_time: timedelta | None) -> None:
+    def _hold_for(self, throttle_time: timedelta) -> None:
         """Read no more from a client that is beyond its quota, for as long as it is told to wait (KIP-219).
 
         The broker that forwards a request does this itself.
         """
-        if not throttle_time:
-            return
         self._counters.limited[Limit.MUTATION_RATE] += 1
         facts = {
             "peer": str(self.peer),

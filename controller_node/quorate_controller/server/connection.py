@@ -24,6 +24,7 @@ from quorate_protocol.wire.frames import FrameDecoder
 
 from quorate_controller.node.events import ANONYMOUS
 from quorate_controller.scheduler import Account, Outcome, ServiceClass, class_of
+from quorate_controller.server.answer_memory import UNCOUNTED_BYTES_MAX as UNCOUNTED_ANSWER_BYTES_MAX
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
@@ -150,6 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         """While there are some, no further request is taken."""
         self._unsent_bytes = 0
         """Size of the answers that wait for earlier ones, or for the flush."""
+        self._has_unread = False
+        """Whether so many answers wait that they are counted, see `AnswerMemory`."""
         self._unwritten: deque[memoryview] = deque()
         """What is left of answers that are written in pieces; nothing while the transport takes more."""
 
@@ -250,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the other end is no stranger: it has authenticated or, where it need not, was served before."""
         if not self._may_ask or self._listener.has_sasl:
             return self._may_ask
-        return self.peer.principal != ANONYMOUS or self._place.stage is Stage.SERVED
+        return self._place.stage is Stage.SERVED or self.peer.principal != ANONYMOUS
 
     def _class_of(self, key: bytes) -> ServiceClass:
         return class_of(key) if self._is_known else ServiceClass.STRANGERS
@@ -305,7 +308,9 @@ class Connection(asyncio.BufferedProtocol):
         unread_bytes = self._unsent_bytes
         if not self._is_writable:
             unread_bytes += self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
-        self._listener.answers.waits(self, unread_bytes, self._loop.time())
+        if unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX or self._has_unread:
+            self._has_unread = unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX
+            self._listener.answers.waits(self, unread_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
@@ -362,10 +367,15 @@ class Connection(asyncio.BufferedProtocol):
         """Serve the received requests now or, if other work waits, when it is this connection's turn."""
         if self._undispatched and not self._is_queued:
             scheduler = self._listener.scheduler
-            if self.step() is Outcome.MORE if scheduler.is_idle else self._may_serve():
-                self._is_queued = True
+            if scheduler.is_idle:
+                self._serve_some()
+            else:
+                self._is_queued = self._may_serve()
+            if self._is_queued:
                 scheduler.add(self)
-        self._regulate_reading()
+        # Most often it reads, and nothing keeps it from that.
+        if self._undispatched or self._waits_for_memory or not self._is_reading:
+            self._regulate_reading()
 
     @property
     def service_class(self) -> ServiceClass:
@@ -383,6 +393,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def step(self) -> Outcome:
         """Pass some requests of one class on."""
+        self._serve_some()
+        self._regulate_reading()
+        return Outcome.MORE if self._is_queued else Outcome.DONE
+
+    def _serve_some(self) -> None:
         last_class: ServiceClass | None = None
         for _ in range(REQUESTS_AT_ONCE):
             if not self._may_serve():
@@ -401,9 +416,9 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:
                 self._listener.quotas.served(self._place, self.last_activity)
-        self._is_queued = self._may_serve()
-        self._regulate_reading()
-        return Outcome.MORE if self._is_queued else Outcome.DONE
+            if not self._undispatched:
+                break
+        self._is_queued = bool(self._undispatched) and self._may_serve()
 
     def _regulate_reading(self) -> None:
         is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
@@ -454,11 +469,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Serve the next requests, or close after the last answer."""
-        is_last = not self._in_flight or self._in_flight[0].is_last
-        if self._is_refused and is_last and not self._unwritten:
-            self._transport.close()
-        else:
+        if not self._is_refused:
             self._serve_in_turn()
+        elif (not self._in_flight or self._in_flight[0].is_last) and not self._unwritten:
+            self._transport.close()
 
 
 def set_no_delay(transport: asyncio.BaseTransport) -> None:

@@ -132,15 +132,8 @@ class Dispatcher:
         done(parsed)
 
     def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
-        if isinstance(outcome, ProtocolError):
-            self._counters.refused_connections += 1
-            if isinstance(outcome, TooManyElements):
-                self._counters.limited[Limit.REQUEST_ELEMENTS] += 1
-            exchange.refuse(outcome.message)
-            return
         if isinstance(outcome, BaseException):
-            log.error("request_failed", extra={"facts": {"peer": str(exchange.peer)}}, exc_info=outcome)
-            exchange.refuse(f"{type(outcome).__name__} while a request was parsed")
+            self._refuse(exchange, outcome)
             return
         call = Call(
             outcome,
@@ -151,6 +144,17 @@ class Dispatcher:
             authorization=self._authorization,
         )
         self._serve(call)
+
+    def _refuse(self, exchange: Exchange, error: BaseException) -> None:
+        """End the connection of a request that cannot be parsed."""
+        if not isinstance(error, ProtocolError):
+            log.error("request_failed", extra={"facts": {"peer": str(exchange.peer)}}, exc_info=error)
+            exchange.refuse(f"{type(error).__name__} while a request was parsed")
+            return
+        self._counters.refused_connections += 1
+        if isinstance(error, TooManyElements):
+            self._counters.limited[Limit.REQUEST_ELEMENTS] += 1
+        exchange.refuse(error.message)
 
     def close(self) -> None:
         """Serve no more."""

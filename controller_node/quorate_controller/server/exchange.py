@@ -216,7 +216,8 @@ class Exchange:
 
     def end(self) -> None:
         """The response is sent, or the connection lost."""
-        self.release()
+        if self._is_holding:
+            self.release()
         if self._on_ended is not None:
             callback, self._on_ended = self._on_ended, None
             callback()

@@ -8,8 +8,9 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
-from quorate_protocol.bounded_http.places import HttpBounds, HttpLimit, counted_address
+from quorate_protocol.bounded_http.places import HttpBounds, HttpLimit
 from quorate_protocol.bounded_http.server import HttpServer
+from quorate_protocol.counted_address import counted_address
 
 from quorate_operator import clock
 from quorate_operator.web.allowed_hosts import AllowedHosts

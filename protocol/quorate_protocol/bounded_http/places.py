@@ -16,10 +16,10 @@ with the most places gives way, so that strangers with few addresses do not disp
 
 from __future__ import annotations
 
-import ipaddress
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.counted_address import counted_address
 from quorate_protocol.plain_data import dataclass
 
 if TYPE_CHECKING:
@@ -195,16 +195,3 @@ class HttpPlaces:
         if delay_s > 0:
             self._note(HttpLimit.REQUEST_RATE, place.peer)
         return delay_s
-
-
-def counted_address(host: str) -> str:
-    """Return what connections of a host are counted by: one machine may have all addresses of an IPv6 /64."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
-    return str(address)

@@ -30,7 +30,10 @@ def convert(entity: object, target: type[Entity]) -> Entity:
     Raises:
         UnsupportedVersion: a field that only the source has is set, and Kafka's schema does not allow to drop it.
     """
-    converted: Entity = _converter(type(entity), target)(entity)
+    source = type(entity)
+    if source is target:
+        return entity  # type: ignore[return-value]
+    converted: Entity = (_converters.get((source, target)) or _converter(source, target))(entity)
     return converted
 
 

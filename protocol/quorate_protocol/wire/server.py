@@ -53,7 +53,7 @@ def parse_request(
         body = api.canonical_request()
     else:
         offset = header.size_bytes
-        if api.request_header_version(version) == 2:
+        if api.is_flexible(version):
             offset = skip_tagged_fields(frame, offset)
         data = frame
         if elements_max is not None and len(frame) > elements_max:  # an element has a byte at least

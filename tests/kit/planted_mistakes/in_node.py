@@ -58,8 +58,8 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="long reads survive the loss of leadership",
-        file=f"{_NODE}/turn.py",
-        edits=(("for token in self._long_reads.take_all():", "for token in ():"),),
+        file=f"{_NODE}/request_processor.py",
+        edits=(("        tokens += self._long_reads.take_all()\n", ""),),
         harm="a client is answered from metadata that was abandoned",
         tests=(f"{_TESTS}/test_long_reads.py",),
     ),
@@ -72,8 +72,8 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="times of proposals survive the loss of leadership",
-        file=f"{_NODE}/turn.py",
-        edits=(("            self._proposals.clear()\n", ""),),
+        file=f"{_NODE}/proposals.py",
+        edits=(("        self._proposed.clear()\n", "        pass\n"),),
         harm="the commit latency of the next leadership has the time in between",
         tests=(f"{_TESTS}/test_soft_state.py",),
     ),
@@ -91,11 +91,11 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="reads are answered before what they saw is committed",
-        file=f"{_NODE}/turn.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(
             (
-                "        if self.is_active:\n            self.metadata.wait(",
-                "        if self.is_active and asker is not None:\n            self.metadata.wait(",
+                "if metadata.control.is_active:\n            metadata.wait(",
+                "if metadata.control.is_active and asker is not None:\n            metadata.wait(",
             ),
         ),
         harm="a client sees a topic that is lost with the leader",
@@ -177,7 +177,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a part that could not be written does not end its decision",
-        file=f"{_NODE}/turn.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(
             (
                 "if fault is not None and self._long_reads.give_up(read):",
@@ -190,9 +190,30 @@ MISTAKES: Final = (
     Mistake(
         name="the read of another is given up",
         file=f"{_NODE}/long_reads.py",
-        edits=(("if not self._waiting or self._waiting[0].token != read.token:", "if not self._waiting:"),),
+        edits=(("lambda waiting: waiting.token == read.token", "lambda _: True"),),
         harm="a client is never answered",
         tests=(f"{_TESTS}/test_long_reads_given_up.py",),
+    ),
+    Mistake(
+        name="a turn begins all that clients ask for",
+        file=f"{_NODE}/request_processor.py",
+        edits=(("while self._of_clients and budget.is_left:", "while self._of_clients:"),),
+        harm="a hundred large requests cost the leadership",
+        tests=(f"{_TESTS}/test_budget_of_a_turn.py",),
+    ),
+    Mistake(
+        name="a client has the next turn as well",
+        file=f"{_NODE}/fair_queue.py",
+        edits=(("            self._by_client.move_to_end(client)\n", "            pass\n"),),
+        harm="a client that creates topics without end keeps all others waiting",
+        tests=(f"{_TESTS}/test_budget_of_a_turn.py",),
+    ),
+    Mistake(
+        name="requests that wait survive the loss of leadership",
+        file=f"{_NODE}/request_processor.py",
+        edits=(("        self._of_nodes.clear()\n", ""),),
+        harm="a request is answered twice",
+        tests=(f"{_TESTS}/test_soft_state.py",),
     ),
     Mistake(
         name="a damaged download stays",

@@ -122,8 +122,8 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="each address of a network guesses anew",
-        file=f"{_CONTROLLER}/security/guesses.py",
-        edits=(('return f"{int(address) >> _NETWORK_BITS:x}"', "return host"),),
+        file="protocol/quorate_protocol/counted_address.py",
+        edits=(("return str(ipaddress.ip_network((address, NETWORK_BITS), strict=False))", "return host"),),
         harm="a host with IPv6 has endless guesses",
         tests=("unit/controller/security/test_guesses.py",),
     ),

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from kit.simulator.coverage import Happening
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.raft.messages import Resign
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.records.generated import BeginTransactionRecord, ConfigRecord, TopicRecord
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class ForeignTransaction:
     """What makes the active controller begin a transaction and end there."""
 
     __version__: ClassVar[int] = 0
+    __api_key__: ClassVar[int] = ApiKey.CREATE_TOPICS
+    """Of the class of requests that it belongs to: those of clients."""
     number: int
 
 

@@ -218,6 +218,9 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "_heartbeats", "_metadata", "_raft", "_registration", "_snapshotter"
     )
     | _set("_listener", "node_id"),
+    "node.proposals.Proposals": _parts("_metadata", "_perform", "_raft", "_snapshotter", "commit_latency")
+    | _set("_unix_ms_of")
+    | _ends(_proposed="the times of proposals that are not committed"),
     "node.registration.RegistrationKeeper": _set("_rng", "identity")
     | _stays(
         _judged="a cache: judged again once the image has another registration, also by a revert",
@@ -225,6 +228,14 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         _failures="paces the attempts of this process, whoever leads; ends with a success",
         _in_flight_until_ms="one attempt at a time, whoever it was sent to; ends by its timeout",
         _not_before_ms="the same",
+    ),
+    "node.request_processor.RequestProcessor": _parts(
+        "_deliver", "_long_reads", "_metadata", "_note", "_proposals"
+    )
+    | _set("_clock")
+    | _ends(
+        _of_nodes="large requests of nodes that wait for a turn with time for them",
+        _of_clients="requests of clients that wait for a turn with time for them",
     ),
     "node.snapshot_turns.SnapshotTurns": _parts("_raft")
     | _set("_hands_over", "_node_id")
@@ -250,11 +261,11 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     "node.turn.ControllerNode": _parts(
         "authorizer",
         "_first_catch_up",
-        "_long_reads",
         "_own_requests",
+        "_proposals",
+        "_requests",
         "_snapshot_turns",
         "broker_waits",
-        "commit_latency",
         "credentials",
         "election_counts",
         "loader",
@@ -265,7 +276,6 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     | _set("_unix_ms_of")
     | _log(storage="files, and pictures of them")
     | _turn("_effects", "_is_behind", "_needs_flush", "_replies", now_ms="the time of the turn")
-    | _ends(_proposals="the times of proposals that are not committed")
     | _stays(_activation_due_ms="the pause after a fault of this node, also if it is elected again at once"),
 }
 

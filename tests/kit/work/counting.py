@@ -20,6 +20,7 @@ from quorate_protocol.image.topics import TopicImage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import FrameType
 
     from quorate_protocol.image import MetadataImage
@@ -62,6 +63,24 @@ class WorkCounter:
         finally:
             sys.settrace(before)
             self.counted = lines
+
+
+@contextmanager
+def counting_calls(*directories: Path) -> Iterator[list[int]]:
+    """Counts the calls of Python functions whose source is below one of these. The only item has the count."""
+    calls = [0]
+    roots = tuple(f"{directory}/" for directory in directories)
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(roots):
+            calls[0] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
 
 
 def _walk(rows: Iterable[Any]) -> Iterator[Any]:

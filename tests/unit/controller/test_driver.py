@@ -59,6 +59,7 @@ class FakeNode:
         self.metadata = SimpleNamespace(control=SimpleNamespace(excuse_silence=self.calls.append))
         self.deadline_ms = 1 << 62
         self.is_reading = False
+        self.waiting_count = 0
         self.closed = 0
 
     def start(self, _now_ms: int) -> Effects:
@@ -329,7 +330,12 @@ async def test_turns_bound_what_clients_pass_on() -> None:
     for number in range(REQUESTS_PER_TURN_MAX):
         driver.control(READ, replace(CALLER, connection=number))
     assert not driver.scheduler.is_idle
+    node.waiting_count = REQUESTS_PER_TURN_MAX
     await turn_until(lambda: bool(node.calls))
+    assert not driver.scheduler.is_idle, "the node has not begun them"
+    node.waiting_count = 0
+    driver.control(heartbeat(), CALLER)
+    await turn_until(lambda: len(node.calls) > 1)
     assert driver.scheduler.is_idle
     driver.stop()
 

@@ -270,3 +270,21 @@ async def test_fast_requests_come_back_to_full_turns() -> None:
     counts = [turn(1.0) for _ in range(8)]
     assert counts[0] < 10
     assert counts[-1] == REQUESTS_PER_TURN_MAX
+
+
+async def test_what_a_turn_leaves_over_counts_for_the_next() -> None:
+    """Goal: the node never holds more undecided requests than a turn may take. Method: a turn that begins a part of
+    the requests that it got; its duration is that of those alone.
+    """
+    scheduler = Scheduler()
+    for _ in range(REQUESTS_PER_TURN_MAX):
+        scheduler.passed_on()
+    for left in (REQUESTS_PER_TURN_MAX, 1):
+        scheduler.turn_begins()
+        scheduler.left_over(left)
+        assert scheduler.is_idle is (left == 1)
+        scheduler.turn_took(TURN_MS_MAX)
+    for passed in range(1, REQUESTS_PER_TURN_MAX):
+        assert scheduler.is_idle, passed
+        scheduler.passed_on()
+    assert not scheduler.is_idle

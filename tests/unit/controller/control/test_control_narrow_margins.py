@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from kio.schema.alter_partition.v3 import request as isr_request
 from kio.schema.alter_partition_reassignments.v1 import request as reassign_request
 from kio.schema.errors import ErrorCode
+from kit.partition_requests import set_isr
 
 SESSION_MS = 9_000
 
@@ -16,26 +16,6 @@ def four(make_cluster: Any) -> Any:
     cluster = make_cluster()
     cluster.add_brokers(1, 2, 3, 4)
     return cluster
-
-
-def set_isr(cluster: Any, name: str, partition_id: int, *isr: int) -> None:
-    """The leader alters the ISR of a partition."""
-    topic = cluster.image.topics.by_name[name]
-    partition = topic.partitions[partition_id]
-    data = isr_request.PartitionData(
-        partition_index=partition_id,
-        leader_epoch=partition.leader_epoch,
-        new_isr_with_epochs=tuple(isr_request.BrokerState(broker_id=one, broker_epoch=-1) for one in isr),
-        leader_recovery_state=0,
-        partition_epoch=partition.partition_epoch,
-    )
-    asked = isr_request.AlterPartitionRequest(
-        broker_id=partition.leader,
-        broker_epoch=1000 + partition.leader,
-        topics=(isr_request.TopicData(topic_id=topic.topic_id, partitions=(data,)),),
-    )
-    response = cluster.apply(cluster.partitions.alter_partition(asked, cluster.context(3)))
-    assert response.topics[0].partitions[0].error_code is ErrorCode.none
 
 
 def test_a_session_lasts_to_its_last_millisecond(new_harness: Any) -> None:
@@ -60,9 +40,9 @@ def test_min_insync_replicas_are_at_most_the_replicas_of_the_first_partition(
     four.enable_elr()
     four.configure("a", "min.insync.replicas", "3")
     four.add_topic("a", make_partition(1, 2), make_partition(1, 2, 3))
-    set_isr(four, "a", 1, 1, 2)
+    assert set_isr(four, "a", 1, 2, partition_id=1) is ErrorCode.none
     assert (four.partition("a", 1).isr, four.partition("a", 1).elr) == ((1, 2), ())
-    set_isr(four, "a", 1, 1)
+    assert set_isr(four, "a", 1, partition_id=1) is ErrorCode.none
     assert (four.partition("a", 1).isr, four.partition("a", 1).elr) == ((1,), (2,))
 
 
@@ -78,6 +58,6 @@ def test_a_reassignment_to_fewer_replicas_waits_for_all_of_them(four: Any, make_
         )
     )
     four.apply(four.reassignments.alter(request))
-    set_isr(four, "a", 0, 2, 3, 4)
+    assert set_isr(four, "a", 2, 3, 4) is ErrorCode.none
     assert four.partition("a").is_reassigning
     assert four.partition("a").isr == (2, 3, 4)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from kit.controller_parts import caller
-from kit.turn_parts import NOW_MS, TurnBench
+from kit.turn_parts import NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
@@ -132,7 +132,9 @@ def bench() -> TurnBench:
 def request(token: int, broker_id: int | None = None) -> ControlRequest:
     """A request, of a client of that broker."""
     asked_by = replace(caller(), forwarded=broker_id is not None, broker_id=broker_id)
-    return ControlRequest(token=token, request=f"r{token}", caller=asked_by, deadline_ms=LATER_MS)  # type: ignore[arg-type]
+    return ControlRequest(
+        token=token, request=ScriptedRequest(f"r{token}"), caller=asked_by, deadline_ms=LATER_MS
+    )  # type: ignore[arg-type]
 
 
 def create_topic(bench: TurnBench, token: int) -> None:

@@ -96,7 +96,7 @@ def test_a_deposed_leader_keeps_no_time_of_its_proposals(bench: Any, monkeypatch
     bench.decide_next(monkeypatch, SEVERAL_BATCHES)
     depose_at_next_step(bench)
     bench.ask()
-    assert not bench.node._proposals
+    assert not bench.node._proposals._proposed
 
 
 @pytest.mark.parametrize("where", ["in the decision", "in the proposal"])

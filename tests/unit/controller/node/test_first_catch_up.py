@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
-from kit.turn_parts import EPOCH, NOW_MS, TurnBench
+from kit.turn_parts import EPOCH, NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.events import ControlRequest
 from quorate_controller.node.first_catch_up import NO_LEADER_WAIT_MS
@@ -28,7 +28,7 @@ def bench() -> TurnBench:
 
 
 def request(token: int) -> ControlRequest:
-    question: Any = f"which topics? {token}"
+    question: Any = ScriptedRequest(f"which topics? {token}")
     return ControlRequest(token=token, request=question, caller=caller(), deadline_ms=DEADLINE_MS)
 
 

@@ -12,7 +12,7 @@ from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
 from quorate_controller.node.events import Asker
-from quorate_controller.node.long_reads import OF_NODES, READS, LongRead, LongReads
+from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
 from quorate_controller.scheduler import LONG_READS
@@ -245,9 +245,11 @@ def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pyt
 def test_reports_of_brokers_come_before_clients() -> None:
     """Goal: an ISR does not wait for what clients read. Method: begin reads of both; see in which order they end."""
     reads = LongReads(lambda: 0)
-    for token, request in enumerate(("CreateAclsRequest", *OF_NODES, "DescribeAclsRequest")):
+    for token, request in enumerate(("CreateAclsRequest", *LARGE_OF_NODES, "DescribeAclsRequest")):
         steps = in_parts(token + 1)
-        reads.begin(LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62)))
+        reads.begin(
+            LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62), client=None)
+        )
     ended = [read.token for read, _ in reads.run_slice(0)]
     assert ended == [1, 2, 0, 3]
 
@@ -258,10 +260,10 @@ def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
     """
     reads = LongReads(lambda: 0)
     asker = Asker(None, 1 << 62)
-    reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker))
+    reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker, client=None))
     assert reads
     assert not reads.has_reads
-    reads.begin(LongRead(token=2, request="DescribeAclsRequest", steps=in_parts(2), asker=asker))
+    reads.begin(LongRead(token=2, request="DescribeAclsRequest", steps=in_parts(2), asker=asker, client=None))
     assert reads.has_reads
     held_back = (APIS[key] for key in LONG_READS)
     assert {api.request_class(api.version_max).__name__ for api in held_back} == READS

@@ -13,7 +13,7 @@ def endless() -> Generator[None, None, Any]:
 
 
 def read(token: int) -> LongRead:
-    return LongRead(token=token, request="r", steps=endless(), asker=Asker(None, 1 << 62))
+    return LongRead(token=token, request="r", steps=endless(), asker=Asker(None, 1 << 62), client=None)
 
 
 def test_only_the_read_itself_is_given_up() -> None:

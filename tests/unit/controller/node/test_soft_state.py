@@ -11,6 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kit.led_node import PEERS, LedNode, creation, directory_of, level_of
@@ -133,6 +134,12 @@ def have_answers_waiting(led: LedNode) -> list[int]:
     return [held.token, read.token, change.token]
 
 
+def report(led: LedNode) -> AlterPartitionRequest:
+    """A broker's request that may be large: it waits until the events of the turn are taken."""
+    epoch = led.node.metadata.image.cluster.brokers[1].epoch
+    return AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=())
+
+
 def test_what_ends_with_a_leadership_ends(
     led: LedNode, open_led: OpenLed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,12 +161,15 @@ def test_what_ends_with_a_leadership_ends(
     populate(led)
     have_cursors(led)
     tokens = have_answers_waiting(led)
-    led.turn(led.lead_by_another())
+    undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
+    effects = led.turn(*undecided, led.lead_by_another())
+    answered = [one.token for one in effects.control_answers]
+    assert len(answered) == len(set(answered)), "a request was answered twice"
     assert led.node.raft.role is Role.FOLLOWER
     assert different(state_of(led.node), fresh) == set()
-    held, *refused = (led.responses[token] for token in tokens)
+    held, *refused = (led.responses[token] for token in (*tokens, *(event.token for event in undecided)))
     assert not isinstance(held, ControlError), "it was committed"
-    assert [one.error_code for one in refused] == [ErrorCode.not_controller] * 2
+    assert [one.error_code for one in refused] == [ErrorCode.not_controller] * 4
 
     led.lead()
     with monkeypatch.context() as patch:

@@ -13,7 +13,7 @@ import pytest
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
-from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, TurnBench
+from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, ScriptedNodeRequest, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.events import ControlRequest, OwnRequestFailed
 from quorate_controller.raft.messages import (
@@ -65,7 +65,14 @@ def topic(number: int) -> ControlResult:
 
 
 def request(token: int, deadline_ms: int = 1 << 62) -> ControlRequest:
-    return ControlRequest(token=token, request=f"r{token}", caller=caller(), deadline_ms=deadline_ms)  # type: ignore[arg-type]
+    return ControlRequest(
+        token=token, request=ScriptedRequest(f"r{token}"), caller=caller(), deadline_ms=deadline_ms
+    )  # type: ignore[arg-type]
+
+
+def of_node(token: int) -> ControlRequest:
+    """A request of a node, which is decided before the events behind it."""
+    return replace(request(token), request=ScriptedNodeRequest(f"n{token}"))  # type: ignore[arg-type]
 
 
 def everything() -> Ready:
@@ -108,20 +115,21 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
 
 
 def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
-    """Goal: group commit, in the order of the decisions. Method: two requests, a batch that raft appends itself,
-    and a third request, in one turn: one flush; the decisions before raft's event are in the log before raft's
-    batch.
+    """Goal: group commit, in the order of the decisions, clients behind nodes. Method: a request of a client, two of
+    nodes, a batch that raft appends itself, and another request of a node, in one turn: one flush; the decisions
+    before raft's event are in the log before raft's batch.
     """
     bench.lead()
-    bench.control.decisions.extend(topic(number) for number in range(3))
+    bench.control.decisions.extend(topic(number) for number in range(4))
     bench.answer(ConnectionLost, Ready(append=batch(2)))
-    effects = bench.node.turn([request(0), request(1), LOST, request(2)], NOW_MS)
+    effects = bench.node.turn([request(0), of_node(1), of_node(2), LOST, of_node(3)], NOW_MS)
     assert bench.done() == [
-        *("decide", "decide", "Propose", "append", "ConnectionLost", "append", "decide"),
+        *("decide", "decide", "Propose", "append", "ConnectionLost", "append", "decide", "decide"),
         *("Propose", "append", "flush", "recovery point", "Persisted"),
     ]
+    assert [entry[1] for entry in bench.journal if entry[0] == "decide"] == ["n1", "n2", "n3", "r0"]
     assert answers(effects) == []
-    assert bench.disk.log.end_offset == 4
+    assert bench.disk.log.end_offset == 5
 
 
 def test_answers_wait_for_their_commit_and_leave_once(bench: TurnBench) -> None:
@@ -318,7 +326,7 @@ def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> No
     bench.control.decisions.append(ControlError(ErrorCode.not_controller, "standby"))
     bench.node.turn([request(0)], NOW_MS)
     bench.depose_at(ConnectionLost, replies=(VOTE,))
-    effects = bench.node.turn([request(1), LOST, request(2)], NOW_MS)
+    effects = bench.node.turn([of_node(1), LOST, of_node(2)], NOW_MS)
     assert answers(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
     assert [note.event for note in effects.notes] == ["no_longer_active"]
     assert not bench.node.is_active
@@ -412,7 +420,7 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.node.turn([request(0)], NOW_MS)
     bench.depose_at(Shutdown, Role.RESIGNED, replies=(VOTE,))
-    effects = bench.node.turn([request(1), Shutdown(timeout_ms=5_000)], NOW_MS)
+    effects = bench.node.turn([of_node(1), Shutdown(timeout_ms=5_000)], NOW_MS)
     assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
     assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
     assert bench.disk.log.end_offset == 2, "what was decided before is durable, and may still be committed"

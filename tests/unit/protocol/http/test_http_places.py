@@ -11,7 +11,6 @@ from quorate_protocol.bounded_http.places import (
     HttpPlaces,
     Place,
     State,
-    counted_address,
 )
 
 SCRAPER = "10.0.0.1"
@@ -134,20 +133,6 @@ def test_addresses_do_not_fill_the_memory() -> None:
         places.places.delay_s(place, places.now_s)
         places.places.leave(place)
     assert len(places.places._due_s) == ADDRESSES_MAX
-
-
-@pytest.mark.parametrize(
-    ("host", "counted"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
-    ],
-)
-def test_what_connections_are_counted_by(host: str, counted: str) -> None:
-    assert counted_address(host) == counted
 
 
 def test_counts_are_right_after_any_history() -> None:

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from kio.schema.alter_partition.v3 import request as isr_request
 from kio.schema.alter_partition_reassignments.v1 import request as alter_request
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0 import request as list_request
 from kit.controller_parts import response_of
+from kit.partition_requests import set_isr
 from quorate_controller.control import reassignments
 from quorate_protocol.records.generated import PartitionChangeRecord
 
@@ -46,26 +46,6 @@ def reassign(cluster, *asked, allow: bool = True) -> list[tuple[ErrorCode, str |
     assert response.error_code is ErrorCode.none
     assert response.allow_replication_factor_change is allow
     return [(one.error_code, one.error_message) for topic in response.responses for one in topic.partitions]
-
-
-def set_isr(cluster, name: str, *isr: int) -> ErrorCode:
-    """The leader alters the ISR of partition 0 of a topic."""
-    topic = cluster.image.topics.by_name[name]
-    partition = topic.partitions[0]
-    data = isr_request.PartitionData(
-        partition_index=0,
-        leader_epoch=partition.leader_epoch,
-        new_isr_with_epochs=tuple(isr_request.BrokerState(broker_id=one, broker_epoch=-1) for one in isr),
-        leader_recovery_state=0,
-        partition_epoch=partition.partition_epoch,
-    )
-    asked = isr_request.AlterPartitionRequest(
-        broker_id=partition.leader,
-        broker_epoch=1000 + partition.leader,
-        topics=(isr_request.TopicData(topic_id=topic.topic_id, partitions=(data,)),),
-    )
-    response = cluster.apply(cluster.partitions.alter_partition(asked, cluster.context(3)))
-    return response.topics[0].partitions[0].error_code
 
 
 FINE = [(ErrorCode.none, None)]

@@ -1,0 +1,141 @@
+"""What a heartbeat costs, counted and not timed: from the socket to the response."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import quorate_controller
+import quorate_protocol
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4 import request as registration
+from kio.schema.errors import ErrorCode
+from kit.controller_parts import caller, write_controller_properties
+from kit.waiting import until
+from kit.work.counting import counting_calls
+from quorate_controller import commands
+from quorate_controller.config import load_config
+from quorate_controller.driver import Clock, Driver
+from quorate_controller.node.assembly import open_node
+from quorate_controller.server.counters import RequestCounters
+from quorate_controller.server.peers import PeerConnections
+from quorate_controller.server.server import ControllerServer
+from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.frames import encode_frame
+from typer.testing import CliRunner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CONNECTIONS: Final = 64
+ROUNDS: Final = 5
+CALLS_MAX: Final = 113
+"""Calls of our functions for each heartbeat. It takes 105 where all connections share a turn."""
+OURS: Final = tuple(Path(str(package.__file__)).parent for package in (quorate_controller, quorate_protocol))
+PROMPT_S: Final = 60.0
+
+
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[tuple[Driver, int]]:
+    """A controller that is the only voter, and its port."""
+    path = write_controller_properties(
+        directory,
+        {"listeners": "CONTROLLER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"},
+    )
+    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
+    assert formatted.exit_code == 0, formatted.stderr
+    config = load_config(path)
+    clock, counters, rng = Clock(), RequestCounters(), random.Random(1)
+    node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
+    failures: list[Exception] = []
+    driver = Driver(
+        node,
+        clock=clock,
+        node_id=config.node_id,
+        cluster_id=node.storage.cluster_id,
+        supported_features=dict(SUPPORTED_FEATURES),
+        on_failure=failures.append,
+        on_loaded=lambda: None,
+    )
+    peers = PeerConnections(
+        client_id="c",
+        cluster_id=node.storage.cluster_id,
+        rng=rng,
+        on_raft_event=driver.raft_event,
+        counters=counters,
+    )
+    server = ControllerServer(config, driver, counters, scheduler=driver.scheduler)
+    try:
+        await server.start()
+        driver.start(peers)
+        await until(lambda: driver.is_active, "the only voter to lead")
+        yield driver, server.ports["CONTROLLER"]
+    finally:
+        await server.close()
+        await peers.close()
+        driver.stop()
+        assert failures == []
+
+
+async def registered(driver: Driver) -> BrokerHeartbeatRequest:
+    """A heartbeat of a broker that has registered."""
+    features = tuple(
+        registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in SUPPORTED_FEATURES.items()
+    )
+    request = registration.BrokerRegistrationRequest(
+        broker_id=1,
+        cluster_id=driver.cluster_id,
+        incarnation_id=UUID(int=1),
+        listeners=(registration.Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0),),
+        features=features,
+        rack=None,
+        log_dirs=(UUID(int=1_000),),
+    )
+    response: Any = await driver.control(request, replace(caller(60_000), api_version=4))
+    assert response.error_code is ErrorCode.none
+    return BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=response.broker_epoch,
+        current_metadata_offset=1 << 40,
+        want_fence=False,
+        want_shut_down=False,
+    )
+
+
+async def test_a_heartbeat_takes_few_calls(tmp_path: Path) -> None:
+    """Goal: what all requests pass through gets no longer unnoticed. Method: heartbeats of many connections arrive
+    together, some rounds; count the calls of our functions in the round that takes fewest: how many turns a round
+    takes depends on the machine.
+    """
+    async with running(tmp_path) as (driver, port), asyncio.timeout(PROMPT_S):
+        heartbeat = await registered(driver)
+        frame = encode_frame(encode_request(APIS[heartbeat.__api_key__], 2, 7, "test", heartbeat))
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+
+        async def ask_all() -> set[bytes]:
+            for _, writer in streams:
+                writer.write(frame)
+            return {
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                for reader, _ in streams
+            }
+
+        await ask_all()  # what is computed once in a process is no work of a heartbeat
+        counts = []
+        for _ in range(ROUNDS):
+            with counting_calls(*OURS) as calls:
+                responses = await ask_all()
+            counts.append(calls[0] / CONNECTIONS)
+            assert len(responses) == 1
+        for _, writer in streams:
+            writer.close()
+    assert min(counts) <= CALLS_MAX, counts
