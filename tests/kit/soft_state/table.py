@@ -204,6 +204,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "applied_offset",
         "applied_timestamp_ms",
         "finalized_levels",
+        "has_records",
         _replaying="the rest of committed log that was read",
     )
     | _set("_clock")
