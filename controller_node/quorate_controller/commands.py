@@ -201,14 +201,17 @@ def rebuild_quorum_command(
             "formerVoters": list(rebuilt.former_voters),
             "leaderEpoch": rebuilt.leader_epoch,
             "offset": rebuilt.offset,
+            "nextSteps": list(rebuilt.next_steps),
         }
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
     former = ", ".join(str(node_id) for node_id in rebuilt.former_voters)
     sys.stdout.write(
         f"Node {rebuilt.node_id} is the only voter from offset {rebuilt.offset} on, in epoch "
-        f"{rebuilt.leader_epoch}; the voters were {former}.\n"
+        f"{rebuilt.leader_epoch}; the voters were {former}.\n\nWhat to do next:\n"
     )
+    for number, step in enumerate(rebuilt.next_steps, 1):
+        sys.stdout.write(f"{number}. {step}.\n")
 
 
 @app.command("ship", context_settings=_CONTEXT)

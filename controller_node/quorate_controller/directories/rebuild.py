@@ -30,6 +30,29 @@ class RebuiltQuorum:
     former_voters: tuple[int, ...]
     leader_epoch: int
     offset: int
+    cluster_id: str
+    address: str
+    """`host:port` at which the other controllers and tools reach it."""
+
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """The remaining work of the administrator, in order. Without other former voters, one step."""
+        tool = f"quorate metadata-quorum --bootstrap-controller {self.address}"
+        start = f"Start node {self.node_id}, and wait until it leads: {tool} describe --status"
+        others = ", ".join(str(node_id) for node_id in self.former_voters if node_id != self.node_id)
+        if not others:
+            return (start,)
+        remove = (
+            f"Do not start {others} with their old disks: they may have records that this quorum lacks, and could "
+            "elect a leader of their own. Move their log directories away"
+        )
+        rejoin = (
+            f"On each of them: quorate controller format --config FILE --cluster-id {self.cluster_id} "
+            f"--no-initial-controllers, with {self.address} in controller.quorum.bootstrap.servers and without "
+            "controller.quorum.voters. Then start it"
+        )
+        add = f"Add one after the other, each once it has caught up: {tool} --command-config FILE add-controller"
+        return start, remove, rejoin, add
 
 
 def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms: int) -> RebuiltQuorum:
@@ -79,4 +102,6 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
         former_voters=tuple(voter.node_id for voter in state.voters[-1].voters.voters),
         leader_epoch=epoch,
         offset=offset,
+        cluster_id=storage.cluster_id,
+        address=f"{survivor.endpoints[0].host}:{survivor.endpoints[0].port}",
     )

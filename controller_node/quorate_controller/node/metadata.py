@@ -26,6 +26,7 @@ from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.node.slices import run_slice
+from quorate_controller.raft.messages import Note
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class MetadataState:
         self.applied_offset = 0
         """Everything below is committed and in the image."""
         self.applied_timestamp_ms = 0
+        self.has_records = False
+        """Whether log or checkpoint had a metadata record: the cluster is not new."""
         self.finalized_levels: Mapping[str, int] = {}
         """Committed feature levels. The image's own may include levels that can still be reverted."""
         self._features_change_at: int | None = None
@@ -96,6 +99,7 @@ class MetadataState:
     def loading(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> Iterator[int]:
         """Does what `load` does in steps, so that a living node can pause. Nothing changes before the last."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
+            self.has_records = True
             yield from loading_checkpoint(
                 self.image, chunks, end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
             )
@@ -134,11 +138,27 @@ class MetadataState:
                 self.applied_offset = batch.last_offset + 1
                 self.applied_timestamp_ms = batch.max_timestamp_ms
                 if records:
+                    self.has_records = True
                     self._note_features(records, batch.base_offset)
                     self.control.observe(records, batch.base_offset, now_ms)
         except ProtocolError as error:
             raise storage.log.unreadable(self.applied_offset, error) from error
         return len(data)
+
+    def repair_note(self, activation: ControlResult) -> Note | None:
+        """The warning that an activation writes feature levels into a log that has records, and no metadata.version.
+
+        Stock controllers end at such a log (KAFKA-20839). None for a new cluster and for a log with a level.
+        """
+        levels = {
+            record.name: record.feature_level
+            for record in activation.records
+            if isinstance(record, FeatureLevelRecord)
+        }
+        if not levels or not self.has_records:
+            return None
+        facts = {"offset": self.applied_offset, "written": levels, "record_count": len(activation.records)}
+        return Note(event="log_without_metadata_version_repaired", facts=facts, is_warning=True)
 
     def _note_features(self, records: Sequence[MetadataRecord], base_offset: int) -> None:
         for offset, record in enumerate(records, base_offset):

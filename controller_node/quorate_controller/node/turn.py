@@ -342,8 +342,15 @@ class ControllerNode:
         if self.metadata.applied_offset != self.raft.log_end_offset:
             return False
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
-        self._decide_unasked("activation", self.metadata.control.activate)
+        self._decide_unasked("activation", self._activate)
         return True
+
+    def _activate(self, now_ms: int) -> ControlResult:
+        result = self.metadata.control.activate(now_ms)
+        note = self.metadata.repair_note(result)
+        if note is not None:
+            self._effects.notes.append(note)
+        return result
 
     # ---------------------------------------------------------------------------------------- decisions
 

@@ -18,7 +18,7 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from quorate_controller.raft.model import Download, Endpoint, ReplicaKey, find_endpoint
+from quorate_controller.raft.model import Download, Endpoint, ReplicaKey, Voter, find_endpoint
 from quorate_controller.raft.peers import NEVER_MS
 
 if TYPE_CHECKING:
@@ -28,34 +28,82 @@ if TYPE_CHECKING:
 
 def send_votes(replica: "Replica", tally: "VoteTally", *, is_pre_vote: bool) -> int:
     """Send Vote to every voter whose answer is missing."""
-    for voter_id in tally.unrecorded:
-        voter = replica.voters.get(voter_id)
-        if voter is None:
-            continue
-        request = VoteRequest(
-            cluster_id=replica.config.cluster_id,
-            voter=voter.key,
-            replica=replica.key,
-            replica_epoch=replica.epoch,
-            last_offset=replica.log.end_offset,
-            last_offset_epoch=replica.log.last_epoch,
-            pre_vote=is_pre_vote,
-        )
-        _send_to_voter(replica, voter_id, request)
+    for voter in _missing_voters(replica, tally):
+        _send_to_voter(replica, voter.node_id, _vote_request(replica, voter, is_pre_vote=is_pre_vote))
     return replica.peers.wake_ms(replica.now_ms)
 
 
-def send_begin_epoch(replica: "Replica", voters: Iterable[ReplicaKey]) -> None:
-    """Send BeginQuorumEpoch to these voters."""
-    for voter in voters:
-        request = BeginQuorumEpochRequest(
-            cluster_id=replica.config.cluster_id,
-            voter=voter,
-            leader_id=replica.key.node_id,
-            leader_epoch=replica.epoch,
-            leader_endpoints=replica.config.endpoints,
+def look_up_voters(replica: "Replica", tally: "VoteTally") -> int:
+    """Ask each bootstrap server for the voters whose answer is missing, one after the other, by a pre-vote.
+
+    Only a pre-vote: it needs Vote v2, which has the voter's key. Version 0 has none, and another node could grant it.
+    """
+    missing = [voter for voter in _missing_voters(replica, tally) if voter.key.directory_id is not None]
+    servers = _bootstrap_servers(replica)
+    if missing and servers and replica.lookup.begins():
+        replica.effects.warn(
+            "voters_unreachable",
+            voters=[str(voter.key) for voter in missing],
+            asking=[f"{server.host}:{server.port}" for server in servers],
         )
-        _send_to_voter(replica, voter.node_id, request)
+    for server in servers:
+        if not missing or not replica.peers.is_ready(server.node_id, replica.now_ms):
+            continue
+        voter = replica.lookup.next_voter(server.node_id, missing)
+        if voter is None:
+            replica.peers.back_off(server.node_id, replica.now_ms)
+        else:
+            request = _vote_request(replica, voter, is_pre_vote=True)
+            replica.peers.send(replica.effects, server, request, replica.now_ms)
+    return replica.peers.wake_ms(replica.now_ms)
+
+
+def _missing_voters(replica: "Replica", tally: "VoteTally") -> list[Voter]:
+    voters = (replica.voters.get(voter_id) for voter_id in tally.unrecorded)
+    return [voter for voter in voters if voter is not None]
+
+
+def _vote_request(replica: "Replica", voter: Voter, *, is_pre_vote: bool) -> VoteRequest:
+    return VoteRequest(
+        cluster_id=replica.config.cluster_id,
+        voter=voter.key,
+        replica=replica.key,
+        replica_epoch=replica.epoch,
+        last_offset=replica.log.end_offset,
+        last_offset_epoch=replica.log.last_epoch,
+        pre_vote=is_pre_vote,
+    )
+
+
+def send_begin_epoch(replica: "Replica", voters: Iterable[ReplicaKey]) -> None:
+    """Send BeginQuorumEpoch to these voters, and to the bootstrap servers for those that can't be reached.
+
+    A voter of Java that stands for election looks for no leader. It learns the leader and the leader's address from
+    this request, whichever voter the request names, and then has its own new address recorded.
+    """
+    silent = replica.lookup.silent
+    missing = []
+    for key in voters:
+        voter = replica.voters.get(key.node_id)
+        if voter is not None and key.node_id in silent and key.directory_id is not None:
+            missing.append(voter)
+        _send_to_voter(replica, key.node_id, _begin_epoch_request(replica, key))
+    for server in _bootstrap_servers(replica) if missing else ():
+        if replica.peers.is_ready(server.node_id, replica.now_ms):
+            voter = replica.lookup.next_voter(server.node_id, missing)
+            if voter is not None:
+                request = _begin_epoch_request(replica, voter.key)
+                replica.peers.send(replica.effects, server, request, replica.now_ms)
+
+
+def _begin_epoch_request(replica: "Replica", voter: ReplicaKey) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(
+        cluster_id=replica.config.cluster_id,
+        voter=voter,
+        leader_id=replica.key.node_id,
+        leader_epoch=replica.epoch,
+        leader_endpoints=replica.config.endpoints,
+    )
 
 
 def send_end_epoch(
@@ -164,22 +212,29 @@ def _fetch_request(replica: "Replica", download: Download | None) -> RaftRequest
 
 def _known_peers(replica: "Replica") -> list[Destination]:
     """The other voters, and the bootstrap servers that are none of them, each address once."""
-    own = {(endpoint.host, endpoint.port) for endpoint in replica.config.endpoints}
     peers = {}
     for voter in replica.voters:
         endpoint = find_endpoint(voter.endpoints, replica.config.listener)
         if endpoint is not None and voter.node_id != replica.key.node_id:
             destination = Destination(node_id=voter.node_id, host=endpoint.host, port=endpoint.port)
             peers[endpoint.host, endpoint.port] = destination
-    for index, server in enumerate(replica.config.bootstrap_servers):
-        address = (server.host, server.port)
-        if address not in own and address not in peers:
-            peers[address] = Destination(node_id=-2 - index, host=server.host, port=server.port)
+    for server in _bootstrap_servers(replica):
+        peers.setdefault((server.host, server.port), server)
     return list(peers.values())
 
 
+def _bootstrap_servers(replica: "Replica") -> list[Destination]:
+    """The bootstrap servers, without our own address."""
+    own = {(endpoint.host, endpoint.port) for endpoint in replica.config.endpoints}
+    return [
+        Destination(node_id=-2 - index, host=server.host, port=server.port)
+        for index, server in enumerate(replica.config.bootstrap_servers)
+        if (server.host, server.port) not in own
+    ]
+
+
 def _send_to_voter(replica: "Replica", voter_id: int, request: RaftRequest) -> None:
-    _send(replica, voter_id, replica.voters.endpoints(voter_id), request)
+    _send(replica, voter_id, replica.voter_endpoints(voter_id), request)
 
 
 def _send_to_leader(replica: "Replica", request: RaftRequest) -> bool:

@@ -1,20 +1,35 @@
 """Requests under way to other replicas: at most one per node, with a pause after a failure.
 
-A role change forgets all of them: a later response belongs to a role that is over.
+The pause grows with each failure in a row, so that a node that refuses every request is not asked in a loop. A role
+change forgets the requests, because a later response belongs to a role that is over, and ends the pauses. It does not
+forget the number of failures.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft.messages import Destination, RaftRequest
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    Destination,
+    RaftRequest,
+    VoteRequest,
+)
 from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
+    from random import Random
+
     from quorate_controller.raft.effects import Effects
 
 NEVER_MS = 1 << 62
 """A deadline that never comes."""
+BACKOFF_MS_MAX: Final = 1_000
+"""The longest pause, before jitter, unless the configured retry backoff is longer."""
+BACKOFF_JITTER: Final = 0.2
+"""As in Kafka's clients."""
+FAILURES_MAX: Final = 1_000
+"""Nodes whose failures are counted. There are more only if requests name ever new node ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +41,39 @@ class InFlight:
     request: RaftRequest
     deadline_ms: int
 
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it asks a bootstrap server of unknown id for a voter."""
+        return self.destination.node_id < 0 and isinstance(
+            self.request, VoteRequest | BeginQuorumEpochRequest
+        )
+
 
 class Peers:
     """The state of the requests to each node, by node id; its size is bounded by that of the quorum."""
 
     __slots__ = (
+        "_backoff_ms_max",
         "_backoff_until_ms",
+        "_failures",
         "_in_flight",
         "_next_request_id",
         "_request_timeout_ms",
         "_retry_backoff_ms",
+        "_rng",
     )
 
-    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+    def __init__(
+        self, *, request_timeout_ms: int, retry_backoff_ms: int, backoff_ms_max: int, rng: "Random"
+    ) -> None:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
+        self._backoff_ms_max = max(backoff_ms_max, retry_backoff_ms)
+        self._rng = rng
         self._next_request_id = 0
         self._in_flight: dict[int, InFlight] = {}
         self._backoff_until_ms: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
 
     def send(self, effects: "Effects", destination: Destination, request: RaftRequest, now_ms: int) -> None:
         """Send a request to a node that is ready for one."""
@@ -69,8 +99,25 @@ class Peers:
         return None
 
     def back_off(self, node_id: int, now_ms: int) -> None:
-        """Leave that node alone for the retry backoff."""
-        self._backoff_until_ms[node_id] = now_ms + self._retry_backoff_ms
+        """A request failed: leave that node alone for the retry backoff, longer after several failures in a row."""
+        failures = self._failures.get(node_id, 0)
+        pause_ms = self._retry_backoff_ms
+        if failures:
+            pause_ms = min(max(1, pause_ms) << min(failures, 16), self._backoff_ms_max)
+            pause_ms = round(pause_ms * self._rng.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER))
+        self._backoff_until_ms[node_id] = now_ms + pause_ms
+        if len(self._failures) >= FAILURES_MAX:
+            self._failures.clear()
+        self._failures[node_id] = failures + 1
+
+    def succeeded(self, node_id: int) -> None:
+        """A node answered as it should: the next failure is the first one again."""
+        self._failures.pop(node_id, None)
+
+    def heard_from(self, node_id: int) -> None:
+        """A node sent a request: it is running, so that the pause after its failures ends."""
+        self._failures.pop(node_id, None)
+        self._backoff_until_ms.pop(node_id, None)
 
     def forget(self, node_id: int) -> None:
         """Make that node ready, whatever is under way."""

@@ -36,16 +36,26 @@ class ReplicaProgress:
         self.end_offset = fetch_offset
 
 
+@dataclass(slots=True, kw_only=True)
+class Divergence:
+    """The end of a replica's log that the leader's log does not have, and how many Fetch requests named it."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    fetches: int = 1
+
+
 class Progress:
     """The voters by node id, and every other replica that fetches, among them a leader that was removed."""
 
-    __slots__ = ("_high_watermarks", "_observers", "_observers_max", "_own_key", "voters")
+    __slots__ = ("_diverged", "_high_watermarks", "_observers", "_observers_max", "_own_key", "voters")
 
     def __init__(self, own_key: ReplicaKey, voters: VoterSet, *, observers_max: int) -> None:
         self._own_key = own_key
         self._observers_max = observers_max
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
         self._high_watermarks: dict[int, int] = {}
+        self._diverged: dict[ReplicaKey, Divergence] = {}
         self.voters: dict[int, ReplicaProgress] = {}
         self.set_voters(voters)
 
@@ -91,8 +101,23 @@ class Progress:
             ):
                 return
             replica = self._observers[key] = ReplicaProgress(key=key)
+        self._diverged.pop(key, None)
         replica.record_fetch(fetch_offset, leader_end_offset, now_ms)
         self._high_watermarks[key.node_id] = high_watermark
+
+    def record_divergence(self, key: ReplicaKey, fetch_offset: int, last_fetched_epoch: int) -> None:
+        """Note a Fetch from the end of a log that is no prefix of ours."""
+        known = self._diverged.get(key)
+        if known is not None and known.fetch_offset == fetch_offset:
+            known.fetches += 1
+        elif known is not None or len(self._diverged) < self._observers_max:
+            divergence = Divergence(fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
+            self._diverged[key] = divergence
+
+    def divergence(self, key: ReplicaKey) -> Divergence | None:
+        """The divergence of a replica that does not truncate its log; one that does names another end next."""
+        divergence = self._diverged.get(key)
+        return divergence if divergence is not None and divergence.fetches > 1 else None
 
     def record_own_end(self, end_offset: int) -> None:
         """The leader's own log is durable up to there. A leader that was removed does not count itself."""

@@ -15,9 +15,10 @@ from quorate_protocol.records.control import encode_control_batch
 from quorate_controller.raft.effects import Effects
 from quorate_controller.raft.history import VoterHistory
 from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.lookup import VoterLookup
 from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, Role
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, SnapshotId, Voter
-from quorate_controller.raft.peers import Peers
+from quorate_controller.raft.peers import BACKOFF_MS_MAX, Peers
 from quorate_controller.raft.records import quorum_changes
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState, LogState, RaftConfig
@@ -97,8 +98,13 @@ class Replica(ABC):
         self.log = LogMetadata(log)
         self.history = VoterHistory(config.static_voters, log)
         self.peers = Peers(
-            request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            # A follower that backs off from its leader must not run into the fetch timeout.
+            backoff_ms_max=min(BACKOFF_MS_MAX, config.fetch_timeout_ms // 2),
+            rng=rng,
         )
+        self.lookup = VoterLookup(config.listener)
         self.effects = Effects()
         self.now_ms = 0
         self.high_watermark = HIGH_WATERMARK_UNKNOWN
@@ -151,6 +157,11 @@ class Replica(ABC):
     @property
     def is_only_voter(self) -> bool:
         return self.config.can_vote and self.voters.is_only_voter(self.key)
+
+    def voter_endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
+        """Where to reach a voter: as the voter set has it, or where it was found; none when it is no voter."""
+        voter = self.voters.get(node_id)
+        return () if voter is None else self.lookup.endpoints(voter)
 
     @property
     def own_voter(self) -> Voter:

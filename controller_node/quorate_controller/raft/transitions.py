@@ -197,6 +197,7 @@ class ElectingReplica(Replica):
         )
         self._transition(leader)
         self.elections_lost = 0
+        self.lookup.leader_found()
         records: list[ControlRecord] = [
             leader_change(leader_id=self.key.node_id, voters=voters, granting=tuple(granting))
         ]
@@ -251,6 +252,7 @@ class ElectingReplica(Replica):
         prospective = self.state
         if not isinstance(prospective, Prospective):
             raise RaftSafetyError(f"a pre-vote is lost in the role {prospective.role}")
+        self.lookup.not_answered(prospective.tally.unrecorded)
         if self.can_reach_leader and prospective.leader_id != self.key.node_id:
             self._become_follower(prospective.epoch, prospective.leader_id, prospective.leader_endpoints)
         else:

@@ -220,7 +220,8 @@ class Dispatcher:
 
     def _judge(self, call: Call, request: RaftRequest, response: RaftResponse) -> None:
         """Find out whether the sender of a Raft request meant this node, see `misrouting`."""
-        what = misrouting.of_request(request, response, node_id=self._node.node_id)
+        is_lookup = call.findings.looks_up_voters
+        what = misrouting.of_request(request, response, node_id=self._node.node_id, is_lookup=is_lookup)
         if what is None:
             if isinstance(request, FetchRequest) and response.error_code is ErrorCode.none:
                 call.findings.served()
@@ -246,6 +247,7 @@ class Dispatcher:
                 "meant_node_id": body.node_id,
             }
             self._note_misrouting(call, what, meant)
+        call.findings.looks_up_voters = misrouting.looks_up_voters(call.request.body)
         call.answer(response)
 
     def _note_misrouting(self, call: Call, what: Misrouting, meant: Mapping[str, object]) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME
 
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
@@ -71,14 +72,27 @@ def of_client(body: ApiVersionsRequest, *, cluster_id: str, node_id: int) -> Mis
     return None
 
 
-def of_request(request: RaftRequest, response: RaftResponse, *, node_id: int) -> Misrouting | None:
+def looks_up_voters(body: ApiVersionsRequest) -> bool:
+    """Whether a connection is one of our controllers to a bootstrap server: it names no intended node.
+
+    A Vote or BeginQuorumEpoch on it asks whether this node is the voter that it names (see `raft.lookup`).
+    """
+    return body.client_software_name == CONTROLLER_SOFTWARE_NAME and body.node_id == UNKNOWN_NODE_ID
+
+
+def of_request(
+    request: RaftRequest, response: RaftResponse, *, node_id: int, is_lookup: bool = False
+) -> Misrouting | None:
     """Returns how the sender of a request was misrouted, by the request and by Raft's response to it.
 
-    `LEADER` is a doubt, which `ConnectionFindings` turns into a finding when it comes again and again.
+    `is_lookup`: whether the sender does not know which voter this node is. `LEADER` is a doubt, which
+    `ConnectionFindings` turns into a finding when it comes again and again.
     """
     if _is_other_cluster(response):
         return Misrouting.CLUSTER
     match request:
+        case VoteRequest() | BeginQuorumEpochRequest() if is_lookup:
+            return None
         case VoteRequest(voter=voter) | BeginQuorumEpochRequest(voter=voter) if voter is not None:
             if voter.node_id != node_id:
                 return Misrouting.NODE
@@ -154,9 +168,10 @@ def verdict(doubt: Misrouting | None, answering: Answering, *, cluster_id: str) 
 class ConnectionFindings:
     """The findings about one connection that a peer has opened. Each finding is reported once."""
 
-    __slots__ = ("_leader_doubts_ms", "_told")
+    __slots__ = ("_leader_doubts_ms", "_told", "looks_up_voters")
 
     def __init__(self) -> None:
+        self.looks_up_voters = False
         self._told: frozenset[Misrouting] = frozenset()
         self._leader_doubts_ms: deque[int] = deque(maxlen=LEADER_DOUBTS_MIN)
 

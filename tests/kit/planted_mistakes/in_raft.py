@@ -320,4 +320,26 @@ MISTAKES: Final = (
         harm="a repeated response makes a damaged snapshot",
         tests=("unit/controller/raft/test_raft_snapshots.py",),
     ),
+    Mistake(
+        name="an address where a voter was found is kept after another node answered there",
+        file=f"{_RAFT}/lookup.py",
+        edits=(("if found is not None and _is_at(", "if found is not None and not _is_at("),),
+        harm="a voter that moved again is never looked up again",
+        tests=(f"{_TESTS}/test_raft_lookup.py",),
+    ),
+    Mistake(
+        name="failures of a peer are forgotten with the role",
+        file=f"{_RAFT}/peers.py",
+        edits=(
+            (
+                "        self._in_flight.clear()\n        self._backoff_until_ms.clear()\n",
+                (
+                    "        self._in_flight.clear()\n        self._backoff_until_ms.clear()\n"
+                    "        self._failures.clear()\n"
+                ),
+            ),
+        ),
+        harm="a voter that refuses every vote is asked many times in each election",
+        tests=(f"{_TESTS}/test_raft_backoff.py",),
+    ),
 )

@@ -44,7 +44,7 @@ class Cluster:
             is_wired=shape.is_wired,
             is_sliced=shape.is_sliced,
         )
-        self._configs: dict[tuple[str, bool], ControllerConfig] = {}
+        self._configs: dict[tuple[str, bool, str], ControllerConfig] = {}
         self.election_timeouts_ms = {
             # Some wait longer than others before they stand.
             node_id: round(shape.election_timeout_ms * self.world.rng.choice(TIMER_SKEWS))
@@ -80,11 +80,22 @@ class Cluster:
 
     def _config(self, machine: Machine) -> ControllerConfig:
         """Parsed once for each name and kind of the machine: to parse is most of what it takes to boot."""
-        key = (machine.host, self._is_dynamic(machine))
+        key = (machine.host, self._is_dynamic(machine), self._servers())
         config = self._configs.get(key)
         if config is None:
             config = self._configs[key] = parse_config(self._properties(machine))
         return config
+
+    def _servers(self) -> str:
+        """All of them: the initial voters may all be gone from the voter set one day. Each by its oldest name that
+        still leads to it.
+        """
+        lost = self.world.network.lost_names
+        hosts = (
+            next(name for name in machine.names if name not in lost)
+            for machine in self.world.machines.values()
+        )
+        return ",".join(f"{host}:{PORT}" for host in hosts)
 
     def _is_dynamic(self, machine: Machine) -> bool:
         """Whether it looks for its quorum by bootstrap servers. An observer has no choice; nor has a replaced
@@ -101,10 +112,8 @@ class Cluster:
 
     def _properties(self, machine: Machine) -> dict[str, str]:
         if self._is_dynamic(machine):
-            # All of them: the initial voters may all be gone from the voter set one day.
-            servers = ",".join(f"node{node_id}:{PORT}" for node_id in self.world.machines)
             quorum = {
-                "controller.quorum.bootstrap.servers": servers,
+                "controller.quorum.bootstrap.servers": self._servers(),
                 "controller.quorum.auto.join.enable": str(self.shape.auto_join).lower(),
             }
         else:

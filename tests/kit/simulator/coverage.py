@@ -80,6 +80,8 @@ class Happening(Enum):
     CONTROLLER_UNREGISTERED = "controllers unregistered"
     ANSWERED_BY_ANOTHER = "requests that another machine answered, since nobody names whom it means"
     MISROUTED = "requests that another machine took"
+    ALL_MOVED = "times that all machines got new names at once"
+    VOTER_FOUND = "voters that were found at bootstrap servers"
     SIZE_REACHED = "sizes of the quorum that an operator reached"
     SHARED_ANSWER = "answers in histories that were checked for linearizability"
     OLD_ANSWER = "answers of controllers that others had succeeded, or of standbys"
@@ -180,6 +182,7 @@ _OF_NOTES: Final = {
     "lost_quorum": Happening.QUORUM_LOST,
     "removed_from_voters": Happening.REMOVED_LEADER_LEFT,
     "active": Happening.ACTIVATION,
+    "voter_found_at_other_address": Happening.VOTER_FOUND,
 }
 _OF_ROLES: Final = {
     Role.PROSPECTIVE: Happening.PRE_VOTE,

@@ -12,6 +12,7 @@ from kit.simulator.coverage import Happening
 from kit.simulator.disk import DiskError, PowerLoss
 from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
+from kit.simulator.wire import Release
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
@@ -44,6 +45,8 @@ ADMINISTRATOR_IS_WISE: Final = 0.95
 VOTERS_MIN_FOR_DISK_LOSS: Final = 3
 ROTTEN_SUFFIXES: Final = (".log", ".checkpoint", ".index", ".timeindex")
 """Files that have checksums, or are written again. Kafka's quorum-state and meta.properties have no checksums."""
+PRE_VOTE_SINCE: Final = Release.KAFKA_4_0
+"""The first release with pre-votes, by which voters are looked up."""
 KRAFT_VERSION_ATTEMPTS: Final = 20
 KRAFT_VERSION_RETRY_MS: Final = 500
 
@@ -124,6 +127,8 @@ class Faults:
                 self._add_voter,
                 self._lose_disk,
             ]
+            if min(self._cluster.shape.releases) >= PRE_VOTE_SINCE:
+                choices += [self._move_all]
         else:
             choices += [self._raise_kraft_version, self._raise_kraft_version]
         return choices
@@ -280,6 +285,25 @@ class Faults:
             self._world.kill(machine)
             self._reboot_later(machine)
         return f"{machine.node_id} is called {machine.host} from now on"
+
+    def _move_all(self) -> str:
+        """All hosts get new addresses at once (KIP-1347). The old ones lead nowhere, or to other machines."""
+        world, machines = self._world, self._cluster.machines
+        successors: list[Machine | None] = [None] * len(machines)
+        if len(machines) > 1 and self._rng.random() < 0.5:
+            shift = self._rng.randrange(1, len(machines))
+            successors = [*machines[shift:], *machines[:shift]]
+        for machine, successor in zip(machines, successors, strict=True):
+            for name in machine.names:
+                world.network.lost_names[name] = None if successor is None else successor.node_id
+            machine.name_number += 1
+            if machine.node is not None:
+                world.crash(machine)
+                self._reboot_later(machine)
+        world.coverage.count(Happening.ALL_MOVED)
+        return "all machines have new names" + (
+            "" if successors[0] is None else ", and others have the old ones"
+        )
 
     def _steal_name(self) -> str:
         """A name that a machine had leads to another one, as where addresses are given out anew."""

@@ -74,6 +74,8 @@ class Network:
         """Sources and targets: what the target answers to others, and sends itself, arrives."""
         self.stolen_names: dict[str, int] = {}
         """Names that lead to another machine than the one that had them."""
+        self.lost_names: dict[str, int | None] = {}
+        """Names that machines have given up for good: what has them now, None for nothing."""
         self._calls: dict[int, dict[Call, None]] = {}
         self._raft_callers: dict[int, Callable[[RaftAnswer], None]] = {}
         self._control_callers: dict[int, Callable[[Any], None]] = {}
@@ -242,10 +244,13 @@ class Network:
             self._world.deliver(call.sender, event)
 
     def _machine_at(self, destination: Destination) -> Machine | None:
-        """Machines have many names: node3000 and node3000-7 are the same one, unless a name was stolen."""
+        """Machines have many names: node3000 and node3000-7 are the same one, unless a name was stolen or lost."""
         thief = self.stolen_names.get(destination.host)
         if thief is not None:
             return self._world.machines[thief]
+        if destination.host in self.lost_names:
+            successor = self.lost_names[destination.host]
+            return None if successor is None else self._world.machines[successor]
         return self._world.machines.get(int(destination.host.removeprefix("node").split("-")[0]))
 
     # ----------------------------------------------------------------------------------------- answers

@@ -119,8 +119,14 @@ class Machine:
 
     @property
     def host(self) -> str:
-        """The name that it advertises; its former names still lead to it."""
-        return f"node{self.node_id}" + (f"-{self.name_number}" if self.name_number else "")
+        """The name that it advertises; its former names still lead to it, unless all machines moved at once."""
+        return self.names[-1]
+
+    @property
+    def names(self) -> list[str]:
+        """Its names, the present one last."""
+        former = [f"node{self.node_id}-{number}" for number in range(1, self.name_number + 1)]
+        return [f"node{self.node_id}", *former]
 
     def wall_s(self, world_ms: int) -> float:
         """What the clock of its system shows: it drifts, and is set."""

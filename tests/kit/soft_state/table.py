@@ -204,6 +204,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "applied_offset",
         "applied_timestamp_ms",
         "finalized_levels",
+        "has_records",
         _replaying="the rest of committed log that was read",
     )
     | _set("_clock")
@@ -317,14 +318,24 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _told_state="the same",
         _leaves_at_ms="the process shuts down",
     ),
-    "raft.peers.Peers": _set("_request_timeout_ms", "_retry_backoff_ms")
+    "raft.lookup.VoterLookup": _set("_listener")
+    | _stays(
+        _asked="ends with a round of questions to a bootstrap server, and when there is a leader",
+        _is_reported="whether the lookup was logged, until there is a leader",
+        _found="an address that was found, until it fails or the voter set has another one",
+        _silent="voters that did not answer in the last election, until there is a leader",
+    ),
+    "raft.peers.Peers": _set("_backoff_ms_max", "_request_timeout_ms", "_retry_backoff_ms", "_rng")
     | _rows(
         Kind.ROLE,
         _backoff_until_ms="pauses after failed requests",
         _in_flight="requests that wait for their responses",
     )
-    | _stays(_next_request_id="no id is used twice, so that late responses find nothing"),
-    "raft.transitions.ElectingReplica": _parts("effects", "peers")
+    | _stays(
+        _failures="failures in a row, so that a node that refuses everything is not asked in a loop",
+        _next_request_id="no id is used twice, so that late responses find nothing",
+    ),
+    "raft.transitions.ElectingReplica": _parts("effects", "lookup", "peers")
     | _log("_hard_state", "high_watermark", "history", "log")
     | _set("config", "rng")
     | _rows(

@@ -25,6 +25,7 @@ from quorate_controller.raft.roles.leader import Resigned
 from quorate_controller.raft.roles.standing import Candidate, Prospective
 
 if TYPE_CHECKING:
+    from quorate_controller.raft.messages import Destination
     from quorate_controller.raft.model import ReplicaKey
     from quorate_controller.raft.replica import Replica
 
@@ -67,6 +68,8 @@ def _grant(replica: "Replica", request: VoteRequest) -> bool:
         replica.effects.warn("vote_from_own_id", sender=str(candidate))
         return False
     last = OffsetAndEpoch(epoch=request.last_offset_epoch, offset=request.last_offset)
+    if replica.voters.is_voter(candidate):
+        replica.peers.heard_from(candidate.node_id)
     is_granted = state.can_grant_vote(
         candidate, is_up_to_date=last >= replica.log.last, is_pre_vote=request.pre_vote
     )
@@ -85,13 +88,18 @@ def _grant(replica: "Replica", request: VoteRequest) -> bool:
     return is_granted
 
 
-def handle_vote_response(replica: "Replica", voter_id: int, response: VoteResponse) -> None:
-    """Count a vote; the role acts on it when polled."""
-    state = replica.state
+def handle_vote_response(
+    replica: "Replica", key: "ReplicaKey", destination: "Destination", response: VoteResponse
+) -> None:
+    """Count a vote; the role acts on it when polled. `key` and `destination` are of the voter that was asked."""
+    state, voter = replica.state, replica.voters.get(key.node_id)
+    if voter is not None and voter.key == key and replica.lookup.answered(voter, destination):
+        address = f"{destination.host}:{destination.port}"
+        replica.effects.warn("voter_found_at_other_address", voter=str(key), address=address)
     if isinstance(state, Prospective | Candidate):
-        state.tally.record(voter_id, is_granted=response.vote_granted)
+        state.tally.record(key.node_id, is_granted=response.vote_granted)
         if isinstance(state, Candidate):
-            state.unreachable.discard(voter_id)
+            state.unreachable.discard(key.node_id)
 
 
 def handle_vote_unsupported(replica: "Replica") -> None:
@@ -100,8 +108,9 @@ def handle_vote_unsupported(replica: "Replica") -> None:
         replica.become_candidate()
 
 
-def handle_voter_unreachable(replica: "Replica", voter_id: int) -> None:
-    """A voter did not answer: a split vote is detected without waiting for it."""
+def handle_voter_unreachable(replica: "Replica", voter_id: int, destination: "Destination") -> None:
+    """A voter did not answer there: it may have to be looked up, and a split vote is detected without it."""
+    replica.lookup.failed(voter_id, destination)
     if isinstance(replica.state, Candidate):
         replica.state.unreachable.add(voter_id)
 

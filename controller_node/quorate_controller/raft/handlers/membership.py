@@ -114,6 +114,15 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
         )
         leader.end_change(replica, ErrorCode.invalid_request, message)
         return True
+    divergence = leader.progress.divergence(change.voter)
+    if divergence is not None:
+        message = (
+            f"Aborted add voter operation for {change.voter} since its log diverged from that of this quorum: it "
+            f"ends at offset {divergence.fetch_offset} in epoch {divergence.last_fetched_epoch} with records that "
+            f"the leader does not have. Format the directory anew, so that it becomes another voter"
+        )
+        leader.end_change(replica, ErrorCode.invalid_request, message)
+        return True
     if not leader.progress.is_caught_up(change.voter, replica.now_ms):
         message = f"Aborted add voter operation for {change.voter} since it is lagging behind"
         leader.end_change(replica, ErrorCode.request_timed_out, message)

@@ -48,6 +48,8 @@ def handle_fetch(
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if position.is_valid and request.replica.node_id >= 0:
         leader.record_fetch(replica, request)
+    elif position.diverging_epoch is not None and request.replica.node_id >= 0:
+        leader.progress.record_divergence(request.replica, request.fetch_offset, request.last_fetched_epoch)
     response = leader.answer(replica, request, position, listener)
     has_news = response.read is not None or not position.is_valid or _is_behind(request, response)
     if has_news or request.max_wait_ms == 0:

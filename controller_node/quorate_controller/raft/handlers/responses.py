@@ -10,6 +10,7 @@ from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
+    BeginQuorumEpochRequest,
     Destination,
     EndQuorumEpochResponse,
     FailureReason,
@@ -27,6 +28,7 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import find_endpoint
+from quorate_controller.raft.peers import InFlight
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
 
@@ -45,8 +47,11 @@ def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> 
     elif isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse):
         is_ok = membership.handle_join_response(replica, response)
     else:
-        is_ok = _on_epoch_response(replica, node_id, response)
-    if not is_ok and replica.state is state:
+        is_ok = _on_epoch_response(replica, in_flight, response)
+    if is_ok:
+        replica.peers.succeeded(node_id)
+    elif replica.state is state and not in_flight.is_lookup:
+        # A server that is not the voter that we look up is asked for the next one.
         replica.peers.back_off(node_id, replica.now_ms)
 
 
@@ -58,10 +63,10 @@ def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> No
     state, node_id = replica.state, in_flight.destination.node_id
     is_unsupported = reason is FailureReason.UNSUPPORTED_VERSION
     match in_flight.request:
-        case VoteRequest(pre_vote=True) if is_unsupported:
+        case VoteRequest(pre_vote=True) if is_unsupported and not in_flight.is_lookup:
             epochs.handle_vote_unsupported(replica)
-        case VoteRequest():
-            epochs.handle_voter_unreachable(replica, node_id)
+        case VoteRequest(voter=voter) | BeginQuorumEpochRequest(voter=voter) if voter is not None:
+            epochs.handle_voter_unreachable(replica, voter.node_id, in_flight.destination)
         case UpdateRaftVoterRequest() if is_unsupported:
             membership.handle_update_unsupported(replica)
             return
@@ -109,8 +114,16 @@ def on_connection_lost(replica: "Replica", node_id: int) -> None:
         replica.state.unreachable.add(node_id)
 
 
-def _on_epoch_response(replica: "Replica", node_id: int, response: LeaderResponse) -> bool:
+def _on_epoch_response(replica: "Replica", in_flight: InFlight, response: LeaderResponse) -> bool:
     """Returns whether the next request to the node may leave at once."""
+    request, node_id = in_flight.request, in_flight.destination.node_id
+    voter = request.voter if isinstance(request, VoteRequest | BeginQuorumEpochRequest) else None
+    if voter is not None and _is_other_node(response):
+        epochs.handle_voter_unreachable(replica, voter.node_id, in_flight.destination)
+        if in_flight.is_lookup:
+            # Most servers are not the voter that we look up. They may know the leader.
+            _settle_epoch(replica, response)
+            return False
     if isinstance(response, PartitionResponse):
         top_level_error_code = response.top_level_error_code
         if top_level_error_code is ErrorCode.unsupported_version and isinstance(response, VoteResponse):
@@ -134,11 +147,18 @@ def _on_epoch_response(replica: "Replica", node_id: int, response: LeaderRespons
             return False
         case FetchResponse():
             return replication.handle_fetch_response(replica, response)
-        case VoteResponse():
-            epochs.handle_vote_response(replica, node_id, response)
+        case VoteResponse() if voter is not None:
+            epochs.handle_vote_response(replica, voter, in_flight.destination, response)
         case EndQuorumEpochResponse():
             epochs.handle_end_epoch_response(replica, node_id)
     return True
+
+
+def _is_other_node(response: LeaderResponse) -> bool:
+    """Whether a response to Vote shows that another node, or the voter with another directory, answers there."""
+    top_level = getattr(response, "top_level_error_code", ErrorCode.none)
+    is_other_cluster = top_level is ErrorCode.inconsistent_cluster_id
+    return is_other_cluster or response.error_code is ErrorCode.invalid_voter_key
 
 
 def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:

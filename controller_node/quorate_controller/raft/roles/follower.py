@@ -44,6 +44,7 @@ class Follower(RoleState):
         self.is_leader_doubted = False
         self.has_lost_connection = False
         replica.elections_lost = 0
+        replica.lookup.leader_found()
 
     def resume_fetching(self, replica: Replica) -> None:
         """A snapshot was loaded, and nothing was fetched meanwhile: the fetch timeout begins again."""

@@ -52,7 +52,10 @@ class Prospective(RoleState):
         if self.tally.is_lost or replica.now_ms >= self.election_deadline_ms:
             replica.give_up_standing()
             return replica.now_ms
-        return min(outgoing.send_votes(replica, self.tally, is_pre_vote=True), self.election_deadline_ms)
+        wake_ms = outgoing.send_votes(replica, self.tally, is_pre_vote=True)
+        if self.tally.is_lost_without(replica.lookup.silent):
+            wake_ms = outgoing.look_up_voters(replica, self.tally)
+        return min(wake_ms, self.election_deadline_ms)
 
 
 @dataclass(slots=True, kw_only=True)

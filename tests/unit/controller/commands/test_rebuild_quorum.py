@@ -17,6 +17,7 @@ DIRECTORY_IDS = {
     3001: "CCCCCCCCCCCCCCCCCCCCAw",
     3002: "CCCCCCCCCCCCCCCCCCCCBA",
 }
+TOOL = "quorate metadata-quorum --bootstrap-controller survivor:9093"
 VOTERS = ",".join(f"{node_id}@h{node_id}:9093:{one}" for node_id, one in DIRECTORY_IDS.items())
 
 
@@ -42,10 +43,18 @@ def config(config_file: Path) -> ControllerConfig:
 def test_the_survivor_is_the_only_voter(config: ControllerConfig, config_file: Path) -> None:
     """Goal: it can lead alone from where its log ends. Method: rebuild, and open the disk as a start does."""
     result = call("rebuild-quorum", "-c", config_file)
-    assert (result.exit_code, result.stdout) == (
-        0,
-        "Node 3001 is the only voter from offset 0 on, in epoch 1; the voters were 3000, 3001, 3002.\n",
+    assert result.exit_code == 0
+    head, blank, title, *steps = result.stdout.splitlines()
+    assert (head, blank, title) == (
+        "Node 3001 is the only voter from offset 0 on, in epoch 1; the voters were 3000, 3001, 3002.",
+        "",
+        "What to do next:",
     )
+    assert steps[0] == f"1. Start node 3001, and wait until it leads: {TOOL} describe --status."
+    assert steps[1].startswith("2. Do not start 3000, 3002 with their old disks: ")
+    assert "--cluster-id abc --no-initial-controllers, with survivor:9093 in " in steps[2]
+    assert steps[3].endswith(f"{TOOL} --command-config FILE add-controller.")
+    assert len(steps) == 4
     storage = ControllerStorage.open(OsFileSystem(), config.storage)
     try:
         (voter,) = storage.log_state().voters[-1].voters.voters
@@ -67,6 +76,9 @@ def test_rebuilding_twice_is_rebuilding(config_file: Path, config: ControllerCon
         "formerVoters": [3001],
         "leaderEpoch": 2,
         "offset": 1,
+        "nextSteps": [
+            f"Start node 3001, and wait until it leads: {TOOL} describe --status",
+        ],
     }
 
 

@@ -12,8 +12,10 @@ from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId, VersionRange, Voter
+from quorate_controller.raft.startup import HardState
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import bootstrap_checkpoints
+from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_controller.storage.errors import CorruptFileError, StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.image.snapshot import read_checkpoint, write_checkpoint, write_records
@@ -74,6 +76,54 @@ def files(voter_config: ControllerConfig) -> tuple[Path, Path]:
     first.parent.mkdir(exist_ok=True)
     second.write_bytes(checkpoint(levels(20)))
     return first, second
+
+
+def repairs(node: ControllerNode, bench_of: type) -> list[dict[str, object]]:
+    """What the node logs of a repaired log until it is active."""
+    found: list[dict[str, object]] = []
+    finish = node._finish
+
+    def finishing() -> object:
+        effects = finish()
+        found.extend(
+            {**note.facts, "is_warning": note.is_warning}
+            for note in effects.notes
+            if note.event == "log_without_metadata_version_repaired"
+        )
+        return effects
+
+    node._finish = finishing  # type: ignore[method-assign,assignment]
+    bench_of(node)
+    return found
+
+
+def test_a_new_log_is_not_called_repaired(node_config: ControllerConfig, bench_of: type) -> None:
+    """Goal: the first leader of a cluster logs no warning. Method: a freshly formatted voter."""
+    node = opened(node_config)
+    assert repairs(node, bench_of) == [], "a new cluster"
+    node.close()
+
+
+def test_a_log_with_records_and_no_metadata_version_is_repaired_with_a_warning(
+    node_config: ControllerConfig, bench_of: type
+) -> None:
+    """Goal: an administrator hears that levels were written into an old cluster (KAFKA-20839). Method: the log has a
+    NoOpRecord alone. The second start finds nothing to repair.
+    """
+    storage = ControllerStorage.open(OsFileSystem(), node_config.storage)
+    storage.save_hard_state(HardState(leader_epoch=1), kraft_version=1)
+    storage.append(build_batch([encode_record(NoOpRecord())], 0, 1, NOW_MS))
+    storage.flush()
+    storage.close()
+    node = opened(node_config)
+    (repair,) = repairs(node, bench_of)
+    assert repair["is_warning"]
+    assert repair["written"] == {**dict(repair["written"]), "metadata.version": 33}  # type: ignore[call-overload]
+    assert node.metadata.image.metadata_version == 33
+    node.close()
+    node = opened(node_config)
+    assert repairs(node, bench_of) == []
+    node.close()
 
 
 def opened(config: ControllerConfig) -> ControllerNode:

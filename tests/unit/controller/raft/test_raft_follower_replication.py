@@ -203,7 +203,7 @@ def test_asking_around_is_paced(lab) -> None:
             count += 1
             node.answer(send, refusal)
         outcome = node.wait_for_deadline()
-    assert 30 < count <= 51
+    assert 10 < count <= 51
 
 
 def test_an_observer_finds_the_leader_through_a_bootstrap_server(lab) -> None:

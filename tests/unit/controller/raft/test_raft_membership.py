@@ -139,6 +139,32 @@ def test_an_unfit_voter_is_not_added(
     assert not outcome.appended
 
 
+def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
+    """Goal: after `rebuild-quorum`, an old disk with records that nobody else has is no replica that lags behind.
+
+    Method: it fetches from the end of its log again and again, since it may not truncate; then it does.
+    """
+
+    def ask_to_add():
+        _, outcome = node.ask(add(lab))
+        (reply,) = node.answer(outcome.sends[0], SUPPORTED).replies
+        return reply.response
+
+    node = leading(lab)
+    ahead = lab.fetch(4, 500, epoch=1)
+    response, _ = node.ask(ahead)
+    assert response.diverging_epoch is not None
+    assert "lagging behind" in ask_to_add().error_message, "it may be about to truncate"
+    node.ask(ahead)
+    refused = ask_to_add()
+    assert refused.error_code is ErrorCode.invalid_request
+    assert (
+        "its log diverged from that of this quorum: it ends at offset 500 in epoch 1" in refused.error_message
+    )
+    node.ask(lab.fetch(4, 5, epoch=1))
+    assert "lagging behind" in ask_to_add().error_message
+
+
 def test_a_voter_that_just_failed_to_answer_is_not_probed_at_once(lab) -> None:
     """Goal: a client that repeats its request does not end the leader, which has one request to a node at a time.
     Method: the probe fails, and the same request comes again.

@@ -457,6 +457,24 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
     }
 
 
+async def test_a_controller_that_looks_up_voters_is_not_misrouted(rig: Any) -> None:
+    """Goal: a voter that asks its bootstrap servers for the others (KIP-1347) counts as no wrong address. Method: a
+    vote for another voter over a connection of a controller that names no node, and over one that names this node.
+    """
+    rig.node.reply = lambda _request: RaftAnswer(
+        response=m.VoteResponse(error_code=ErrorCode.invalid_voter_key, leader_epoch=8)
+    )
+    await rig.listen()
+    for meant, counted in (({}, {}), ({"cluster_id": "cluster", "node_id": 1}, {"node": 1})):
+        client = await rig.connect()
+        hello = ApiVersionsRequest(
+            client_software_name=CONTROLLER_SOFTWARE_NAME, client_software_version="1", **meant
+        )
+        await client.ask(hello, 5)
+        await client.ask(vote_request(voter_id=2), 2)
+        assert rig.counters.misrouted_connections == counted
+
+
 @pytest.mark.parametrize(("state", "counted"), [("follower", {"leader": 1}), ("prospective", {})])
 async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
     rig: Any, monkeypatch: pytest.MonkeyPatch, state: str, counted: dict[str, int]
