@@ -363,9 +363,13 @@ async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controller
     ]
 
 
-async def test_a_dry_run_of_adding_reads_the_files_alone(tmp_path: Path) -> None:
-    """Goal: --dry-run. Method: nobody listens; a listener without host is advertised as localhost, as by Kafka."""
-    properties = PROPERTIES.replace("advertised.listeners", "ignored")
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+async def test_a_dry_run_of_adding_reads_the_files_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
+) -> None:
+    """Goal: --dry-run. Method: nobody listens; a listener on all interfaces is advertised by the machine's name."""
+    monkeypatch.setattr("socket.getfqdn", lambda: "this-host.example.com")
+    properties = PROPERTIES.replace("advertised.listeners", "ignored").replace("://:9093", f"://{host}:9093")
     ran = await run_tool(
         "metadata-quorum", "-C", "localhost:1", "-c", controller_file(tmp_path, properties), "add-controller",
         "--dry-run", "-o", "json",
@@ -374,7 +378,7 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(tmp_path: Path) -> None
         "dryRun": True,
         "controllerId": 3003,
         "directoryId": THIRD,
-        "endpoints": ["CONTROLLER://localhost:9093", "INTERNAL://[::1]:9094"],
+        "endpoints": ["CONTROLLER://this-host.example.com:9093", "INTERNAL://[::1]:9094"],
     }
 
 
