@@ -172,7 +172,7 @@ def _tools(bench: Bench) -> dict[str, object]:
         bench.print_comparison(*report.tool_table(measured, bench.kafka, pairs))
     return {
         "pairs": pairs,
-        "kafka_tools": bench.kafka.tools_version,
+        "kafka_tools": bench.kafka.version,
         "tools": {label: asdict(seconds) for label, seconds in measured.items()},
     }
 
@@ -190,7 +190,7 @@ def _lake(bench: Bench) -> dict[str, object]:
         *(bench.options.python, bench.kafka, bench.scratch), records=records, progress=bench.progress
     )
     if bench.prints_tables:
-        _print_lake(lake, bench.kafka.tools_version)
+        _print_lake(lake, bench.kafka.version)
     bench.progress("ingests of a small cluster")
     ingests = measure_ingests(bench.options.python, bench.scratch / "ingest", runs=INGESTS)
     if bench.prints_tables:

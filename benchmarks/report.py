@@ -126,7 +126,7 @@ def tool_table(measured: Mapping[str, ToolRuns], kafka: Kafka, pairs: int) -> tu
     for label, seconds in measured.items():
         ours, theirs = (_cell(values, tables.seconds) for values in (seconds.ours, seconds.theirs))
         rows.append((f"`{label}`", ours, theirs, *_judged(seconds.ours, seconds.theirs)))
-    return title, (OURS, f"{KAFKA} {kafka.tools_version}", "ratio", "Quorate is"), rows
+    return title, (OURS, f"{KAFKA} {kafka.version}", "ratio", "Quorate is"), rows
 
 
 def comparison(row: Row, runs: Mapping[str, Sequence[Figures]]) -> Cells:

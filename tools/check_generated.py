@@ -47,7 +47,9 @@ def _from_jars(found: Mapping[str, Kafka]) -> dict[str, list[str]]:
     jars = [text for kafka in found.values() for text in ("--jars", str(kafka.libs))]
     java = next(kafka.java for kafka in found.values())
     from_messages = {"generate_records.py": jars} if NEWEST_RELEASE in found else {}
-    return from_messages | {"generate_config_schema.py": [*jars, "--java", java]}
+    newest = found.get(NEWEST_RELEASE)
+    texts = {"generate_error_texts.py": ["--jars", str(newest.libs), "--java", java]} if newest else {}
+    return from_messages | texts | {"generate_config_schema.py": [*jars, "--java", java]}
 
 
 def _outdated(commands: Mapping[str, list[str]]) -> list[str]:

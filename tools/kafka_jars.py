@@ -1,4 +1,4 @@
-"""`kafka_jars.py [--version V] [--tools]`: where the jars of a Kafka are, or those of its command line tools.
+"""`kafka_jars.py [--version V]`: where the jars of a Kafka are.
 
 They are found as `quorate play` finds them: KAFKA_HOME, or a cache that Maven fills. Exits with 1, and says what is
 missing, when they can't be had.
@@ -30,11 +30,9 @@ def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default=KAFKA_VERSION, help="the release (default %(default)s)")
-    parser.add_argument("--tools", action="store_true", help="the jars of the command line tools")
     options = parser.parse_args()
     try:
-        kafka = kafka_here(options.version)
-        print(kafka.tools.libs if options.tools and kafka.tools else kafka.libs)
+        print(kafka_here(options.version).libs)
     except KafkaUnavailableError as error:
         print(error, file=sys.stderr)
         return 1

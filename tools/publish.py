@@ -18,7 +18,6 @@ from pathlib import Path
 
 from dist import CHECKSUMS, TARGET, write_checksums
 from quorate_operator.resources.facts import PUBLISHED
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS
 from quorate_protocol.kafka.releases import RELEASES
 from version import version
 
@@ -69,10 +68,7 @@ def images() -> list[Image]:
             name="quorate-broker",
             dockerfile="docker/broker/Dockerfile",
             tags=(release, f"{release}-{version()}"),
-            arguments={
-                "KAFKA_VERSION": release,
-                "KAFKA_TOOLS_VERSION": BORROWED_TOOLS.get(release, release),
-            },
+            arguments={"KAFKA_VERSION": release},
         )
         for release in RELEASES
     ]

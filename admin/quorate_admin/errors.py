@@ -65,9 +65,15 @@ class RefreshRefusedError(AdminError):
 
 
 class ServerError(AdminError):
-    """The server returned an error: `error_code` is Kafka's, `message` the server's message, if there is one."""
+    """The server returned an error: `error_code` is Kafka's, `message` the server's message, if there is one.
+
+    Without a message, the text is Kafka's own for the code.
+    """
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(f"{error_code.name.upper()}{f': {message}' if message else ''}")
+        from quorate_protocol.kafka.error_texts import error_text  # noqa: PLC0415 - most runs have no error
+
+        text = message or error_text(error_code)
+        super().__init__(f"{error_code.name.upper()}{f': {text}' if text else ''}")
         self.error_code = error_code
         self.message = message

@@ -108,6 +108,13 @@ IgnoreFormattedOption = Annotated[
     bool,
     typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
 ]
+StockKafkaOption = Annotated[
+    bool,
+    typer.Option(
+        "--stock-kafka",
+        help="Stock Kafka will run this controller: do not refuse what only `quorate controller run` refuses.",
+    ),
+]
 DirectoryIdToOption = Annotated[
     Path | None,
     typer.Option(
@@ -131,10 +138,14 @@ def format_command(
     add_scram: AddScramOption = None,
     add_scram_from: AddScramFromOption = None,
     ignore_formatted: IgnoreFormattedOption = False,
+    stock_kafka: StockKafkaOption = False,
     directory_id_to: DirectoryIdToOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Format the log directories of a controller or broker, as kafka-storage format does."""
+    """Format the log directories of a controller or broker, as kafka-storage format does.
+
+    A configuration with which a controller would not start is refused.
+    """
     quorum = _quorum_choice(
         standalone=standalone,
         initial_controllers=initial_controllers is not None,
@@ -153,7 +164,7 @@ def format_command(
             ),
             ignore_formatted=ignore_formatted,
         )
-        target = load_format_target(config)
+        target = load_format_target(config, stock_kafka=stock_kafka)
         result = format_directories(OsFileSystem(), target, options, now_ms=time.time_ns() // 1_000_000)
     if directory_id_to is not None:
         _write_directory_id(directory_id_to, result)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kit.cluster import Cluster, manifests
 from kit.ledger import ContinuousProducer
 from kit.metadata import batches_in, image_of, images_of, snapshots_in
-from kit.releases import TOOLS_LEVEL
+from kit.releases import SHELL_LEVEL
 from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.records.batch import RecordBatch, decode_batches
@@ -45,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
         "metadata.log.max.record.bytes.between.snapshots": 10_000,
         "internal.metadata.log.segment.bytes": 8000,
     }
-    manifest = manifests(controllers=1, config=config, metadata_version=TOOLS_LEVEL)
+    manifest = manifests(controllers=1, config=config, metadata_version=SHELL_LEVEL)
     cluster = Cluster.create(tmp_path_factory.mktemp("read-by-java") / "cluster", kafka_jars, manifest)
     try:
         cluster.start_all()

@@ -9,7 +9,7 @@ from kit.cluster import Cluster, manifests
 from kit.releases import RELEASE
 from kit.requirements import missing
 from quorate_operator.runtime.local import identity
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, KafkaTools
+from quorate_operator.runtime.local.stock_kafka import BORROWED_SHELL, Kafka, KafkaShell, has_tools
 from quorate_protocol.files import cache_directory
 
 
@@ -21,7 +21,8 @@ def find_kafka_jars(version: str = RELEASE) -> Path | None:
     if home := os.environ.get("KAFKA_HOME"):
         candidates.append(Path(home) / "libs")
     candidates.append(cache_directory(os.environ) / f"kafka-{version}" / "libs")
-    return next((path for path in candidates if (path / f"kafka-clients-{version}.jar").exists()), None)
+    clients = f"kafka-clients-{version}.jar"
+    return next((path for path in candidates if (path / clients).exists() and has_tools(path)), None)
 
 
 def jars_of(version: str) -> Path:
@@ -35,9 +36,9 @@ def jars_of(version: str) -> Path:
 
 def stock_kafka_of(version: str) -> Kafka:
     """A release with its command line tools; skips the test when there are no jars."""
-    lender = BORROWED_TOOLS.get(version)
-    tools = KafkaTools(version=lender, libs=jars_of(lender)) if lender else None
-    return Kafka(version=version, java="java", libs=jars_of(version), tools=tools)
+    lender = BORROWED_SHELL.get(version)
+    shell = KafkaShell(version=lender, libs=jars_of(lender)) if lender else None
+    return Kafka(version=version, java="java", libs=jars_of(version), shell=shell)
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ SMOKE = (
     f"{_PARITY}[features-describe-python-server]",
     f"{_PARITY}[leader-election-preferred-from-file-python-server]",
     f"{_PARITY}[metadata-quorum-replication-python-server]",
-    f"{_PARITY}[metadata-shell-tree_.image.topics-java-server]",
+    f"{_PARITY}[metadata-shell-tree_.image.topics-shell-server]",
     f"{_PARITY}[reassign-partitions-generate-python-server]",
     f"{_PARITY}[topics-create-with-configs-python-server]",
     # the lake

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,10 +22,7 @@ def test_every_file_has_the_version_of_the_distribution() -> None:
 
 
 def test_the_image_has_the_kafka_of_the_models() -> None:
-    """Goal: what is built is what manifests ask for by default, with tools. Method: read the Dockerfile."""
+    """Goal: what is built is what manifests ask for by default. Method: read the Dockerfile."""
     image = (ROOT / "docker/broker/Dockerfile").read_text()
     found = re.findall(r"KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", image)
     assert {version for groups in found for version in groups if version} == {KAFKA_VERSION}
-    tools = re.search(r"KAFKA_TOOLS_VERSION=(\S+)", image)
-    assert tools
-    assert tools[1] == BORROWED_TOOLS.get(KAFKA_VERSION, KAFKA_VERSION)

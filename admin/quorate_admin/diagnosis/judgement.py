@@ -93,6 +93,11 @@ class LeaderView:
         silence_ms = self.silence_ms(replica)
         return silence_ms is not None and silence_ms <= FETCH_SILENCE_MS_MAX
 
+    def node_follows(self, node_id: int) -> bool:
+        """Whether a node fetches, with any directory: a controller, or a broker, which is an observer."""
+        replicas = (*self.quorum.voters, *self.quorum.observers)
+        return any(self.follows(one) for one in replicas if one.node_id == node_id)
+
     def is_caught_up(self, replica: ReplicaDescription) -> bool:
         """Whether the replica follows and has all that is committed, or had everything a moment ago."""
         if self._leads(replica):

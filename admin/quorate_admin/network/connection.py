@@ -110,6 +110,10 @@ class Connection:
         """The number of requests without a response."""
         return len(self._answers)
 
+    def supports(self, key: ApiKey) -> bool:
+        """Whether the server has an API, in any version."""
+        return key in self._versions
+
     async def negotiate(self, timeout_ms: int, identity: Identity | None = None) -> Any:
         """Negotiate versions, and return the ApiVersions response, which also has the feature levels.
 

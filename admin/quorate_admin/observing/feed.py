@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.observer import (
     BEGINNING,
     Ask,
@@ -20,6 +21,7 @@ from quorate_admin.errors import (
     AdminError,
     AuthenticationError,
     ConfigError,
+    MismatchedEndpointError,
     ServerError,
     UnsupportedByServerError,
     UnsupportedEndpointError,
@@ -59,6 +61,8 @@ class MetadataFeed:
         self.failures: dict[str, str] = {}
         """The reason for each address whose last request failed; empty after a successful request."""
         self._connection: Connection | None = None
+        self._has_answer = False
+        """Whether a controller has answered."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,6 +85,7 @@ class MetadataFeed:
         Raises:
             ServerError, AuthenticationError, ConfigError, UnsupportedByServerError, ObservingError: a retry would
                 fail too.
+            MismatchedEndpointError: a broker is at the address, and no controller has answered so far.
         """
         ask = self.observer.next_ask(max_wait_ms)
         if ask.delay_ms:
@@ -91,9 +96,13 @@ class MetadataFeed:
         except (AuthenticationError, ConfigError, UnsupportedByServerError):
             raise
         except AdminError as error:
+            # Later a broker may get an address that was a controller's: then other controllers are asked.
+            if isinstance(error, MismatchedEndpointError) and not self._has_answer:
+                raise
             events = self.observer.failed(str(error))
         else:
             events = self._received(response)
+            self._has_answer = True
         failure = self.observer.last_failure
         if failure is None:
             self.failures.clear()
@@ -128,4 +137,9 @@ class MetadataFeed:
                 setup_timeout_ms=self._config.socket_connection_setup_timeout_ms,
                 security=self._config.security,
             )
+            if not connection.supports(ApiKey.FETCH_SNAPSHOT):
+                raise MismatchedEndpointError(
+                    f"{address} is a broker, and only controllers serve the metadata log: "
+                    "use controllers as bootstrap controllers (--bootstrap-controller)"
+                )
         return await connection.request(ask.request, self._config.request_timeout_ms + max_wait_ms)

@@ -218,8 +218,7 @@ class ControllerOperations(ClusterOperations):
             if quorum.leader_id == controller_id:
                 raise RefreshRefusedError(f"{refused}: it leads the quorum")
             view = judgement.LeaderView.of(quorum)
-            replicas = [one for one in (*quorum.voters, *quorum.observers) if one.node_id == controller_id]
-            if any(view.follows(one) for one in replicas):
+            if view.node_follows(controller_id):
                 limit_ms = judgement.FETCH_SILENCE_MS_MAX
                 raise RefreshRefusedError(f"{refused}: it fetched in the last {limit_ms} ms")
             if quorum.leader_epoch == epoch or not view.is_new:

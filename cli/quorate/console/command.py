@@ -108,10 +108,14 @@ class ToolCommand(LocalToolCommand):
     """Whether there is a --bootstrap-controller."""
     DEPRECATED_CONFIG: ClassVar[str | None] = None
     """Kafka's older name of --command-config, if the tool has one."""
+    CONTROLLER_NAMES: ClassVar[tuple[str, ...]] = ("--bootstrap-controller", "-C")
 
     def shared_options(self) -> Iterator[TyperOption]:
         """Those that select the cluster, and --output."""
-        return option_parameters(controllers=self.CONTROLLERS, deprecated_config=self.DEPRECATED_CONFIG)
+        return option_parameters(
+            controllers=self.CONTROLLER_NAMES if self.CONTROLLERS else (),
+            deprecated_config=self.DEPRECATED_CONFIG,
+        )
 
 
 class BrokerToolCommand(ToolCommand):
@@ -124,7 +128,7 @@ class ToolGroup(TyperGroup):
     """A tool with subcommands: the shared options may precede the subcommand, as in Kafka."""
 
     def __init__(self, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
-        shared = option_parameters(controllers=True, deprecated_config=None)
+        shared = option_parameters(controllers=ToolCommand.CONTROLLER_NAMES, deprecated_config=None)
         super().__init__(params=[*(params or ()), *shared], **settings)
 
 
@@ -159,15 +163,15 @@ def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
     )
 
 
-def option_parameters(*, controllers: bool, deprecated_config: str | None) -> Iterator[TyperOption]:
-    """The options that select a cluster, and --output."""
+def option_parameters(*, controllers: Sequence[str], deprecated_config: str | None) -> Iterator[TyperOption]:
+    """The options that select a cluster, and --output. `controllers` are the names of --bootstrap-controller."""
     addresses = "HOST:PORT,…"
     yield remembered_option(
         ("--bootstrap-server", "-b"), addresses, "The brokers to bootstrap from.", rich_help_panel=_PANEL
     )
     if controllers:
         text = "The controllers to bootstrap from; works without brokers."
-        yield remembered_option(("--bootstrap-controller", "-C"), addresses, text, rich_help_panel=_PANEL)
+        yield remembered_option(controllers, addresses, text, rich_help_panel=_PANEL)
     text = "Properties of the admin client, for instance security and timeouts."
     yield remembered_option(("--command-config", "-c"), "FILE", text, type=Path, rich_help_panel=_PANEL)
     if deprecated_config is not None:

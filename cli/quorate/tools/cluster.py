@@ -1,5 +1,6 @@
 """`quorate cluster`: cluster id, endpoints and registrations, as kafka-cluster shows and removes them."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,9 +17,11 @@ from quorate.console import (
     show,
     tool_app,
     tool_options,
+    warn,
 )
 
 if TYPE_CHECKING:
+    from quorate_admin.client import AdminClient
     from quorate_admin.types.cluster import ControllerRegistration, NodeDescription
 
 RACK_WIDTH_WITHOUT_RACKS = 10
@@ -63,7 +66,17 @@ def unregister(
     *,
     broker_id: Annotated[int, id_option("The id of the broker.", "--id", "-i")],
 ) -> None:
-    """Unregister a broker that is stopped for good."""
+    """Unregister a broker that is stopped for good.
+
+    If the broker is running, the command warns and, on a terminal, asks first.
+    """
+    if run(lambda admin: _is_running(admin, broker_id), context):
+        warn(
+            f"broker {broker_id} is running: it fetched metadata a moment ago. A running broker does not register "
+            "again: its partitions are led by others, or by nobody, until it is restarted. Stop it first"
+        )
+        if _is_terminal():
+            typer.confirm(f"Unregister broker {broker_id} nevertheless?", abort=True, err=True)
     run(lambda admin: admin.unregister_broker(broker_id), context)
     _show_unregistered(context, "broker", broker_id)
 
@@ -87,6 +100,19 @@ def list_endpoints(
         lambda: endpoints_text(nodes, controllers=controllers),
         lambda: [_endpoint_json(node, controllers=controllers) for node in nodes],
     )
+
+
+@app.command("api-versions", cls=ClusterCommand)
+def api_versions(context: typer.Context) -> None:
+    """List the APIs of each broker or, with --bootstrap-controller, of each controller, with their versions.
+
+    Like kafka-cluster, it also lists APIs of brokers that a controller does not have; broker-api-versions does not.
+    """
+    from quorate_protocol.kafka.apis import ListenerType
+
+    from quorate.console.api_versions import list_api_versions
+
+    list_api_versions(context, ListenerType.BROKER)
 
 
 @app.command("unregister-controller", cls=ClusterCommand)
@@ -147,6 +173,22 @@ def refresh_controller(
         lambda: registration_text(registration, dry_run=dry_run),
         lambda: registration_json(registration, dry_run=dry_run),
     )
+
+
+def _is_terminal() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin.isatty()
+
+
+async def _is_running(admin: "AdminClient", broker_id: int) -> bool:
+    """Whether a broker follows the metadata log. False if the user may not know: the warning is no requirement."""
+    from quorate_admin.diagnosis.judgement import LeaderView
+
+    try:
+        quorum = await admin.describe_metadata_quorum()
+    except (ServerError, UnsupportedByServerError):
+        return False
+    return LeaderView.of(quorum).node_follows(broker_id)
 
 
 def _show_unregistered(context: typer.Context, kind: str, node_id: int) -> None:

@@ -1,4 +1,4 @@
-"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.3.1), and JSON."""
+"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.4.0), and JSON."""
 
 import base64
 import binascii

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from quorate_protocol.plain_data import dataclass
 
@@ -89,25 +90,34 @@ def controller_listeners(
 def advertised_listeners(
     listeners: Sequence[ListenerAddress],
     advertised: Sequence[ListenerAddress],
-    local_host: Callable[[], str],
+    own_voter: StaticVoter | None,
     problem: Problems,
 ) -> tuple[ListenerAddress, ...]:
-    """Returns the endpoints for other nodes, in the order of `listeners`: as advertised, else as bound."""
+    """Returns the endpoints for other nodes, in the order of `listeners`.
+
+    As KafkaConfig.effectiveAdvertisedControllerListeners: a listener that is not advertised has its own address. If
+    it binds all interfaces, the first listener has the address of `own_voter`, which is the entry of this node in
+    controller.quorum.voters. Otherwise the host is empty, which stands for the name of this machine.
+    """
     by_name = {listener.name: listener for listener in advertised}
     bound = {listener.name for listener in listeners}
     for name in by_name.keys() - bound:
         problem(f"{ADVERTISED_LISTENERS}: {name} does not appear in {LISTENERS}")
-    result = []
-    for listener in listeners:
-        endpoint = by_name.get(listener.name, listener)
-        key = ADVERTISED_LISTENERS if listener.name in by_name else LISTENERS
+    for endpoint in advertised:
         if endpoint.host == ALL_INTERFACES:
             problem(
-                f"{key}: {endpoint.name}://{endpoint.host}:{endpoint.port} can't be advertised; set "
-                f"{ADVERTISED_LISTENERS} to a host name or address that the other nodes can reach"
+                f"{ADVERTISED_LISTENERS}: {endpoint.name}://{endpoint.host}:{endpoint.port} can't be advertised; "
+                "set a host name or address that the other nodes can reach, or no host for this machine's name"
             )
-        host = endpoint.host or local_host()
-        result.append(ListenerAddress(name=endpoint.name, host=host, port=endpoint.port))
+    result = []
+    for place, listener in enumerate(listeners):
+        endpoint = by_name.get(listener.name, listener)
+        if endpoint is listener and listener.host in ("", ALL_INTERFACES):
+            own = own_voter if place == 0 else None
+            endpoint = replace(
+                listener, host=own.host if own else "", port=own.port if own else listener.port
+            )
+        result.append(endpoint)
     return tuple(result)
 
 

@@ -5,7 +5,8 @@ of which a stock file has many, are accepted and noted.
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -153,14 +154,8 @@ class FormatTarget:
 def load_config(path: Path) -> ControllerConfig:
     """Read and parse a controller's file, and the files of its config providers; ConfigError if one can't be read."""
     properties = _read_properties(path)
-    problems: list[str] = []
-    found = resolved(properties, problems.append)
-    if problems:
-        raise ConfigError(tuple(problems), source=str(path))
-    try:
-        return replace(parse_config(found), unresolved=properties)
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=str(path)) from None
+    with _problems_of(path):
+        return replace(parse_config(_all_resolved(properties)), unresolved=properties)
 
 
 def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
@@ -182,13 +177,16 @@ def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
     return parse_listener_tls(listener, config.listener_security[listener].protocol, found)
 
 
-def load_format_target(path: Path) -> FormatTarget:
-    """Read the file of a controller or broker for formatting; ConfigError also when it can't be read."""
+def load_format_target(path: Path, *, stock_kafka: bool = False) -> FormatTarget:
+    """Read the file of a controller or broker for formatting; ConfigError also when it can't be read.
+
+    `stock_kafka` is that of `parse_format_target`.
+    """
     properties = _read_properties(path)
-    try:
-        return parse_format_target(properties)
-    except ConfigError as error:
-        raise ConfigError(error.problems, source=str(path)) from None
+    with _problems_of(path):
+        if _is_run_here(properties, stock_kafka=stock_kafka):
+            properties = _all_resolved(properties)
+        return parse_format_target(properties, stock_kafka=stock_kafka)
 
 
 def parse_config(
@@ -196,7 +194,7 @@ def parse_config(
 ) -> ControllerConfig:
     """Check and type a configuration of a controller; ConfigError with all problems at once.
 
-    `local_host` names this machine where neither listeners nor advertised.listeners names a host.
+    `local_host` names this machine where no property names a host (InetAddress.getCanonicalHostName).
     """
     problems: list[str] = []
     problem = problems.append
@@ -209,17 +207,17 @@ def parse_config(
         problem(f"process.roles={','.join(process_roles)}: must be controller; brokers are stock Kafka")
     names = tuple(name.upper() for name in _strings(values[CONTROLLER_LISTENER_NAMES]))
     listeners = _bound_listeners(properties, values, names, problem)
+    voters = parse_voters(_strings(values[VOTERS]), problem)
+    node_id = _node_id(properties, values, problem)
     advertised = advertised_listeners(
         listeners,
         parse_listeners(ADVERTISED_LISTENERS, _strings(values[ADVERTISED_LISTENERS]), problem),
-        local_host,
+        _own_voter(voters, node_id),
         problem,
     )
     security = _listener_security(properties, values, names, problem)
     login = parse_controller_login(properties, security, names, problem)
-    voters = parse_voters(_strings(values[VOTERS]), problem)
     servers = parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
-    node_id = _node_id(properties, values, problem)
     _check_quorum(values, voters, node_id, problem)
     _check_relations(values, problem)
     log_dirs, metadata_log_dir = _directories(values, problem)
@@ -235,7 +233,7 @@ def parse_config(
         process_roles=process_roles,
         controller_listener_names=names,
         listeners=listeners,
-        advertised_listeners=advertised,
+        advertised_listeners=tuple(replace(one, host=one.host or local_host()) for one in advertised),
         listener_security=security,
         login=login,
         static_voters=voters,
@@ -269,30 +267,36 @@ def parse_config(
     )
 
 
-def parse_format_target(properties: Mapping[str, str]) -> FormatTarget:
-    """What formatting needs, of a controller's or a broker's configuration.
+def parse_format_target(properties: Mapping[str, str], *, stock_kafka: bool = False) -> FormatTarget:
+    """What formatting needs, of a controller's or a broker's configuration; ConfigError with all problems at once.
 
-    Keys that Kafka does not know are let pass: the file may be for a broker with plugins.
+    Whatever `parse_config` refuses is refused here, so that no directory is formatted for a controller that can't
+    start. Nodes that stock Kafka runs are excepted: all brokers, and controllers with `stock_kafka`. Their file may
+    have keys of plugins.
     """
+    if _is_run_here(properties, stock_kafka=stock_kafka):
+        return _target_of_controller(parse_config(properties, local_host=str))
     problems: list[str] = []
     problem = problems.append
     values = typed_values(properties, problem)
     process_roles = _strings(values["process.roles"])
     names = tuple(name.upper() for name in _strings(values[CONTROLLER_LISTENER_NAMES]))
-    listeners = {
-        listener.name: listener
+    voters = parse_voters(_strings(values[VOTERS]), problem)
+    node_id = _node_id(properties, values, problem)
+    bound, advertised = (
+        [one for one in parse_listeners(key, _strings(values[key]), problem) if one.name in names]
         for key in (LISTENERS, ADVERTISED_LISTENERS)
-        for listener in parse_listeners(key, _strings(values[key]), problem)
-    }
+    )
     address = None
     if CONTROLLER in process_roles:
-        address = next((listeners[name] for name in names if name in listeners), None)
+        own_voter = _own_voter(voters, node_id)
+        address = next(
+            iter(advertised_listeners(_in_order(bound, names), advertised, own_voter, problem)), None
+        )
         if names and address is None:
             problem(f"{LISTENERS}: none of them is in {CONTROLLER_LISTENER_NAMES}={','.join(names)}")
-    voters = parse_voters(_strings(values[VOTERS]), problem)
     parse_bootstrap_servers(_strings(values[BOOTSTRAP_SERVERS]), problem)
     log_dirs, metadata_log_dir = _directories(values, problem)
-    node_id = _node_id(properties, values, problem)
     if problems:
         raise ConfigError(tuple(problems))
     return FormatTarget(
@@ -304,6 +308,51 @@ def parse_format_target(properties: Mapping[str, str]) -> FormatTarget:
         log_dirs=tuple(sorted({metadata_log_dir, *log_dirs})),
         has_static_voters=bool(voters),
     )
+
+
+def _is_run_here(properties: Mapping[str, str], *, stock_kafka: bool) -> bool:
+    """Whether `quorate controller run` is what runs a node."""
+    roles = [role.strip() for role in properties.get("process.roles", "").split(",")]
+    return not stock_kafka and "broker" not in roles
+
+
+def _target_of_controller(config: ControllerConfig) -> FormatTarget:
+    storage = config.storage
+    return FormatTarget(
+        node_id=config.node_id,
+        process_roles=config.process_roles,
+        controller_listener_name=config.controller_listener_names[0],
+        controller_address=config.advertised_listeners[0],
+        metadata_log_dir=storage.metadata_log_dir,
+        log_dirs=tuple(sorted({storage.metadata_log_dir, *storage.log_dirs})),
+        has_static_voters=bool(config.static_voters),
+    )
+
+
+def _own_voter(voters: tuple[StaticVoter, ...], node_id: int) -> StaticVoter | None:
+    return next((voter for voter in voters if voter.node_id == node_id), None)
+
+
+def _in_order(listeners: Sequence[ListenerAddress], names: tuple[str, ...]) -> list[ListenerAddress]:
+    return sorted(listeners, key=lambda listener: names.index(listener.name))
+
+
+@contextmanager
+def _problems_of(path: Path) -> Iterator[None]:
+    """Name the file in a ConfigError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.problems, source=str(path)) from None
+
+
+def _all_resolved(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties with the content of files in place of variables. Raises ConfigError."""
+    problems: list[str] = []
+    found = resolved(properties, problems.append)
+    if problems:
+        raise ConfigError(tuple(problems))
+    return found
 
 
 def _read_properties(path: Path) -> dict[str, str]:

@@ -6,15 +6,9 @@ set -eu
 here=$(dirname "$(readlink -f "$0")")
 performance=${KAFKA_JVM_PERFORMANCE_OPTS:--XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:+ExitOnOutOfMemoryError -Djava.awt.headless=true}
 
-# A release that was published without its tools has those of another release in a directory of their own.
-libs=$here/../libs
-case "$1" in
-org.apache.kafka.tools.* | kafka.admin.*) if [ -d "$here/../tools-libs" ]; then libs=$here/../tools-libs; fi ;;
-esac
-
 # Each of these holds any number of options, which are to be split into words.
 # shellcheck disable=SC2086
 exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" ${KAFKA_HEAP_OPTS:--Xmx256m} $performance ${KAFKA_JMX_OPTS:-} \
     "-Dkafka.logs.dir=${LOG_DIR:-/tmp/kafka-logs}" ${KAFKA_LOG4J_OPTS:--Dlog4j2.configurationFile=$here/log4j2.xml} \
     ${KAFKA_OPTS:-} \
-    -cp "${CLASSPATH:+$CLASSPATH:}$libs/*" "$@"
+    -cp "${CLASSPATH:+$CLASSPATH:}$here/../libs/*" "$@"

@@ -203,6 +203,8 @@ def format_arguments(
         if users is not None:
             arguments += ["--add-scram-from", f"{users.mechanism}={SCRAM_USERS_DIRECTORY}"]
         arguments += ["--release-version", initial_metadata_version(desired)]
+        if node.implementation is Implementation.JAVA:
+            arguments.append("--stock-kafka")
     return tuple(arguments)
 
 

@@ -7,8 +7,10 @@ import pytest
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools, Ran
 from kit.parity.cases.broker_api_versions import WITHOUT_NEWER
+from kit.parity.cases.metadata_quorum import BLANKS
 from kit.parity.cases.reassign_partitions import reassignment
 from kit.parity.harness import TOOLS, Case, Comparison, Ends, Site, lines_sorted, replaced, run_here, site_of
+from kit.releases import LEVEL
 from kit.waiting import eventually
 
 TIMEOUT_S = 60
@@ -80,7 +82,7 @@ def test_features_go_down_and_up(site: Site, java_tool: JavaTools) -> None:
         "downgrade --feature share.version=0",
         "upgrade --feature share.version=1 --feature group.version=1",
         "disable --feature streams.version --unsafe",
-        "upgrade --release-version 4.3",
+        f"upgrade --release-version {LEVEL}",
     ]
     at = site.words["at"].split()
     outputs: list[list[Ran]] = [
@@ -113,7 +115,7 @@ def test_voters_leave_and_come(
             "$at remove-controller --controller-id $node --controller-directory-id $directory",
             "$at --command-config $file add-controller",
         ],
-        normalise=[port],
+        normalise=[port, *BLANKS],
     )
     compare(
         *(case, "metadata-quorum", site, java_tool, tmp_path),

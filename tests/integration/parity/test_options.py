@@ -6,10 +6,14 @@ import pytest
 from kit.java.tools import JavaTools
 from kit.parity.cases import cases_of
 from kit.parity.harness import TOOLS, Tool
+from kit.releases import IS_NEWEST
 
 # Subcommands print options of their own.
 SUBCOMMANDS = {
-    "cluster": ("cluster-id", "unregister", "list-endpoints"),
+    "cluster": (
+        *("cluster-id", "unregister", "list-endpoints"),
+        *(("unregister-controller", "api-versions") if IS_NEWEST else ()),
+    ),
     "features": ("describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies"),
     "metadata-quorum": ("describe", "add-controller", "remove-controller"),
 }

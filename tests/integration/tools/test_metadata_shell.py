@@ -13,7 +13,7 @@ from kit.java.tools import JavaTools
 from kit.membership import lead_with, quorate, succeeded
 from kit.metadata import snapshots_in
 from kit.names import unused
-from kit.releases import NEWEST_LEVEL, TOOLS_LEVEL
+from kit.releases import NEWEST_LEVEL, SHELL_LEVEL
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
 from quorate_admin.observing import MetadataFeed, load_live_image
@@ -59,7 +59,7 @@ def mixed(
     """One Java and two Python controllers, who take snapshots often, and a broker; topics and configs in it."""
     manifest = manifests(
         java=(3000,),
-        metadata_version=TOOLS_LEVEL,
+        metadata_version=SHELL_LEVEL,
         config={
             "metadata.log.max.record.bytes.between.snapshots": SNAPSHOT_EVERY_BYTES,
             "controller.quorum.election.timeout.ms": 500,

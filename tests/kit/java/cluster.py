@@ -15,7 +15,7 @@ from kit.cluster import Cluster, environment_for, free_ports, manifests, without
 from kit.java.tls import Certificates
 from kit.java.tools import JavaTools
 from kit.membership import quorate, succeeded
-from kit.releases import TOOLS_LEVEL
+from kit.releases import LEVEL
 from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
 from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local import play_session
@@ -101,7 +101,7 @@ class JavaCluster(Cluster):
         controllers: int = 1,
         brokers: int = 1,
         quorum: str = "dynamic",
-        metadata_version: str | None = TOOLS_LEVEL,
+        metadata_version: str | None = LEVEL,
         properties: Mapping[str, str] | None = None,
         java_controllers: bool = True,
     ) -> Self:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit.java.cluster import JavaCluster
 from kit.java.tools import JavaTools
+from kit.releases import SHELL_LEVEL
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
 NewJavaCluster = Callable[..., JavaCluster]
@@ -31,6 +32,19 @@ def java_cluster(
     """A Java controller and two Java brokers, running. Tests use names of their own in it, and stop nothing."""
     directory = tmp_path_factory.mktemp("java") / "cluster"
     cluster = JavaCluster.prepared(directory, kafka_jars, java_tool, brokers=2)
+    try:
+        yield cluster.start_all()
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def shell_cluster(
+    tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path, java_tool: JavaTools
+) -> Iterator[JavaCluster]:
+    """A Java controller and a broker at the highest level that Kafka's metadata shell reads, running."""
+    directory = tmp_path_factory.mktemp("shell") / "cluster"
+    cluster = JavaCluster.prepared(directory, kafka_jars, java_tool, metadata_version=SHELL_LEVEL)
     try:
         yield cluster.start_all()
     finally:

@@ -44,9 +44,9 @@ class Ran:
 
 
 class JavaTools:
-    """Runs main classes of a release, in a JVM for each directory of jars. Close it.
+    """Runs main classes of a release, by their names in Kafka 4.3, in a JVM for each directory of jars. Close it.
 
-    A release that was published without its command line tools has them, and a JVM for them, from another release.
+    A release that was published without its metadata shell has it, and a JVM for it, from another release.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -61,7 +61,7 @@ class JavaTools:
             if libs not in self._servers:
                 self._servers[libs] = _ToolServer(libs, self._kafka.java)
             server = self._servers[libs]
-        return server.run(main_class, *arguments, **options)
+        return server.run(self._kafka.main_class(main_class), *arguments, **options)
 
     def close(self) -> None:
         """End the JVMs."""

@@ -24,7 +24,7 @@ from kit.local_kubernetes.golang import Progress, locked
 from kit.local_kubernetes.processes import run
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import BORROWED_TOOLS, Kafka, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, find_kafka
 from quorate_protocol.files import cache_directory
 
 QUORATE = "quorate:test"
@@ -86,14 +86,10 @@ def build_broker_image(
     """
     name = f"{BROKERS}:{version}"
     with _context(name, progress) as context:
-        tools = BORROWED_TOOLS.get(version, version)
-        releases = {"KAFKA_VERSION": version, "KAFKA_TOOLS_VERSION": tools}
+        releases = {"KAFKA_VERSION": version}
         if docker.is_ours:
             _import(docker, _JAVA_BASE, environment, progress)
-            kafka = _kafka(version, environment, progress)
-            _copy(kafka.libs, context / "dist/kafka")
-            if kafka.tools:
-                _copy(kafka.tools.libs, context / "dist/kafka-tools")
+            _copy(_kafka(version, environment, progress).libs, context / "dist/kafka")
             releases |= {"BASE": _JAVA_BASE, "MAVEN": _JAVA_BASE}
         arguments = [f"--build-arg={argument}={value}" for argument, value in releases.items()]
         _build(docker, context, ["--file=docker/broker/Dockerfile", f"--tag={name}", *arguments])

@@ -11,6 +11,7 @@ from kit.parity.harness import TOOLS, Site, site_of
 from quorate_controller.storage.bootstrap import read_bootstrap_records
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
+_FIXTURES = {"java": "java_cluster", "python": "shared_cluster", "shell": "shell_cluster"}
 QUICK = "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n"
 
 
@@ -44,8 +45,7 @@ def site(
 
 
 def _look(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, at: str) -> Site:
-    java = cluster == "java"
-    running: Cluster = request.getfixturevalue("java_cluster" if java else "shared_cluster")
+    running: Cluster = request.getfixturevalue(_FIXTURES[cluster])
     tools: JavaTools = request.getfixturevalue("java_tool")
     directory: Path = request.getfixturevalue("tmp_path_factory").mktemp(f"parity-{cluster}")
     values = {**files, **_metadata(running, tools, directory)}

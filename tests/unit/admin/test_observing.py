@@ -10,6 +10,7 @@ import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
 from quorate_admin.config import Address, AdminConfig, addresses_of
 from quorate_admin.errors import (
+    MismatchedEndpointError,
     RequestTimeoutError,
     ServerError,
     UnreachableError,
@@ -20,6 +21,7 @@ from quorate_admin.observing.following import ImageFollower
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import Event, SnapshotLoaded
 from quorate_protocol.records.batch import build_batch
@@ -146,6 +148,31 @@ async def test_an_image_is_a_snapshot_and_the_records_after_it() -> None:
     assert image.committed_end_offset == leader.high_watermark
     assert image.provenance == Provenance(end_offset=SNAPSHOT_END + 1, epoch=EPOCH, timestamp_ms=3)
     assert chunks == -(-len(leader.snapshot) // 1000)
+
+
+async def test_a_broker_is_not_asked_for_the_log() -> None:
+    """Goal: a wrong address is named at once. Method: a broker, which has no FetchSnapshot, first and alone; and at
+    an address of a controller later, when other controllers are asked.
+    """
+    async with FakeCluster() as brokers:
+        (at, *_) = brokers.nodes.values()
+        broker = AdminConfig(bootstrap_controllers=addresses_of("bootstrap.controllers", [at.address]))
+        with pytest.raises(
+            MismatchedEndpointError, match=f"{at.address} is a broker, and only controllers serve"
+        ):
+            await load_live_image(broker)
+        cluster, _ = quorum()
+        async with cluster, LiveImage(config(cluster)) as live:
+            await live.refresh()
+            moved = cluster.nodes[LEADER]
+            versions, connections = moved.apis.pop(ApiKey.FETCH_SNAPSHOT), moved.connections
+            moved.hang_up()
+            refreshing = asyncio.create_task(live.refresh())
+            while moved.connections < connections + 2:  # after the first one, the broker was recognized
+                assert not refreshing.done()
+                await asyncio.sleep(0.01)
+            moved.apis[ApiKey.FETCH_SNAPSHOT] = versions
+            await refreshing
 
 
 async def test_an_image_knows_since_when_its_leader_leads() -> None:

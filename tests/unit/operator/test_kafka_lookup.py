@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
-from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaTools, find_kafka
+from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaShell, find_kafka
 from quorate_protocol.files import cache_directory
 
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 FETCH = """
 for argument in "$@"; do case "$argument" in -DoutputDirectory=*) out="${argument#*=}" ;; esac; done
 echo "Downloaded from central: https://example.org/a.jar (1 kB)"
-mkdir -p "$out" && touch "$out/kafka_2.13-4.3.1.jar"
+mkdir -p "$out" && touch "$out/kafka_2.13-4.3.1.jar" "$out/kafka-tools-4.3.1.jar"
 echo run >> "$(dirname "$0")/runs"
 """
 
@@ -124,25 +124,41 @@ def test_kafka_home_wins(script: Script, environment: dict[str, str], tmp_path: 
     assert kafka.command("a.Main", "x", jvm=("-Xmx1m",))[1:] == ["-Xmx1m", "-cp", f"{libs}/*", "a.Main", "x"]
 
 
-def test_a_release_without_tools_borrows_them(
+def test_a_release_without_shell_borrows_it(
     script: Script, environment: dict[str, str], bin_directory: Path
 ) -> None:
-    """Goal: 4.4.0, whose tools were not published, runs with those of 4.3.1. Method: Maven's arguments are kept; a
-    class of the broker and one of the tools, by the name that it has in that release.
+    """Goal: 4.4.0, whose metadata shell was not published, has that of 4.3.1 and its own tools. Method: Maven's
+    arguments are kept; the class paths of the broker, a tool and the shell.
     """
     script("java", JAVA_17)
     script("mvn", f'echo "$@" >> "$(dirname "$0")/arguments"{FETCH}')
     kafka = find_kafka("4.4.0", environment, lambda _: None)
     cache = Path(environment["XDG_CACHE_HOME"]) / "quorate"
-    assert kafka.tools == KafkaTools(version="4.3.1", libs=cache / "kafka-4.3.1" / "libs")
-    class_paths = [kafka.command(one)[2:] for one in ("kafka.Kafka", "kafka.admin.ConfigCommand")]
-    assert class_paths == [
+    assert kafka.shell == KafkaShell(version="4.3.1", libs=cache / "kafka-4.3.1" / "libs")
+    shell = "org.apache.kafka.shell.MetadataShell"
+    assert [kafka.command(one)[2:] for one in ("kafka.Kafka", "kafka.admin.ConfigCommand", shell)] == [
         [f"{cache}/kafka-4.4.0/libs/*", "kafka.Kafka"],
-        [f"{cache}/kafka-4.3.1/libs/*", "kafka.admin.ConfigCommand"],
+        [f"{cache}/kafka-4.4.0/libs/*", "org.apache.kafka.tools.ConfigCommand"],
+        [f"{cache}/kafka-4.3.1/libs/*", shell],
     ]
+    assert (kafka.version_of("kafka.Kafka"), kafka.version_of(shell)) == ("4.4.0", "4.3.1")
     first, second = (bin_directory / "arguments").read_text().splitlines()
-    assert "-Dkafka.version=4.4.0 -Dwithout-tools " in first
+    assert "-Dkafka.version=4.4.0 -Dwithout-shell " in first
     assert "-Dkafka.version=4.3.1 dependency:copy-dependencies" in second
+
+
+def test_a_cache_from_before_the_tools_is_completed(script: Script, environment: dict[str, str]) -> None:
+    """Goal: a release whose tools were published late gets them, below nodes that run from the cache. Method: a cache
+    without them; a jar that it has is not replaced.
+    """
+    script("java", JAVA_17)
+    script("mvn", FETCH)
+    libs = Path(environment["XDG_CACHE_HOME"]) / "quorate" / "kafka-4.3.1" / "libs"
+    libs.mkdir(parents=True)
+    (libs / "kafka_2.13-4.3.1.jar").write_text("in use")
+    assert find_kafka("4.3.1", environment, lambda _: None).libs == libs
+    assert sorted(path.name for path in libs.iterdir()) == ["kafka-tools-4.3.1.jar", "kafka_2.13-4.3.1.jar"]
+    assert (libs / "kafka_2.13-4.3.1.jar").read_text() == "in use"
 
 
 def test_a_tool_that_moved_is_found() -> None:

@@ -54,7 +54,7 @@ def java(tmp_path: Path) -> dict[str, str]:
     (home / "bin" / "java").write_text(JAVA)
     (home / "bin" / "java").chmod(0o755)
     (home / "libs").mkdir()
-    for jar in ("kafka_2.13-4.4.0.jar", "kafka-tools-4.4.0.jar"):
+    for jar in ("kafka_2.13-4.4.0.jar", "kafka-shell-4.4.0.jar"):
         (home / "libs" / jar).touch()
     return {"JAVA_HOME": str(home), "KAFKA_HOME": str(home), "PATH": "/nowhere"}
 

@@ -1,1 +1,1 @@
-"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.3.1), and JSON."""
+"""`quorate acls`: the options and the output of kafka-acls (Kafka 4.4.0), and JSON."""

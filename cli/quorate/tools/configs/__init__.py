@@ -1,1 +1,1 @@
-"""`quorate configs`: the options and the output of kafka-configs (Kafka 4.3.1), and JSON."""
+"""`quorate configs`: the options and the output of kafka-configs (Kafka 4.4.0), and JSON."""

@@ -1,1 +1,1 @@
-"""`quorate features`: the options and the output of kafka-features (Kafka 4.3.1), and JSON."""
+"""`quorate features`: the options and the output of kafka-features (Kafka 4.4.0), and JSON."""

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 app = tool_app(ToolGroup)
 
-# Kafka 4.3.1 prints two blanks after the first of each pair; the second is new in 4.4 (KIP-1312).
 _REMOVAL_WORDS = {
-    True: ("DRY RUN of removing ", "DRY RUN of unregistering"),
-    False: ("Removed ", "Unregistered"),
+    True: ("DRY RUN of removing", "DRY RUN of unregistering"),
+    False: ("Removed", "Unregistered"),
 }
 
 DryRunOption = Annotated[bool, flag("--dry-run", "Print what would be done, but do not do it.")]
@@ -147,12 +146,14 @@ def remove_controller(
     admin_config(options)  # a dry run reports the same errors
     directory = uuid_to_text(directory_id)
     if not dry_run:
-        way_out = (
-            "To unregister the stopped controller alone: quorate cluster unregister-controller "
-            f"{options.bootstrap_arguments} --controller-id {controller_id}"
+        unregister_alone = (
+            f"quorate cluster unregister-controller {options.bootstrap_arguments} "
+            f"--controller-id {controller_id}"
         )
         run(
-            lambda admin: _remove(admin, controller_id, directory_id, way_out if unregister else None),
+            lambda admin: _remove(
+                admin, controller_id, directory_id, unregister_alone if unregister else None
+            ),
             context,
         )
     removing, unregistering = _REMOVAL_WORDS[dry_run]
@@ -176,21 +177,37 @@ async def _cluster_id_and_quorum(admin: "AdminClient") -> "tuple[str, QuorumDesc
 
 
 async def _remove(
-    admin: "AdminClient", controller_id: int, directory_id: "uuid.UUID", way_out: str | None
+    admin: "AdminClient", controller_id: int, directory_id: "uuid.UUID", unregister_alone: str | None
 ) -> None:
-    """Remove the voter. If `way_out` is given, unregister it too; `way_out` is the advice if only that fails."""
+    """Remove the voter. If `unregister_alone`, the command that does only that, is given, unregister it too."""
+    way_out = f"To unregister the stopped controller alone: {unregister_alone}"
     try:
         await admin.remove_raft_voter(controller_id, directory_id)
     except (ServerError, UnsupportedByServerError) as error:
-        if way_out is None:
+        if await _is_static(admin, error):
+            then = f", then unregister it: {unregister_alone}" if unregister_alone else ""
+            way_out = (
+                "The voters of this quorum are static: remove the controller from controller.quorum.voters of all "
+                f"nodes and restart them{then}"
+            )
+        elif unregister_alone is None:
             raise
         raise CommandError(
             f"Failed to remove KRaft voter {controller_id}: {str(error).rstrip('.')}. {way_out}"
         ) from error
-    if way_out is not None:
+    if unregister_alone is not None:
         try:
             await admin.unregister_controller(controller_id)
         except AdminError as error:
             raise CommandError(
                 f"KRaft voter {controller_id} was removed, but not unregistered: {str(error).rstrip('.')}. {way_out}"
             ) from error
+
+
+async def _is_static(admin: "AdminClient", refusal: ServerError | UnsupportedByServerError) -> bool:
+    """Whether voters were not changed because controller.quorum.voters has them (kraft.version 0)."""
+    from quorate_protocol.features import KRAFT_VERSION
+
+    if isinstance(refusal, ServerError) and refusal.error_code.name != "unsupported_version":
+        return False
+    return not (await admin.describe_features()).finalized.get(KRAFT_VERSION)

@@ -1,6 +1,7 @@
 """The identity of a controller, from its properties file and its meta.properties, for add-controller."""
 
 import re
+import socket
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,8 +24,7 @@ DIRECTORY_ID = "directory.id"
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
 _LISTENER_FORM = "NAME://host:port, where the host may be empty, and an IPv6 address is in brackets"
-_DEFAULT_HOST = "localhost"
-"""The host that Kafka's add-controller uses for a listener without one."""
+_ALL_INTERFACES = ("", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,11 @@ def _listeners(properties: Mapping[str, str], key: str) -> Iterator[tuple[str, R
         match = _LISTENER.fullmatch(entry)
         if match is None:
             raise CommandError(f"{key}: {entry!r} is not of the form {_LISTENER_FORM}")
-        name, host = match[1].upper(), match[2] or match[3] or _DEFAULT_HOST
+        name, host = match[1].upper(), match[2] or match[3]
+        if host in _ALL_INTERFACES:
+            # As the controller on this machine advertises it. Kafka's tool sends localhost or 0.0.0.0, which lead the
+            # active controller to its own machine.
+            host = socket.getfqdn()
         yield name, RaftVoterEndpoint(name=name, host=host, port=int(match[4]))
 
 

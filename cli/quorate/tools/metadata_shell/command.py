@@ -51,7 +51,14 @@ class _Files:
     cluster_id: str | None
 
 
-@app.command(cls=ToolCommand)
+class ShellCommand(ToolCommand):
+    """A command with the names that proposals give its options (KIP-631, KIP-919); no release has them."""
+
+    DEPRECATED_CONFIG = "--config"
+    CONTROLLER_NAMES = (*ToolCommand.CONTROLLER_NAMES, "-q")
+
+
+@app.command(cls=ShellCommand)
 def metadata_shell(
     context: typer.Context,
     words: Annotated[
@@ -144,7 +151,7 @@ def _run_once(call: "Call", root: "Node", *, is_json: bool) -> None:
 def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterator[_Source]:
     options = tool_options(context)
     if options.bootstrap_server is not None:
-        raise UsageError("brokers do not have the whole metadata log: give --bootstrap-controller")
+        raise UsageError("brokers do not serve the metadata log: give --bootstrap-controller")
     given = (files.snapshot, files.directory, files.lake, options.bootstrap_controller)
     if sum(one is not None for one in given) != 1:
         raise UsageError("give one of --snapshot, --directory, --lake and --bootstrap-controller")

@@ -1,1 +1,1 @@
-"""`quorate reassign-partitions`: the options and the output of kafka-reassign-partitions (Kafka 4.3.1), and JSON."""
+"""`quorate reassign-partitions`: the options and the output of kafka-reassign-partitions (Kafka 4.4.0), and JSON."""

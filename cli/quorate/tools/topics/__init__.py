@@ -1,1 +1,1 @@
-"""`quorate topics`: the options and the output of kafka-topics (Kafka 4.3.1), and JSON."""
+"""`quorate topics`: the options and the output of kafka-topics (Kafka 4.4.0), and JSON."""

@@ -22,9 +22,10 @@ from quorate_operator.runtime.local.errors import KafkaUnavailableError
 JAVA_MAJOR_MIN = 17
 JAVA_TIMEOUT_S = 30
 POM = Path(__file__).with_name("kafka-pom.xml")
-BORROWED_TOOLS: Final = MappingProxyType({"4.4.0": "4.3.1"})
-"""The releases without kafka-tools and kafka-shell on Maven Central -> the release whose tools are run instead."""
-_TOOL_PACKAGES: Final = ("org.apache.kafka.tools.", "org.apache.kafka.shell.", "kafka.admin.")
+BORROWED_SHELL: Final = MappingProxyType({"4.4.0": "4.3.1"})
+"""The releases without kafka-shell on Maven Central -> the release whose shell is run instead."""
+_TOOLS_JAR: Final = "kafka-tools-[0-9]*.jar"
+_SHELL_PACKAGE: Final = "org.apache.kafka.shell."
 _MOVED_TOOLS: Final = MappingProxyType({"kafka.admin.ConfigCommand": "org.apache.kafka.tools.ConfigCommand"})
 """Main classes until 4.3 -> since 4.4."""
 
@@ -32,8 +33,8 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaTools:
-    """The command line tools of a release, and the directory of their jars."""
+class KafkaShell:
+    """The metadata shell of a release, and the directory of its jars."""
 
     version: str
     libs: Path
@@ -43,29 +44,30 @@ class KafkaTools:
 class Kafka:
     """A runnable Kafka: `java` is the launcher, `libs` the directory of its jars.
 
-    `tools` are the command line tools of another release, for a release that was published without; None if `libs`
-    has them.
+    `shell` is the metadata shell of another release, for a release that was published without; None if `libs` has it.
     """
 
     version: str
     java: str
     libs: Path
-    tools: KafkaTools | None = None
+    shell: KafkaShell | None = None
 
-    @property
-    def tools_version(self) -> str:
-        """The release of the command line tools."""
-        return self.tools.version if self.tools else self.version
+    def version_of(self, main_class: str) -> str:
+        """Returns the release that a class is of."""
+        return self.shell.version if self.shell and main_class.startswith(_SHELL_PACKAGE) else self.version
 
     def libs_of(self, main_class: str) -> Path:
         """Returns the directory of the jars that have a class: jars of two releases are never on one class path."""
-        return self.tools.libs if self.tools and main_class.startswith(_TOOL_PACKAGES) else self.libs
+        return self.shell.libs if self.shell and main_class.startswith(_SHELL_PACKAGE) else self.libs
+
+    def main_class(self, name: str) -> str:
+        """Returns the name that a class of Kafka 4.3 has in this release."""
+        return _MOVED_TOOLS.get(name, name) if version_key(self.version) >= (4, 4) else name
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
         """Returns the command that runs a class of Kafka, by the name that it had in Kafka 4.3."""
-        if version_key(self.tools_version) >= (4, 4):
-            main_class = _MOVED_TOOLS.get(main_class, main_class)
-        return [self.java, *jvm, "-cp", f"{self.libs_of(main_class)}/*", main_class, *arguments]
+        classes = f"{self.libs_of(main_class)}/*"
+        return [self.java, *jvm, "-cp", classes, self.main_class(main_class), *arguments]
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
@@ -78,15 +80,19 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
     if home:
         libs = Path(home) / "libs"
         version = _version_of(libs)
-        has_tools = any(libs.glob("kafka-tools-[0-9]*.jar"))
+        lender = None if any(libs.glob("kafka-shell-[0-9]*.jar")) else BORROWED_SHELL.get(version)
     else:
         libs = _cached(version, environment, progress)
-        has_tools = version not in BORROWED_TOOLS
-    if has_tools:
+        lender = BORROWED_SHELL.get(version)
+    if lender is None:
         return Kafka(version=version, java=java, libs=libs)
-    lender = BORROWED_TOOLS.get(version, version)
-    tools = KafkaTools(version=lender, libs=_cached(lender, environment, progress))
-    return Kafka(version=version, java=java, libs=libs, tools=tools)
+    shell = KafkaShell(version=lender, libs=_cached(lender, environment, progress))
+    return Kafka(version=version, java=java, libs=libs, shell=shell)
+
+
+def has_tools(libs: Path) -> bool:
+    """Whether a directory of jars is complete: that of a release whose tools were published late may lack them."""
+    return any(libs.glob(_TOOLS_JAR))
 
 
 def _find_java(environment: Mapping[str, str]) -> str:
@@ -127,7 +133,7 @@ def _version_of(libs: Path) -> str:
 def _cached(version: str, environment: Mapping[str, str], progress: Progress) -> Path:
     """Returns the directory with the jars of a release, which Maven fills the first time."""
     libs = cache_directory(environment) / f"kafka-{version}" / "libs"
-    if not libs.is_dir():
+    if not has_tools(libs):
         _fetch(version, libs.parent, environment, progress)
     return libs
 
@@ -142,12 +148,15 @@ def _fetch(version: str, target: Path, environment: Mapping[str, str], progress:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f"{target.name}.lock")):
-            if target.is_dir():
-                return  # someone else fetched it while we waited for the lock
+            if has_tools(target / "libs"):
+                return  # another process fetched it while this one waited for the lock
             with tempfile.TemporaryDirectory(prefix=f"{target.name}.tmp-", dir=target.parent) as scratch:
                 fetched = Path(scratch) / target.name
                 _run_maven(maven, version, fetched / "libs", environment, progress)
-                fetched.rename(target)  # whole or not at all
+                if target.is_dir():
+                    _complete(target / "libs", fetched / "libs")
+                else:
+                    fetched.rename(target)  # whole or not at all
     except OSError as error:
         raise KafkaUnavailableError(f"Kafka's jars can't be kept in {target.parent}: {error}") from error
 
@@ -158,7 +167,7 @@ def _run_maven(
     progress(f"fetching Kafka {version} with Maven, once")
     command = [
         *(maven, "--batch-mode", "--file", str(POM), f"-Dkafka.version={version}"),
-        *(("-Dwithout-tools",) if version in BORROWED_TOOLS else ()),
+        *(("-Dwithout-shell",) if version in BORROWED_SHELL else ()),
         *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={libs}"),
     ]
     downloads = 0
@@ -183,12 +192,19 @@ def _run_maven(
         except BaseException:
             running.terminate()
             raise
-    if running.returncode != 0 or not any(libs.glob("kafka_2.*.jar")):
+    if running.returncode != 0 or not (any(libs.glob("kafka_2.*.jar")) and has_tools(libs)):
         errors = [line for line in tail if line.startswith("[ERROR]")] or list(tail)
         raise KafkaUnavailableError(
             f"Maven could not fetch Kafka {version} (exit status {running.returncode}):\n"
             + "\n".join(f"  {line}" for line in errors[:4])
         )
+
+
+def _complete(libs: Path, fetched: Path) -> None:
+    """Add the jars that a cache lacks, the tools last. Nodes may be running from it: what it has stays."""
+    for jar in sorted(fetched.iterdir(), key=lambda jar: (jar.match(_TOOLS_JAR), jar.name)):
+        if not (libs / jar.name).exists():
+            jar.rename(libs / jar.name)
 
 
 @contextmanager

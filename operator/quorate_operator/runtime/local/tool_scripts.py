@@ -56,7 +56,8 @@ def write_tools(layout: Layout, kafka: Kafka) -> None:
     jvm = (*JVM, f"-Dlog4j2.configurationFile={log4j}")
     for tool in TOOLS:
         command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
-        head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {kafka.tools_version}, written by quorate play\n"
+        release = kafka.version_of(tool.main_class)
+        head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {release}, written by quorate play\n"
         script = head + _script(tool, command, layout)
         directory.write(directory.tools / tool.name, script, mode=0o700)
 

@@ -1,12 +1,27 @@
 """kafka-cluster. Unregistering real brokers is in test_changes.py."""
 
 from kit.parity.harness import Case, Ends, replaced
+from kit.releases import IS_NEWEST
 
 DEPRECATED = replaced(
     r"^Option --config has been deprecated.*\n", "", "ours tells on stderr that an option is deprecated"
 )
 
+SINCE_4_4 = (
+    Case(name="api-versions", run="api-versions $at", reads=True),
+    Case(name="api-versions-as-process", run="api-versions $at", as_process=True),
+    Case(name="api-versions-without-cluster", run="api-versions", ends=Ends.USAGE),
+    Case(
+        name="unregister-a-controller-that-is-not-there",
+        run=["unregister-controller $at --id 777", "unregister-controller $at -i 777"],
+        ends=Ends.FAILED,
+        says="777",
+    ),
+    Case(name="unregister-no-controller", run="unregister-controller $at", ends=Ends.USAGE),
+)
+
 CASES = (
+    *(SINCE_4_4 if IS_NEWEST else ()),
     Case(name="cluster-id", run="cluster-id $at", reads=True),
     Case(name="cluster-id-as-process", run="cluster-id $at", as_process=True),
     Case(name="cluster-id-of-brokers-in-short", run="cluster-id -b $server", at=["server"]),

@@ -5,10 +5,11 @@ Levels that the stock tools do not know are in tests/integration/tools/test_feat
 """
 
 from kit.parity.harness import Case, Ends, replaced
+from kit.releases import IS_NEWEST, LEVEL, NEWEST_LEVEL
 
 EPOCH = replaced(r"Epoch: \d+", "Epoch: <offset>", "the log grows by a record every half second")
 NEWEST = replaced(r"(UNKNOWN 33|4\.4-IV\d) *", "<33> ", "Kafka 4.3.1 has no name for metadata.version 33")
-LEVELS = (EPOCH, NEWEST)
+LEVELS = (EPOCH,) if IS_NEWEST else (EPOCH, NEWEST)
 DEPRECATED = replaced(
     r"^ `metadata` flag is deprecated.*\n", "", "ours tells on stderr that an option is deprecated"
 )
@@ -36,7 +37,7 @@ CASES = (
             at=["server"],
             clusters=["java"],
         )
-        for version in ("3.3-IV3", "3.7", "3.9-IV0", "4.0", "4.1-IV1", "4.2", "4.3-IV0")
+        for version in ("3.3-IV3", "3.7", "3.9-IV0", "4.0", "4.1-IV1", "4.2", "4.3-IV0", LEVEL)
     ),
     Case(
         name="version-mapping-of-an-unknown",
@@ -91,14 +92,14 @@ CASES = (
     Case(
         name="upgrade-to-the-same",
         run=[
-            "$at upgrade --release-version 4.3 --dry-run",
-            "$at upgrade --feature metadata.version=30 --dry-run",
+            f"$at upgrade --release-version {LEVEL} --dry-run",
+            f"$at upgrade --feature metadata.version={NEWEST_LEVEL} --dry-run",
         ],
         clusters=["java"],
     ),
     Case(
         name="upgrade-by-old-option",
-        run="$at upgrade --metadata 4.3 --dry-run",
+        run=f"$at upgrade --metadata {LEVEL} --dry-run",
         normalise=[DEPRECATED],
         clusters=["java"],
     ),

@@ -2,7 +2,7 @@
 
 It begins with its commands before it has read the whole file, and sometimes waits for ever for what it has read
 already (waitUntilCaughtUp), so that it too has to be asked again at times. It reads only levels that its own release
-knows: those of Java's clusters, while ours may be at later ones.
+knows: the cluster "shell" is at one of them.
 """
 
 from kit.parity.harness import Case, Ends, replaced
@@ -48,24 +48,24 @@ CASES = (
             name=command.replace(" ", "_").replace("/", "."),
             run=f"--snapshot $log {command}",
             at=["server"],
-            clusters=["java"],
+            clusters=["shell"],
             normalise=LOCAL,
         )
         for command in COMMANDS
     ),
-    Case(name="in-short", run="-s $log ls /", at=["server"], clusters=["java"], reads=True),
+    Case(name="in-short", run="-s $log ls /", at=["server"], clusters=["shell"], reads=True),
     Case(
-        name="as-process", run="--snapshot $log ls /image", at=["server"], clusters=["java"], as_process=True
+        name="as-process", run="--snapshot $log ls /image", at=["server"], clusters=["shell"], as_process=True
     ),
     Case(
-        name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"], clusters=["java"]
+        name="checkpoint", run="--snapshot $checkpoint ls /image/features", at=["server"], clusters=["shell"]
     ),
     Case(
         name="checkpoint-all",
         normalise=LOCAL,
         run="--snapshot $checkpoint tree /",
         at=["server"],
-        clusters=["java"],
+        clusters=["shell"],
     ),
     Case(
         name="no-file", run="--snapshot /no/such.log ls", ends=Ends.FAILED, says="/no/such.log", at=["server"]

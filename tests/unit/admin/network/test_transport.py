@@ -123,7 +123,7 @@ async def test_retries_bound_the_tries() -> None:
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: REFUSED)
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick(retries=2)) as admin:
-            with pytest.raises(ServerError, match=r"^NOT_CONTROLLER$"):
+            with pytest.raises(ServerError, match=r"^NOT_CONTROLLER: This is not the correct controller"):
                 await admin.unregister_broker(7)
         assert len(cluster.received("UnregisterBroker")) == 3
 

@@ -408,4 +408,7 @@ async def test_an_entry_that_could_not_be_removed_is_a_failure(admin: ScriptedAd
     """Goal: half done is not done. Method: the server says so of a binding."""
     admin.answers["delete_acls"] = deleted(READ_T, error=ServerError(ErrorCode.cluster_authorization_failed))
     ran = await run_tool("acls", *AT, "--remove", "--topic", "t", "--force")
-    assert (ran.exit_code, ran.stderr) == (1, "error: CLUSTER_AUTHORIZATION_FAILED\n")
+    assert (ran.exit_code, ran.stderr) == (
+        1,
+        "error: CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed.\n",
+    )

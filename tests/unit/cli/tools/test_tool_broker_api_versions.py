@@ -6,8 +6,8 @@ import pytest
 from kit.fake_cluster import HANG_UP, FakeCluster
 from kit.tool_runner import run_tool
 from kit.waiting import HANG_S
-from quorate.tools import broker_api_versions
-from quorate.tools.broker_api_versions import node_json, node_text
+from quorate.console import api_versions
+from quorate.console.api_versions import node_json, node_text
 from quorate_admin.types.cluster import NodeApiVersions, NodeDescription
 
 NODE = NodeDescription(node_id=1, host="h", port=9092, rack=None, fenced=False)
@@ -62,7 +62,7 @@ async def test_every_broker_is_asked_and_one_that_fails_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Goal: one broker's failure hides no other; exit code 1. Method: the second hangs up on ApiVersions."""
-    monkeypatch.setattr(broker_api_versions, "NODE_TIMEOUT_MS", HANG_S * 1000)
+    monkeypatch.setattr(api_versions, "NODE_TIMEOUT_MS", HANG_S * 1000)
     config = tmp_path / "admin.properties"
     config.write_text("retries=0\n")
     async with FakeCluster([2, 1]) as cluster:
@@ -84,3 +84,17 @@ async def test_controllers_can_be_asked_too() -> None:
         ran = await run_tool("broker-api-versions", "-C", cluster.bootstrap[0])
     assert "Vote(52): 0 to 2" in ran.stdout
     assert "UNSUPPORTED" not in ran.stdout
+
+
+async def test_the_cluster_tool_lists_what_brokers_should_have_of_controllers_too() -> None:
+    """Goal: kafka-cluster api-versions of 4.4.0. Method: a controller at both commands; one tells of Produce."""
+    async with FakeCluster([3000], is_controllers=True) as cluster:
+        cluster.nodes[3000].apis = {
+            key: versions for key, versions in cluster.nodes[3000].apis.items() if key
+        }
+        at = ("-C", cluster.bootstrap[0])
+        listed = await run_tool("cluster", "api-versions", *at)
+        plain = await run_tool("broker-api-versions", *at)
+    assert (listed.exit_code, plain.exit_code) == (0, 0)
+    assert "\tProduce(0): UNSUPPORTED,\n" in listed.stdout
+    assert "Produce(0)" not in plain.stdout

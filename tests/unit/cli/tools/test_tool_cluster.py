@@ -1,6 +1,8 @@
 """`quorate cluster`: text, JSON and errors of its subcommands."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
@@ -60,19 +62,68 @@ async def test_controllers_are_never_fenced() -> None:
     assert (ran.exit_code, ran.stdout) == (2, "")
 
 
+def quorum_with_broker(last_fetch_ms: int) -> Any:
+    """A description of a quorum whose leader's clock is at 100,000 ms, and whose observer is broker 7."""
+    zero = nested("DescribeQuorum", "ReplicaState", log_end_offset=1, replica_directory_id=None)
+    leader, broker = (
+        replace(
+            zero,
+            replica_id=node_id,
+            last_fetch_timestamp=at_ms,
+            last_caught_up_timestamp=at_ms,
+        )
+        for node_id, at_ms in ((3000, 100_000), (7, last_fetch_ms))
+    )
+    partition = nested(
+        *("DescribeQuorum", "PartitionData"),
+        leader_id=3000,
+        leader_epoch=1,
+        high_watermark=1,
+        current_voters=(leader,),
+        observers=(broker,),
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    return answer("DescribeQuorum", topics=(topic,))
+
+
 async def test_a_broker_is_unregistered() -> None:
     """Goal: UnregisterBroker and Kafka's text. Method: what arrived, and what is told."""
     async with FakeCluster() as cluster:
+        cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(90_000))
         cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
         assert [one.body.broker_id for one in cluster.received("UnregisterBroker")] == [7]
     assert ran.stdout == "Broker 7 is no longer registered.\n"
 
 
+@pytest.mark.parametrize(("last_fetch_ms", "is_running"), [(99_000, True), (90_000, False)])
+async def test_unregistering_a_running_broker_warns_first(
+    monkeypatch: pytest.MonkeyPatch, last_fetch_ms: int, is_running: bool
+) -> None:
+    """Goal: nobody takes partitions from a broker unawares. Method: a broker that fetches, and one that does not; a
+    script, and a terminal whose user says no.
+    """
+    async with FakeCluster() as cluster:
+        cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(last_fetch_ms))
+        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        command = ("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
+        ran = await run_tool(*command)
+        assert (ran.exit_code, ran.stdout) == (0, "Broker 7 is no longer registered.\n")
+        assert ("warning: broker 7 is running" in ran.stderr) is is_running
+        assert len(cluster.received("UnregisterBroker")) == 1
+        monkeypatch.setattr("quorate.tools.cluster._is_terminal", lambda: True)
+        asked = await run_tool(*command)
+        assert ("Unregister broker 7 nevertheless? [y/N]" in asked.stderr) is is_running
+        assert len(cluster.received("UnregisterBroker")) == (1 if is_running else 2)
+        assert asked.exit_code == (1 if is_running else 0)
+
+
 async def test_a_broker_that_is_not_registered_fails() -> None:
-    """Goal: the server's words, exit code 1. Method: BROKER_ID_NOT_REGISTERED."""
+    """Goal: the server's words, also for a user who may not describe the quorum. Method: two refusals."""
     refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No.")
+    unauthorized = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster(handlers={"UnregisterBroker": lambda _: refusal}) as cluster:
+        cluster.handle("DescribeQuorum", lambda _: unauthorized)
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
     assert (ran.exit_code, ran.stdout, ran.stderr) == (1, "", "error: BROKER_ID_NOT_REGISTERED: No.\n")
 

@@ -165,7 +165,7 @@ async def test_errors_are_told(admin: ScriptedAdmin, at: tuple[str, ...]) -> Non
     admin.answers["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1")
     assert ran.exit_code == 1
-    assert ran.stderr == "error: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED\n"
+    assert ran.stderr.startswith("error: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Delegation Token requests are")
     ran = await run_tool(*at, "--describe", "--owner-principal", "alice")
     assert ran.exit_code == 2
     assert "--owner-principal: 'alice' is not Type:name" in ran.stderr

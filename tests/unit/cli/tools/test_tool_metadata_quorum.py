@@ -11,6 +11,7 @@ from quorate.console import CommandError
 from quorate.tools.metadata_quorum.text import endpoint_text, replication_text, status_json, status_text
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.uuids import uuid_to_text
 
 DIRECTORIES = [uuid.UUID(int=number << 100) for number in (1, 2, 3)]
@@ -218,10 +219,10 @@ REMOVE = ("remove-controller", "--controller-id", "3002", "--controller-director
 
 
 async def test_a_voter_is_removed(controllers: FakeCluster) -> None:
-    """Goal: RemoveRaftVoter and Kafka's text, two blanks included. Method: compare what arrived, and what is told."""
+    """Goal: RemoveRaftVoter and Kafka's text. Method: compare what arrived, and what is told."""
     controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE)
-    assert ran.stdout == f"Removed  KRaft controller 3002 with directory id {THIRD}\n"
+    assert ran.stdout == f"Removed KRaft controller 3002 with directory id {THIRD}\n"
     (request,) = controllers.received("RemoveRaftVoter")
     assert (request.body.voter_id, request.body.voter_directory_id) == (3002, DIRECTORIES[2])
 
@@ -230,7 +231,7 @@ async def test_a_dry_run_asks_nobody() -> None:
     """Goal: --dry-run of both steps, in Kafka's words. Method: nobody listens."""
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", *REMOVE, "--dry-run", "--unregister")
     assert ran.stdout == (
-        f"DRY RUN of removing  KRaft controller 3002 with directory id {THIRD}\n"
+        f"DRY RUN of removing KRaft controller 3002 with directory id {THIRD}\n"
         "DRY RUN of unregistering KRaft controller 3002\n"
     )
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", *REMOVE, "--dry-run", "-o", "json")
@@ -243,7 +244,7 @@ async def test_a_voter_is_removed_and_then_unregistered(controllers: FakeCluster
     controllers.handle("UnregisterController", lambda _: answer("UnregisterController"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE, "--unregister")
     assert ran.stdout == (
-        f"Removed  KRaft controller 3002 with directory id {THIRD}\nUnregistered KRaft controller 3002\n"
+        f"Removed KRaft controller 3002 with directory id {THIRD}\nUnregistered KRaft controller 3002\n"
     )
     changes = [
         request.api.name
@@ -257,7 +258,7 @@ async def test_a_voter_is_removed_and_then_unregistered(controllers: FakeCluster
 async def test_a_removal_that_fails_directs_to_unregistering_alone(
     controllers: FakeCluster, code: ErrorCode
 ) -> None:
-    """Goal: KIP-1312: in a static quorum, or for no voter, --unregister fails and names the other command.
+    """Goal: KIP-1312: where a voter can't be removed, --unregister fails and names the other command.
 
     Method: the refusals of both; nothing may be unregistered.
     """
@@ -274,6 +275,34 @@ async def test_a_removal_that_fails_directs_to_unregistering_alone(
     assert controllers.received("UnregisterController") == []
     plain = await run_tool("metadata-quorum", "-C", address, *REMOVE)
     assert (plain.exit_code, plain.stderr) == (1, f"error: {code.name.upper()}: No.\n")
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_removal_from_a_static_quorum_directs_to_its_property(
+    controllers: FakeCluster, refuses: bool
+) -> None:
+    """Goal: advice that works. Method: kraft.version 0; a server that refuses, and one that has no such request."""
+    del controllers.finalized_features["kraft.version"]
+    if refuses:
+        refusal = answer("RemoveRaftVoter", error_code=ErrorCode.unsupported_version, error_message="No.")
+        controllers.handle("RemoveRaftVoter", lambda _: refusal)
+    else:
+        for node in controllers.nodes.values():
+            del node.apis[ApiKey.REMOVE_RAFT_VOTER]
+    address = controllers.bootstrap[0]
+    advice = (
+        "The voters of this quorum are static: remove the controller from controller.quorum.voters of all nodes and "
+        "restart them"
+    )
+    ran = await run_tool("metadata-quorum", "-C", address, *REMOVE, "--unregister")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: Failed to remove KRaft voter 3002: ")
+    assert ran.stderr.endswith(
+        f". {advice}, then unregister it: quorate cluster unregister-controller --bootstrap-controller {address} "
+        "--controller-id 3002\n"
+    )
+    plain = await run_tool("metadata-quorum", "-C", address, *REMOVE)
+    assert plain.stderr.endswith(f". {advice}\n")
 
 
 async def test_an_unregistration_that_fails_says_that_the_voter_is_gone(controllers: FakeCluster) -> None:
@@ -334,9 +363,13 @@ async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controller
     ]
 
 
-async def test_a_dry_run_of_adding_reads_the_files_alone(tmp_path: Path) -> None:
-    """Goal: --dry-run. Method: nobody listens; a listener without host is advertised as localhost, as by Kafka."""
-    properties = PROPERTIES.replace("advertised.listeners", "ignored")
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+async def test_a_dry_run_of_adding_reads_the_files_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
+) -> None:
+    """Goal: --dry-run. Method: nobody listens; a listener on all interfaces is advertised by the machine's name."""
+    monkeypatch.setattr("socket.getfqdn", lambda: "this-host.example.com")
+    properties = PROPERTIES.replace("advertised.listeners", "ignored").replace("://:9093", f"://{host}:9093")
     ran = await run_tool(
         "metadata-quorum", "-C", "localhost:1", "-c", controller_file(tmp_path, properties), "add-controller",
         "--dry-run", "-o", "json",
@@ -345,7 +378,7 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(tmp_path: Path) -> None
         "dryRun": True,
         "controllerId": 3003,
         "directoryId": THIRD,
-        "endpoints": ["CONTROLLER://localhost:9093", "INTERNAL://[::1]:9094"],
+        "endpoints": ["CONTROLLER://this-host.example.com:9093", "INTERNAL://[::1]:9094"],
     }
 
 

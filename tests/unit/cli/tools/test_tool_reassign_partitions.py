@@ -182,7 +182,13 @@ async def test_a_replica_moves_when_its_broker_has_it(
             ErrorCode.replica_not_available,
             "Timed out before log directory move could be started for: t-0-2",
         ),
-        (ErrorCode.log_dir_not_found, "Failed to alter dir for t-0-2: LOG_DIR_NOT_FOUND"),
+        (
+            ErrorCode.log_dir_not_found,
+            (
+                "Failed to alter dir for t-0-2: LOG_DIR_NOT_FOUND: The user-specified log directory is not found in "
+                "the broker config."
+            ),
+        ),
     ],
 )
 async def test_a_replica_that_can_not_move(
@@ -363,9 +369,9 @@ async def test_a_refusal_to_cancel_is_a_failure(admin: ScriptedAdmin, file: Call
     everything(admin, list_partition_reassignments={T0: MOVING}, alter_partition_reassignments=refused)
     ran = await run_tool(*AT, "--cancel", "--reassignment-json-file", file(to(1)))
     assert ran.exit_code == 1
-    assert (
-        ran.stderr
-        == "error: Error cancelling partition reassignment for:\nt-0: NO_REASSIGNMENT_IN_PROGRESS\n"
+    assert ran.stderr == (
+        "error: Error cancelling partition reassignment for:\n"
+        "t-0: NO_REASSIGNMENT_IN_PROGRESS: No partition reassignment is in progress.\n"
     )
 
 

@@ -162,116 +162,193 @@ def test_several_listeners_follow_the_names():
     assert [(told.host, told.port) for told in config.advertised_listeners] == [("h", 2), ("out", 3)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"node.id": None}, "node.id is missing"),
-        (
-            {"node.id": "-1"},
-            "node.id=-1: Invalid value -1 for configuration node.id: Value must be at least 0",
-        ),
-        ({"node.id": "x"}, "node.id=x: Invalid value x for configuration node.id: Not a number of type INT"),
-        ({"broker.id": "7"}, "broker.id=7: must equal node.id=3000"),
-        ({"process.roles": None}, "process.roles is missing"),
-        ({"process.roles": "controler"}, "String must be one of: broker, controller"),
-        ({"process.roles": "broker,controller"}, "must be controller; brokers are stock Kafka"),
-        ({"listeners": None}, "listeners is missing; for instance listeners=CONTROLLER://:9093"),
-        ({"listeners": "CONTROLLER:9093"}, "'CONTROLLER:9093' is not of the form NAME://host:port"),
-        ({"listeners": "CONTROLLER://:99999"}, "is not of the form NAME://host:port"),
-        ({"listeners": "OTHER://:9093"}, "CONTROLLER does not appear in listeners"),
-        (
-            {"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"},
-            "PLAINTEXT is not one of controller.listener.names",
-        ),
-        ({"listeners": "CONTROLLER://:1,CONTROLLER://:2"}, "the name CONTROLLER appears twice"),
-        ({"listeners": "CONTROLLER://0.0.0.0:9093"}, "can't be advertised; set advertised.listeners"),
-        ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER does not appear in listeners"),
-        (
-            {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"},
-            "sasl.enabled.mechanisms=GSSAPI: GSSAPI is not supported; allowed are PLAIN, SCRAM-SHA-256",
-        ),
-        ({"listener.security.protocol.map": "A:PLAINTEXT"}, "is missing; add CONTROLLER:PLAINTEXT"),
-        (
-            {"listener.security.protocol.map": "CONTROLLER:TLS"},
-            "'CONTROLLER:TLS' is not of the form NAME:PROTOCOL",
-        ),
-        ({"controller.quorum.bootstrap.servers": None}, "controller.quorum.bootstrap.servers is missing"),
-        ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not of the form host:port"),
-        ({"controller.quorum.voters": "1@h:1"}, "this controller, node.id=3000, is not among them"),
-        ({"controller.quorum.voters": "3000@h"}, "'3000@h' is not of the form id@host:port"),
-        ({"controller.quorum.voters": "3000@0.0.0.0:1"}, "has no host that other nodes can reach"),
-        ({"controller.quorum.voters": "3000@h:1,3000@i:1"}, "node 3000 appears twice"),
-        (
-            {"controller.quorum.voters": "3000@h:1", "controller.quorum.auto.join.enable": "true"},
-            "controller.quorum.auto.join.enable=true: needs a dynamic quorum",
-        ),
-        ({"controller.quorum.fetch.timeout.ms": "soon"}, "Not a number of type INT"),
-        ({"metadata.log.segment.bytes": "100"}, "Value must be at least 8388608"),
-        ({"broker.session.timeout.ms": "3000"}, "broker.heartbeat.interval.ms=2000: must be at most half of"),
-        (
-            {"queued.max.request.bytes": "5"},
-            "queued.max.request.bytes=5: must be at least socket.request.max.bytes",
-        ),
-        ({"log.dirs": "/a,,/b"}, "log.dirs"),
-        ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
-        ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.4.0"),
-        ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
-        (
-            {"quorate.answers.wait.for": "all"},
-            "quorate.answers.wait.for=all: must be one of nobody, forwarder, brokers",
-        ),
-        (
-            {"quorate.answers.wait.max.ms": "-1"},
-            "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
-        ),
-        (
-            {"quorate.snapshot.handover.enable": "yes"},
-            "quorate.snapshot.handover.enable=yes: must be true or false",
-        ),
-        ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
-        (
-            {"authorizer.class.name": "a.B"},
-            "authorizer.class.name=a.B: Java classes can't run here; use org.apache.kafka.metadata.authorizer.Stand",
-        ),
-        (
-            {"super.users": "User:a;admin"},
-            "super.users=User:a;admin: admin is no principal; write them as User:",
-        ),
-        (
-            {"super.user": "User:a"},
-            "super.user=User:a: there is no such key in Kafka 4.4.0; did you mean super.us",
-        ),
-        (
-            {"allow.everyone.if.no.acl.found": "yes"},
-            "allow.everyone.if.no.acl.found=yes: must be true or false",
-        ),
-        (
-            {**STANDARD_AUTHORIZER, "early.start.listeners": "PLAINTEXT"},
-            "early.start.listeners=PLAINTEXT: must name the controller listeners CONTROLLER, which start before",
-        ),
-        (
-            {"create.topic.policy.class.name": "a.B"},
-            "Java classes can't run here; name a Python class as module:",
-        ),
-        (
-            {"alter.config.policy.class.name": "a.B:"},
-            "Java classes can't run here; name a Python class as module:",
-        ),
-        (
-            {"config.providers": "env", "config.providers.env.class": "a.EnvVarConfigProvider"},
-            "config.providers.env.class must be org.apache.kafka.common.config.provider.DirectoryConfigProvider or ",
-        ),
-        ({"config.providers": "file"}, "config.providers=file: config.providers.file.class must be "),
-        (
-            {"config.providers.a.class": "b"},
-            "config.providers.a.class: is for no provider in config.providers",
-        ),
-        ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
-    ],
-)
+REFUSED: list[tuple[dict[str, str | None], str]] = [
+    ({"node.id": None}, "node.id is missing"),
+    (
+        {"node.id": "-1"},
+        "node.id=-1: Invalid value -1 for configuration node.id: Value must be at least 0",
+    ),
+    ({"node.id": "x"}, "node.id=x: Invalid value x for configuration node.id: Not a number of type INT"),
+    ({"broker.id": "7"}, "broker.id=7: must equal node.id=3000"),
+    ({"process.roles": None}, "process.roles is missing"),
+    ({"process.roles": "controler"}, "String must be one of: broker, controller"),
+    ({"process.roles": "broker,controller"}, "must be controller; brokers are stock Kafka"),
+    ({"listeners": None}, "listeners is missing; for instance listeners=CONTROLLER://:9093"),
+    ({"listeners": "CONTROLLER:9093"}, "'CONTROLLER:9093' is not of the form NAME://host:port"),
+    ({"listeners": "CONTROLLER://:99999"}, "is not of the form NAME://host:port"),
+    ({"listeners": "OTHER://:9093"}, "CONTROLLER does not appear in listeners"),
+    (
+        {"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"},
+        "PLAINTEXT is not one of controller.listener.names",
+    ),
+    ({"listeners": "CONTROLLER://:1,CONTROLLER://:2"}, "the name CONTROLLER appears twice"),
+    (
+        {"advertised.listeners": "CONTROLLER://0.0.0.0:9093"},
+        "advertised.listeners: CONTROLLER://0.0.0.0:9093 can't be advertised; set a host name or address",
+    ),
+    ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners: OTHER does not appear in listeners"),
+    (
+        {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"},
+        "sasl.enabled.mechanisms=GSSAPI: GSSAPI is not supported; allowed are PLAIN, SCRAM-SHA-256",
+    ),
+    ({"listener.security.protocol.map": "A:PLAINTEXT"}, "is missing; add CONTROLLER:PLAINTEXT"),
+    (
+        {"listener.security.protocol.map": "CONTROLLER:TLS"},
+        "'CONTROLLER:TLS' is not of the form NAME:PROTOCOL",
+    ),
+    ({"controller.quorum.bootstrap.servers": None}, "controller.quorum.bootstrap.servers is missing"),
+    ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not of the form host:port"),
+    ({"controller.quorum.voters": "1@h:1"}, "this controller, node.id=3000, is not among them"),
+    ({"controller.quorum.voters": "3000@h"}, "'3000@h' is not of the form id@host:port"),
+    ({"controller.quorum.voters": "3000@0.0.0.0:1"}, "has no host that other nodes can reach"),
+    ({"controller.quorum.voters": "3000@h:1,3000@i:1"}, "node 3000 appears twice"),
+    (
+        {"controller.quorum.voters": "3000@h:1", "controller.quorum.auto.join.enable": "true"},
+        "controller.quorum.auto.join.enable=true: needs a dynamic quorum",
+    ),
+    ({"controller.quorum.fetch.timeout.ms": "soon"}, "Not a number of type INT"),
+    ({"metadata.log.segment.bytes": "100"}, "Value must be at least 8388608"),
+    ({"broker.session.timeout.ms": "3000"}, "broker.heartbeat.interval.ms=2000: must be at most half of"),
+    (
+        {"queued.max.request.bytes": "5"},
+        "queued.max.request.bytes=5: must be at least socket.request.max.bytes",
+    ),
+    ({"log.dirs": "/a,,/b"}, "log.dirs"),
+    ({"controller.quorum.voter": "x"}, "did you mean controller.quorum.voters"),
+    ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.4.0"),
+    ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
+    (
+        {"quorate.answers.wait.for": "all"},
+        "quorate.answers.wait.for=all: must be one of nobody, forwarder, brokers",
+    ),
+    (
+        {"quorate.answers.wait.max.ms": "-1"},
+        "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
+    ),
+    (
+        {"quorate.snapshot.handover.enable": "yes"},
+        "quorate.snapshot.handover.enable=yes: must be true or false",
+    ),
+    ({"quorate.http.listener": "8080"}, "quorate.http.listener=8080: not of the form host:port"),
+    (
+        {"authorizer.class.name": "a.B"},
+        "authorizer.class.name=a.B: Java classes can't run here; use org.apache.kafka.metadata.authorizer.Stand",
+    ),
+    (
+        {"super.users": "User:a;admin"},
+        "super.users=User:a;admin: admin is no principal; write them as User:",
+    ),
+    (
+        {"super.user": "User:a"},
+        "super.user=User:a: there is no such key in Kafka 4.4.0; did you mean super.us",
+    ),
+    (
+        {"allow.everyone.if.no.acl.found": "yes"},
+        "allow.everyone.if.no.acl.found=yes: must be true or false",
+    ),
+    (
+        {**STANDARD_AUTHORIZER, "early.start.listeners": "PLAINTEXT"},
+        "early.start.listeners=PLAINTEXT: must name the controller listeners CONTROLLER, which start before",
+    ),
+    (
+        {"create.topic.policy.class.name": "a.B"},
+        "Java classes can't run here; name a Python class as module:",
+    ),
+    (
+        {"alter.config.policy.class.name": "a.B:"},
+        "Java classes can't run here; name a Python class as module:",
+    ),
+    (
+        {"config.providers": "env", "config.providers.env.class": "a.EnvVarConfigProvider"},
+        "config.providers.env.class must be org.apache.kafka.common.config.provider.DirectoryConfigProvider or ",
+    ),
+    ({"config.providers": "file"}, "config.providers=file: config.providers.file.class must be "),
+    (
+        {"config.providers.a.class": "b"},
+        "config.providers.a.class: is for no provider in config.providers",
+    ),
+    ({"principal.builder.class": "a.B"}, "Java classes can't run here"),
+]
+"""What `quorate controller run` refuses: changes of MINIMAL, and a part of the message."""
+
+
+@pytest.mark.parametrize(("changes", "expected"), REFUSED)
 def test_wrong_configs_are_refused(changes: dict[str, str | None], expected: str):
     """Each problem names the key, the value and what is allowed."""
     assert any(expected in problem for problem in problems(changes)), problems(changes)
+
+
+@pytest.mark.parametrize("changes", [changes for changes, _ in REFUSED])
+def test_format_refuses_what_run_refuses(changes: dict[str, str | None]):
+    """Goal: no directory is formatted for a controller that won't start. Method: the table of refusals of run.
+
+    Nodes that are also brokers are run by stock Kafka.
+    """
+    given = {key: value for key, value in {**MINIMAL, **changes}.items() if value is not None}
+    if "broker" in given.get("process.roles", ""):
+        assert parse_format_target(given).process_roles == ("broker", "controller")
+        return
+    with pytest.raises(ConfigError) as refusal:
+        parse_format_target(given)
+    assert refusal.value.problems == problems(changes)
+
+
+def test_format_refuses_secrets_that_run_cannot_read(tmp_path: Path):
+    """Goal: as above, for what is in other files. Method: a config provider's file that does not exist."""
+    path = tmp_path / "controller.properties"
+    provider = "config.providers=a\nconfig.providers.a.class=org.apache.kafka.common.config.provider."
+    lines = [f"{key}={value}" for key, value in MINIMAL.items()]
+    path.write_text("\n".join([*lines, f"{provider}FileConfigProvider", "log.dirs=${a:/nowhere:dirs}"]))
+    for load in (load_config, load_format_target):
+        with pytest.raises(ConfigError, match=r"log\.dirs=.* /nowhere: No such file"):
+            load(path)
+    # Java's providers are not ours.
+    assert load_format_target(path, stock_kafka=True).node_id == 3000
+
+
+def test_format_takes_what_only_stock_kafka_runs():
+    """Goal: ours format volumes of Java controllers. Method: a class of Java, and a wildcard in a static quorum."""
+    properties = {
+        **MINIMAL,
+        "authorizer.class.name": "a.B",
+        "some.plugin.key": "x",
+        "listeners": "CONTROLLER://0.0.0.0:9093",
+    }
+    target = parse_format_target(properties, stock_kafka=True)
+    assert target.controller_address == ListenerAddress(name="CONTROLLER", host="", port=9093)
+
+
+@pytest.mark.parametrize(
+    ("changes", "advertised"),
+    [
+        ({"listeners": "CONTROLLER://0.0.0.0:9093"}, [("this-host", 9093)]),
+        ({"listeners": "CONTROLLER://:9093"}, [("this-host", 9093)]),
+        ({"listeners": "CONTROLLER://[::]:9093"}, [("::", 9093)]),
+        ({"listeners": "CONTROLLER://h:9093", "controller.quorum.voters": "3000@v:1"}, [("h", 9093)]),
+        ({"listeners": "CONTROLLER://0.0.0.0:9093", "controller.quorum.voters": "3000@v:1"}, [("v", 1)]),
+        ({"listeners": "CONTROLLER://:9093", "controller.quorum.voters": "3000@v:1"}, [("v", 1)]),
+        (
+            {
+                "listeners": "SECOND://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093",
+                "controller.listener.names": "CONTROLLER,SECOND",
+                "controller.quorum.voters": "3000@v:1,3001@w:2",
+            },
+            [("v", 1), ("this-host", 9094)],
+        ),
+        (
+            {"listeners": "CONTROLLER://0.0.0.0:9093", "advertised.listeners": "CONTROLLER://:9099"},
+            [("this-host", 9099)],
+        ),
+    ],
+)
+def test_what_binds_all_interfaces_is_advertised_as_by_kafka(
+    changes: dict[str, str | None], advertised: list[tuple[str, int]]
+):
+    """Goal: files of stock Kafka work as they are. Method: KafkaConfig.effectiveAdvertisedControllerListeners and
+    ListenerInfo.withWildcardHostnamesResolved, case by case. test_wildcard_listeners.py compares with stock Kafka.
+    """
+    config = parse(changes)
+    assert [(one.host, one.port) for one in config.advertised_listeners] == advertised
 
 
 def test_the_standard_authorizer_is_configured_as_in_kafka():
@@ -354,7 +431,7 @@ def test_format_takes_brokers():
     assert target.metadata_log_dir == Path("/b")
     assert (target.controller_address, target.has_static_voters) == (None, False)
     with pytest.raises(ConfigError, match=r"none of them is in controller\.listener\.names"):
-        parse_format_target({**MINIMAL, "listeners": "X://:1"})
+        parse_format_target({**MINIMAL, "listeners": "X://:1"}, stock_kafka=True)
 
 
 def test_combined_node_is_formatted_for_its_controller_listener():

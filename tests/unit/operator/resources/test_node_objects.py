@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from quorate_controller.config import load_config, load_format_target
 from quorate_operator.models.pod_templates import OWN_CONTAINERS
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
-from quorate_operator.planning.cluster import Address
+from quorate_operator.planning.cluster import Address, Implementation
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import DATA_DIRECTORY, volume_claim
 from quorate_operator.resources.facts import Images
@@ -141,6 +142,10 @@ def test_who_forms_and_who_joins(make: Make) -> None:
     fixed = format_arguments(static.context, static.desired, static.node(3000), is_initial=True)
     for arguments in (broker, fixed):
         assert not [argument for argument in arguments if "initial-controllers" in argument]
+    java = format_arguments(
+        context, desired, replace(cluster.node(3000), implementation=Implementation.JAVA), is_initial=True
+    )
+    assert ("--stock-kafka" in java, "--stock-kafka" in first) == (True, False)
     for arguments in (first, later, broker, fixed):
         assert {"--ignore-formatted", "--directory-id-to"} <= set(arguments)
 
