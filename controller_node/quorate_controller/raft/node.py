@@ -265,8 +265,14 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """-1 when unknown."""
+        """-1 when unknown. The leader may be down: the id is restored from quorum-state, and kept in a pre-vote."""
         return self._replica.state.leader_id
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this replica leads, or follows a leader that has answered a Fetch within the fetch timeout."""
+        state = self._replica.state
+        return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched_from_leader)
 
     @property
     def leader_endpoints(self) -> "tuple[Endpoint, ...]":
