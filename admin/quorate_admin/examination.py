@@ -23,12 +23,14 @@ from quorate_admin.diagnosis import (
     LeaderView,
     NodeKind,
     Probe,
+    QuorumSearch,
     RegisteredNode,
     judge,
     probe_outlook,
     registered_outlooks,
 )
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.leadership import find_leader
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -52,6 +54,10 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
     Raises:
         AdminError: no node answers.
     """
+    if config.is_to_controllers:
+        search = await find_leader(config)
+        if search.is_led is False:
+            return _leaderless(search)
     return await _with_new_leader_heard(admin, await _examine(admin, config))
 
 
@@ -90,6 +96,11 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
         outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
         outlook_problem="; ".join(problems) or None,
     )
+
+
+def _leaderless(search: QuorumSearch) -> Examination:
+    """The facts without a leader: what each controller said by itself."""
+    return Examination(cluster_id=search.cluster_id, features=search.features, search=search)
 
 
 async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Examination:

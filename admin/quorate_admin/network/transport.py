@@ -7,6 +7,7 @@ result to the routing.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,7 @@ _Answer = TypeVar("_Answer")
 _NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
 _SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
 
+NO_LEVELS: Final = "it knows no metadata.version, because it has found no leader since its start"
 AGAIN_AFTER_MS = 60_000
 """The same misrouted connection is logged as a warning once in this time; in between, on level DEBUG."""
 REMEMBERED_MAX = 256
@@ -224,9 +226,14 @@ class Transport:
             self._note_failure(target, error, attempt)
             return
         except ServerError as error:
-            if not error.error_code.retriable and error.error_code is not ErrorCode.rebootstrap_required:
+            if error.error_code is ErrorCode.unsupported_version and not await self._has_levels(
+                connection, self._limit_ms(attempt)
+            ):
+                attempt.reasons[str(target.address)] = NO_LEVELS
+            elif error.error_code.retriable or error.error_code is ErrorCode.rebootstrap_required:
+                self._note_refusal(target, error.error_code, attempt)
+            else:
                 raise
-            self._note_refusal(target, error.error_code, attempt)
             self.routing.failed(target, self._now_ms())
             return
         self.routing.succeeded(target)
@@ -240,6 +247,13 @@ class Transport:
         for misrouted in found:
             self._misrouted_log.log(misrouted, self._now_ms())
         await self._close_connections_to_unknown_nodes()
+
+    async def _has_levels(self, connection: Connection, limit_ms: int) -> bool:
+        """Whether a controller knows finalized levels; those of stock Kafka do not before they find a leader."""
+        with suppress(ConnectionFailedError, RequestTimeoutError):
+            response = await connection.negotiate(limit_ms, connection.identity)
+            return bool(response.finalized_features_epoch >= 0)
+        return False
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
         """The response to DescribeCluster, which lists the nodes of either kind (KIP-700, KIP-919)."""
