@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, METADATA_VERSION
 from quorate_protocol.kafka.enums import EndpointType
 
 from quorate_admin.config import Address, AdminConfig
@@ -226,9 +227,8 @@ class Transport:
             self._note_failure(target, error, attempt)
             return
         except ServerError as error:
-            if error.error_code is ErrorCode.unsupported_version and not await self._has_levels(
-                connection, self._limit_ms(attempt)
-            ):
+            is_level = error.error_code is ErrorCode.unsupported_version
+            if is_level and not await self._has_low_level(connection, self._limit_ms(attempt)):
                 attempt.reasons[str(target.address)] = NO_LEVELS
             elif error.error_code.retriable or error.error_code is ErrorCode.rebootstrap_required:
                 self._note_refusal(target, error.error_code, attempt)
@@ -248,11 +248,16 @@ class Transport:
             self._misrouted_log.log(misrouted, self._now_ms())
         await self._close_connections_to_unknown_nodes()
 
-    async def _has_levels(self, connection: Connection, limit_ms: int) -> bool:
-        """Whether a controller knows finalized levels; those of stock Kafka do not before they find a leader."""
+    async def _has_low_level(self, connection: Connection, limit_ms: int) -> bool:
+        """Whether a controller's metadata.version is finalized, and below that of registrations (KIP-919).
+
+        Those of stock Kafka know no level before they find a leader.
+        """
         with suppress(ConnectionFailedError, RequestTimeoutError):
             response = await connection.negotiate(limit_ms, connection.identity)
-            return bool(response.finalized_features_epoch >= 0)
+            levels = {one.name: one.max_version_level for one in response.finalized_features}
+            is_known = response.finalized_features_epoch >= 0 and METADATA_VERSION in levels
+            return is_known and levels[METADATA_VERSION] < CONTROLLER_REGISTRATION_SINCE
         return False
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
