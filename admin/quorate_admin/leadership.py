@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.identity import node_question
 
-from quorate_admin.config import DEFAULT_API_TIMEOUT_MS, Address, AdminConfig
+from quorate_admin.config import Address, AdminConfig
 from quorate_admin.diagnosis.leadership import AskedController, QuorumSearch
 from quorate_admin.errors import (
     AdminError,
@@ -54,19 +54,20 @@ _LEADERLESS: Final = frozenset(
 _Result = TypeVar("_Result")
 
 
-async def until_led(config: AdminConfig, working: "asyncio.Future[_Result]", started_ms: int) -> _Result:
+async def until_led(
+    config: AdminConfig, working: "asyncio.Future[_Result]", started_ms: int, *, is_patient: bool = False
+) -> _Result:
     """The result of what a client began at `started_ms` of the event loop's clock.
 
-    It is cancelled within seconds if its quorum turns out to have no leader, unless the user has chosen a
-    `default.api.timeout.ms`.
+    Unless `is_patient`, it is cancelled within seconds if its quorum turns out to have no leader.
 
     Raises:
         NoLeaderError: no controller leads; also in place of an error that is due to that.
         UnreachableError: no controller answers.
         AdminError: from the client.
     """
-    is_patient = working.done() or config.default_api_timeout_ms != DEFAULT_API_TIMEOUT_MS
-    watching = None if is_patient else asyncio.ensure_future(_problem(config, started_ms))
+    is_ended = is_patient or working.done()
+    watching = None if is_ended else asyncio.ensure_future(_problem(config, started_ms))
     problem: AdminError | None = None
     try:
         if watching is not None:

@@ -50,8 +50,9 @@ def _no_leader(facts: Examination, commands: Commands) -> Finding:
         return Finding(
             severity=Severity.DANGER,
             code=Code.NO_LEADER,
-            message=f"The quorum has no leader; {search.missing}: nothing in the cluster's metadata can change",
-            evidence="; ".join(part for part in (search.answers, search.reasons) if part) + ".",
+            message=f"The quorum has no leader; {search.missing}",
+            evidence="; ".join(part for part in (search.answers, search.reasons) if part)
+            + ". Without a leader, nothing in the cluster's metadata can change.",
             advice=search.advice,
             commands=(commands.doctor(),),
         )

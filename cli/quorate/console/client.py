@@ -45,18 +45,33 @@ def run(
 
     async def with_client() -> _Result:
         async with AdminClient(config) as admin:
-            if not is_watched or not config.is_to_controllers:
-                return await work(admin)
-            started_ms = int(asyncio.get_running_loop().time() * 1000)
-            working = asyncio.ensure_future(work(admin))
-            await asyncio.wait({working}, timeout=WATCHED_AFTER_S)
-            if working.done() and working.exception() is None:
-                return working.result()
-            from quorate_admin.leadership import until_led  # most runs need no search for a leader
-
-            return await until_led(config, working, started_ms)
+            return await (watched(config, work(admin), defaults) if is_watched else work(admin))
 
     return asyncio.run(with_client())
+
+
+async def watched(
+    config: "AdminConfig", work: Awaitable[_Result], defaults: Mapping[str, str] | None = None
+) -> _Result:
+    """The result of `work`, which ends within seconds if its controllers have no leader; see `leadership.until_led`.
+
+    `defaults` are as in `run`: with another `default.api.timeout.ms` than these, the user waits for that time.
+    """
+    import asyncio
+
+    if not config.is_to_controllers:
+        return await work
+    started_ms = int(asyncio.get_running_loop().time() * 1000)
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({working}, timeout=WATCHED_AFTER_S)
+    if working.done() and working.exception() is None:
+        return working.result()
+    from quorate_admin.config import DEFAULT_API_TIMEOUT_MS
+    from quorate_admin.leadership import until_led  # most runs need no search for a leader
+
+    usual_ms = int((defaults or {}).get("default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS))
+    is_patient = config.default_api_timeout_ms != usual_ms
+    return await until_led(config, working, started_ms, is_patient=is_patient)
 
 
 def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None) -> "AdminConfig":

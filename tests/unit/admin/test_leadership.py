@@ -172,10 +172,10 @@ async def test_nobody_who_listens_is_reported() -> None:
         await leadership.find_leader(config(FREE))
 
 
-async def _until_led(asked: AdminConfig, call: Any) -> Any:
+async def _until_led(asked: AdminConfig, call: Any, *, is_patient: bool = False) -> Any:
     async with AdminClient(asked) as admin:
         working = asyncio.ensure_future(call(admin))
-        return await leadership.until_led(asked, working, leadership.now_ms())
+        return await leadership.until_led(asked, working, leadership.now_ms(), is_patient=is_patient)
 
 
 async def test_a_request_ends_when_there_is_no_leader() -> None:
@@ -196,7 +196,7 @@ async def test_a_request_ends_when_there_is_no_leader() -> None:
             {"default.api.timeout.ms": "200", "request.timeout.ms": "200"}, bootstrap_controllers=[address]
         )
         with pytest.raises(NoLeaderError):
-            await _until_led(patient, lambda admin: admin.describe_cluster())
+            await _until_led(patient, lambda admin: admin.describe_cluster(), is_patient=True)
 
 
 async def test_other_errors_stay_as_they_are() -> None:

@@ -117,9 +117,8 @@ def test_the_doctor_names_the_missing_voters() -> None:
     found = search(ours(1), silent(2), silent(3))
     (finding,) = diagnose(Examination(search=found)).findings
     assert finding.code is Code.NO_LEADER
-    assert finding.message == (
-        "The quorum has no leader; voters 2, 3 do not answer: nothing in the cluster's metadata can change"
-    )
+    assert finding.message == "The quorum has no leader; voters 2, 3 do not answer"
     assert finding.evidence == (
-        "Controller 1 answers, and does not lead; no connection to h:2; no connection to h:3."
+        "Controller 1 answers, and does not lead; no connection to h:2; no connection to h:3. "
+        "Without a leader, nothing in the cluster's metadata can change."
     )

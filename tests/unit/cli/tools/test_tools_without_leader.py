@@ -1,13 +1,18 @@
 """Tools and doctor with controllers that have no leader: which voters are missing, in seconds."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.fake_cluster import FakeCluster, answer, nested
 from kit.tool_runner import Ran, run_tool
+from kit.waiting import until
 from quorate.console import client
 from quorate_admin import leadership
+from quorate_admin.config import Address
+from quorate_admin.network.connection import Connection
 from quorate_protocol.errors import ErrorCode
 
 NO_METADATA = "There is no finalized MetadataVersion, so direct-to-controller communication is not supported."
@@ -94,16 +99,23 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     """Goal: a finding with its reason and what to start. Method: text and JSON, at a survivor."""
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0])
     assert (ran.exit_code, ran.stderr) == (1, "")
-    assert (
-        "DANGER   The quorum has no leader; voters 2, 3 do not answer: nothing in the cluster's" in ran.stdout
-    )
+    assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
     assert "Start controllers 2 or 3: a majority of the voters has to run." in ran.stdout
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0], "-o", "json")
     assert [one["code"] for one in ran.json["findings"]] == ["no-leader"]
     assert ran.json["leaderId"] is None
 
 
-@pytest.mark.parametrize("tool", [("doctor",), *TOOLS[:1]], ids=" ".join)
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ("doctor",),
+        ("leader-election", "--election-type", "preferred", "--all-topic-partitions"),
+        ("metadata-shell", "ls", "/"),
+        *TOOLS[:1],
+    ],
+    ids=" ".join,
+)
 async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
     """Goal: nobody waits a minute for controllers that do not run. Method: two addresses where nobody listens."""
     ran = await run_tool(tool[0], "-C", f"{FREE},127.0.0.1:11", *tool[1:])
@@ -112,3 +124,32 @@ async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
         "error: no connection to 127.0.0.1:9: Connection refused; "
         "no connection to 127.0.0.1:11: Connection refused\n"
     )
+
+
+async def test_a_chosen_timeout_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a script can wait for controllers that are starting. Method: a timeout in the file; the controller begins
+    to listen after several attempts, and nobody looks for a leader in between.
+    """
+    attempts = 0
+    connect = Connection.open
+
+    async def open_counted(address: Address, **options: Any) -> Connection:
+        nonlocal attempts
+        attempts += 1
+        return await connect(address, **options)
+
+    monkeypatch.setattr(Connection, "open", open_counted)
+    monkeypatch.setattr(client, "WATCHED_AFTER_S", 0)
+    monkeypatch.setattr(leadership, "find_leader", lambda *_, **__: pytest.fail("it was looked for"))
+    file = tmp_path / "client.properties"
+    file.write_text("default.api.timeout.ms=50000\n")
+    async with FakeCluster([1], is_controllers=True) as cluster:
+        (node,) = cluster.nodes.values()
+        await node.stop()
+        running = asyncio.ensure_future(
+            run_tool("cluster", "cluster-id", "-C", node.address, "--command-config", str(file))
+        )
+        await until(lambda: attempts > 2, "attempts to connect")
+        await node.start()
+        ran = await running
+    assert (ran.exit_code, ran.stderr) == (0, "")
