@@ -25,10 +25,11 @@ WORK := PYTHONPATH=tests $(BIN)/python -m kit.work
 HOSTILE := PYTHONPATH=tests $(BIN)/python -m kit.hostile
 MISTAKES := PYTHONPATH=tests $(BIN)/python -m kit.planted_mistakes
 SOAK := PYTHONPATH=tests $(BIN)/python -m kit.soak
+POWER_CUT := PYTHONPATH=tests $(BIN)/python -m kit.power_cut
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate work soak hostile fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
+.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate work soak hostile power-cut fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +110,9 @@ soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while 
 
 hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; ATTACK=name, PROTOCOL=SSL: one; JAVA=1: stock Kafka, too
 	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ATTACK),--attack $(ATTACK)) $(if $(PROTOCOL),--protocol $(PROTOCOL)) $(if $(JAVA),--java) $(if $(WRITE),--write)
+
+power-cut: $(VENV)/.all .jars ## a table of what tools, doctor, play and operator say after a power cut, beside what is true; FULL=1: all of it
+	$(POWER_CUT) $(if $(FULL),--full)
 
 fuzz: $(VENV)/.all ## INPUTS=n hostile inputs for each reader, found by coverage; TARGET=name for one
 	@$(PIP) install -c constraints.txt -e '.[fuzz]'

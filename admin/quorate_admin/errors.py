@@ -25,6 +25,10 @@ class UnreachableError(AdminError):
         self.reasons = reasons
 
 
+class NoLeaderError(AdminError):
+    """The quorum has no leader; the message has the voters that do not answer."""
+
+
 class ConnectionFailedError(AdminError):
     """A connection could not be opened, or was closed before the response arrived."""
 

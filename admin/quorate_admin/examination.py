@@ -23,12 +23,14 @@ from quorate_admin.diagnosis import (
     LeaderView,
     NodeKind,
     Probe,
+    QuorumSearch,
     RegisteredNode,
     judge,
     probe_outlook,
     registered_outlooks,
 )
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.leadership import find_leader
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 10_000
 """The timeout of requests to the whole cluster, which nobody answers while there is no leader."""
+LEADER_TIMEOUT_MS = 5_000
+"""The timeout of the description of the quorum: with brokers, nobody gives one without a leader."""
 NODE_TIMEOUT_MS = 3_000
 """The timeout of requests to a single node, which may be down."""
 
@@ -52,14 +56,20 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
     Raises:
         AdminError: no node answers.
     """
-    return await _with_new_leader_heard(admin, await _examine(admin, config))
+    if config.is_to_controllers:
+        search = await find_leader(config)
+        if search.is_led is False:
+            return _leaderless(search)
+    facts, described_at_s = await _examine(admin, config)
+    return await _with_new_leader_heard(admin, facts, described_at_s)
 
 
-async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
+async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination, float]:
+    """The facts, and when the quorum was described, on the event loop's clock."""
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
-    (quorum, quorum_problem), spoken, log = await asyncio.gather(
+    (quorum, quorum_problem, described_at_s), spoken, log = await asyncio.gather(
         _quorum(admin), _ask_nodes(admin, cluster), _read_log(config)
     )
     features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
@@ -82,17 +92,25 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> Examination:
             brokers=brokers_of(log.image),
         )
     if quorum is None:
-        return facts  # without a leader no level can be validated
+        return facts, described_at_s  # without a leader no level can be validated
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
     problems = dict.fromkeys(str(one) for one in found if isinstance(one, AdminError))
-    return replace(
+    facts = replace(
         facts,
         outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
         outlook_problem="; ".join(problems) or None,
     )
+    return facts, described_at_s
 
 
-async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Examination:
+def _leaderless(search: QuorumSearch) -> Examination:
+    """The facts without a leader: what each controller said by itself."""
+    return Examination(cluster_id=search.cluster_id, features=search.features, search=search)
+
+
+async def _with_new_leader_heard(
+    admin: AdminClient, facts: Examination, described_at_s: float
+) -> Examination:
     """Describe the quorum again, after a while, if a new leader has not yet heard from a node that matters."""
     if facts.quorum is None:
         return facts
@@ -101,8 +119,9 @@ async def _with_new_leader_heard(admin: AdminClient, facts: Examination) -> Exam
     if all(judged.follows(node_id) is not None for node_id in (*(facts.controllers or ()), *blockers)):
         return facts
     since_ms = LeaderView.of(facts.quorum, facts.leader_since_ms).since_ms
-    await asyncio.sleep((FETCH_SILENCE_MS_MAX + 1) / 1000)
-    quorum, _ = await _quorum(admin)
+    due_s = described_at_s + (FETCH_SILENCE_MS_MAX + 1) / 1000
+    await asyncio.sleep(max(0, due_s - asyncio.get_running_loop().time()))
+    quorum, _, _ = await _quorum(admin)
     if quorum is None or quorum.leader_epoch != facts.quorum.leader_epoch:
         return facts
     return replace(facts, quorum=quorum, leader_since_ms=since_ms)
@@ -117,11 +136,13 @@ class _Spoken:
     misrouted: dict[int, str] = field(default_factory=dict)
 
 
-async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, str | None]:
+async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, str | None, float]:
+    """The quorum or the reason why it is unknown, and when, on the event loop's clock."""
     try:
-        return await admin.describe_metadata_quorum(timeout_ms=TIMEOUT_MS), None
+        quorum, problem = await admin.describe_metadata_quorum(timeout_ms=LEADER_TIMEOUT_MS), None
     except AdminError as error:
-        return None, str(error)
+        quorum, problem = None, str(error)
+    return quorum, problem, asyncio.get_running_loop().time()
 
 
 async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken:

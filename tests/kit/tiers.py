@@ -36,6 +36,8 @@ SMOKE = (
     "tests/integration/test_play.py::test_the_active_controller_is_replaced_and_comes_back",
     "tests/integration/test_client_libraries.py",
     "tests/integration/test_failures_of_nodes.py::test_killing_the_active_controller_loses_nothing",
+    # what tools, doctor, play and operator say after a power cut
+    "tests/integration/test_power_cut.py::test_what_is_said_is_true[smoke]",
     # Java and Python controllers in one quorum
     "tests/integration/test_mixed_quorums.py::test_leadership_passes_both_ways_by_resignation_and_by_death",
     # a directory that Kafka formatted

@@ -120,6 +120,7 @@ class ScriptedRaft:
         self.epoch = EPOCH
         self.epoch_start_offset: int | None = None
         self.leader_id = NODE_ID
+        self.is_led = True
         self.leader_endpoints = ()
         self.kraft_version = 1
         self.role = Role.FOLLOWER

@@ -36,6 +36,10 @@ from quorate_admin.diagnosis.judgement import (
     LeaderView as LeaderView,
     Presence as Presence,
     judge as judge,
+)
+from quorate_admin.diagnosis.leadership import (
+    AskedController as AskedController,
+    QuorumSearch as QuorumSearch,
     majority as majority,
 )
 from quorate_admin.diagnosis.quorum import (

@@ -7,6 +7,7 @@ from typing import Self
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate_admin.diagnosis.leadership import QuorumSearch
 from quorate_admin.types.cluster import FeatureDescription, QuorumDescription
 
 
@@ -77,6 +78,7 @@ class Examination:
     metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has
     the reason for each node that was asked and did not answer, `misrouted` the address of each node at which
     another node answers. The leader was elected at `leader_since_ms` or before, in Unix milliseconds of its clock.
+    `search` has what each controller said by itself, if no leader was found.
     """
 
     cluster_id: str | None = None
@@ -91,6 +93,7 @@ class Examination:
     is_log_read: bool = False
     unreachable: Mapping[int, str] = field(default_factory=dict)
     misrouted: Mapping[int, str] = field(default_factory=dict)
+    search: QuorumSearch | None = None
 
     def finalized(self, feature: str) -> int:
         """Returns the finalized level of a feature, 0 if it has none."""

@@ -14,6 +14,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports
+from quorate_admin.diagnosis.leadership import majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 FETCH_SILENCE_MS_MAX: Final = 5_000
@@ -37,11 +38,6 @@ class Presence(Enum):
     """It is not a voter and does not follow the log. The registration of such a controller is a ghost."""
     UNKNOWN = auto()
     """No leader answers, or a new leader has not heard from it yet."""
-
-
-def majority(voters: int) -> int:
-    """Returns the number of voters that are a majority of this many."""
-    return voters // 2 + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSI
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import Examination, NodeKind
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
-from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView, majority
+from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView
+from quorate_admin.diagnosis.leadership import majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 
@@ -44,6 +45,17 @@ def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands)
 
 
 def _no_leader(facts: Examination, commands: Commands) -> Finding:
+    if facts.search is not None:
+        search = facts.search
+        return Finding(
+            severity=Severity.DANGER,
+            code=Code.NO_LEADER,
+            message=f"The quorum has no leader; {search.missing}",
+            evidence="; ".join(part for part in (search.answers, search.reasons) if part)
+            + ". Without a leader, nothing in the cluster's metadata can change.",
+            advice=search.advice,
+            commands=(commands.doctor(),),
+        )
     known = sorted(facts.controllers or ())
     silent = [node_id for node_id in known if node_id in facts.unreachable]
     advice = "Start the controllers that are down: a majority of the voters has to run."

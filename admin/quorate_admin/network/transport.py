@@ -7,10 +7,12 @@ result to the routing.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, METADATA_VERSION
 from quorate_protocol.kafka.enums import EndpointType
 
 from quorate_admin.config import Address, AdminConfig
@@ -46,6 +48,7 @@ _Answer = TypeVar("_Answer")
 _NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
 _SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
 
+NO_LEVELS: Final = "it knows no metadata.version, because it has found no leader since its start"
 AGAIN_AFTER_MS = 60_000
 """The same misrouted connection is logged as a warning once in this time; in between, on level DEBUG."""
 REMEMBERED_MAX = 256
@@ -224,9 +227,13 @@ class Transport:
             self._note_failure(target, error, attempt)
             return
         except ServerError as error:
-            if not error.error_code.retriable and error.error_code is not ErrorCode.rebootstrap_required:
+            is_level = error.error_code is ErrorCode.unsupported_version
+            if is_level and not await self._has_low_level(connection, self._limit_ms(attempt)):
+                attempt.reasons[str(target.address)] = NO_LEVELS
+            elif error.error_code.retriable or error.error_code is ErrorCode.rebootstrap_required:
+                self._note_refusal(target, error.error_code, attempt)
+            else:
                 raise
-            self._note_refusal(target, error.error_code, attempt)
             self.routing.failed(target, self._now_ms())
             return
         self.routing.succeeded(target)
@@ -240,6 +247,18 @@ class Transport:
         for misrouted in found:
             self._misrouted_log.log(misrouted, self._now_ms())
         await self._close_connections_to_unknown_nodes()
+
+    async def _has_low_level(self, connection: Connection, limit_ms: int) -> bool:
+        """Whether a controller's metadata.version is finalized, and below that of registrations (KIP-919).
+
+        Those of stock Kafka know no level before they find a leader.
+        """
+        with suppress(ConnectionFailedError, RequestTimeoutError):
+            response = await connection.negotiate(limit_ms, connection.identity)
+            levels = {one.name: one.max_version_level for one in response.finalized_features}
+            is_known = response.finalized_features_epoch >= 0 and METADATA_VERSION in levels
+            return is_known and levels[METADATA_VERSION] < CONTROLLER_REGISTRATION_SINCE
+        return False
 
     async def _describe_cluster(self, connection: Connection, limit_ms: int) -> Any:
         """The response to DescribeCluster, which lists the nodes of either kind (KIP-700, KIP-919)."""

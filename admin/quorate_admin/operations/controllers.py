@@ -41,21 +41,16 @@ class ControllerOperations(ClusterOperations):
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """The controller quorum, as its leader reports it (DescribeQuorum)."""
-        from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
-
-        topic = TopicData(
-            topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=METADATA_PARTITION),)
-        )
         response = await self._ask(
-            DescribeQuorumRequest(topics=(topic,)),
+            describe_quorum_request(),
             To.LEADER_OF_QUORUM,
             failures=lambda response: [
                 response.error_code,
-                *(partition.error_code for partition in _partitions(response)),
+                *(partition.error_code for partition in metadata_partitions(response)),
             ],
             timeout_ms=timeout_ms,
         )
-        for partition in _partitions(response):
+        for partition in metadata_partitions(response):
             if partition.error_code is not ErrorCode.none:
                 raise ServerError(partition.error_code, partition.error_message)
             return _quorum(partition, response.nodes)
@@ -292,7 +287,18 @@ class ControllerOperations(ClusterOperations):
         return api_versions_of(response)
 
 
-def _partitions(response: Any) -> list[Any]:
+def describe_quorum_request() -> Any:
+    """The canonical request for the quorum of the metadata log."""
+    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+
+    topic = TopicData(
+        topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=METADATA_PARTITION),)
+    )
+    return DescribeQuorumRequest(topics=(topic,))
+
+
+def metadata_partitions(response: Any) -> list[Any]:
+    """The partitions of the metadata log in a response to DescribeQuorum."""
     return [
         partition
         for topic in response.topics

@@ -22,6 +22,7 @@ from quorate.console.client import (
     parse_json as parse_json,
     read_properties as read_properties,
     run as run,
+    watched as watched,
 )
 from quorate.console.command import (
     BrokerToolCommand as BrokerToolCommand,

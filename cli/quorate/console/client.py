@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from quorate_admin.config import AdminConfig
 
 JSON_SIZE_BYTES_MAX = 16 * 1024 * 1024
+WATCHED_AFTER_S = 1.5
+"""A tool that takes longer looks for the leader of its quorum itself."""
 
 _Result = TypeVar("_Result")
 
@@ -24,10 +26,12 @@ def run(
     context: typer.Context,
     *,
     defaults: Mapping[str, str] | None = None,
+    is_watched: bool = True,
 ) -> _Result:
     """Run `work` with a client of the cluster that the options name, and return its result.
 
-    `defaults` are client properties that the file of --command-config overrides.
+    `defaults` are client properties that the file of --command-config overrides. If `is_watched`, controllers without
+    a leader end it within seconds.
 
     Raises:
         UsageError, CommandError, ConfigError: as `admin_config`.
@@ -41,9 +45,33 @@ def run(
 
     async def with_client() -> _Result:
         async with AdminClient(config) as admin:
-            return await work(admin)
+            return await (watched(config, work(admin), defaults) if is_watched else work(admin))
 
     return asyncio.run(with_client())
+
+
+async def watched(
+    config: "AdminConfig", work: Awaitable[_Result], defaults: Mapping[str, str] | None = None
+) -> _Result:
+    """The result of `work`, which ends within seconds if its controllers have no leader; see `leadership.until_led`.
+
+    `defaults` are as in `run`: with another `default.api.timeout.ms` than these, the user waits for that time.
+    """
+    import asyncio
+
+    if not config.is_to_controllers:
+        return await work
+    started_ms = int(asyncio.get_running_loop().time() * 1000)
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({working}, timeout=WATCHED_AFTER_S)
+    if working.done() and working.exception() is None:
+        return working.result()
+    from quorate_admin.config import DEFAULT_API_TIMEOUT_MS
+    from quorate_admin.leadership import until_led  # most runs need no search for a leader
+
+    usual_ms = int((defaults or {}).get("default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS))
+    is_patient = config.default_api_timeout_ms != usual_ms
+    return await until_led(config, working, started_ms, is_patient=is_patient)
 
 
 def admin_config(options: ToolOptions, defaults: Mapping[str, str] | None = None) -> "AdminConfig":

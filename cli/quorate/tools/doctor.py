@@ -56,7 +56,7 @@ def doctor(
 
     options = tool_options(context)
     config = admin_config(options)
-    facts = run(lambda admin: examine(admin, config), context)
+    facts = run(lambda admin: examine(admin, config), context, is_watched=False)
     found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
     pasts, problem = _pasts(history, facts, found)
     show(
@@ -153,6 +153,10 @@ def _summary(facts: "Examination") -> str:
     else:
         count = len(facts.quorum.voters)
         quorum = f"leader {facts.quorum.leader_id}, {count} voter{'s' if count > 1 else ''}"
+    if facts.cluster_id is None or level == 0:
+        # A controller that has found no leader since its start does not know its cluster's metadata.
+        known = "" if facts.cluster_id is None else f" {facts.cluster_id}"
+        return f"Cluster{known}: {quorum}, {METADATA_VERSION} unknown\n"
     return (
         f"Cluster {facts.cluster_id}: {quorum}, {METADATA_VERSION} {level} ({metadata_version_name(level)}), "
         f"{KRAFT_VERSION} {facts.finalized(KRAFT_VERSION)}\n"

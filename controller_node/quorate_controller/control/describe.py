@@ -80,8 +80,14 @@ class ClusterDescriber:
         """DescribeCluster 0-2: those controllers that have an endpoint on the listener which was asked.
 
         Raises:
-            ControlError: UNSUPPORTED_VERSION below metadata.version 15; CLUSTER_AUTHORIZATION_FAILED.
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15, or while none is known, for instance before
+                the first leader; CLUSTER_AUTHORIZATION_FAILED.
         """
+        if features.METADATA_VERSION not in self._image.features:
+            raise ControlError(
+                ErrorCode.unsupported_version,
+                "There is no finalized MetadataVersion, so direct-to-controller communication is not supported.",
+            )
         if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
             raise ControlError(
                 ErrorCode.unsupported_version,

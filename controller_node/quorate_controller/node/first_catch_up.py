@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from quorate_controller.raft.node import RaftNode
 
 NO_LEADER_WAIT_MS: Final = 5_000
-"""How long requests wait after the start while no leader is known. Then the image is answered from as it is: whoever
-asks why a quorum has no leader needs to see who is registered."""
+"""How long requests wait after the start while no leader answers. Then they are served from the image as it is: the
+tools that find out why a quorum has no leader need to know which nodes are registered."""
 
 
 class FirstCatchUp:
@@ -39,7 +39,7 @@ class FirstCatchUp:
         return self._is_over
 
     def _is_waiting(self, now_ms: int) -> bool:
-        return not self.is_over and (self._raft.leader_id >= 0 or now_ms < self._wait_ends_ms)
+        return not self.is_over and (self._raft.is_led or now_ms < self._wait_ends_ms)
 
     def hold(self, event: ControlRequest, now_ms: int) -> bool:
         """Keeps a request if it has to wait. Returns whether it has."""
@@ -54,7 +54,7 @@ class FirstCatchUp:
         if not self._held:
             return None
         overdue_ms = min(event.deadline_ms for event in self._held) + 1
-        return overdue_ms if self._raft.leader_id >= 0 else min(overdue_ms, self._wait_ends_ms)
+        return overdue_ms if self._raft.is_led else min(overdue_ms, self._wait_ends_ms)
 
     def take_due(self, now_ms: int) -> Sequence[ControlRequest]:
         """Removes and returns the requests that need not wait any more, or whose time is over."""

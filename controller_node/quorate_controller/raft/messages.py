@@ -542,19 +542,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """A replica in DescribeQuorum. Timestamps are milliseconds of the leader's turns, -1 unknown."""
+    """A replica in DescribeQuorum. Timestamps are milliseconds of the leader's turns; -1 stands for unknown."""
 
     key: ReplicaKey
-    log_end_offset: int
-    last_fetch_timestamp_ms: int
-    last_caught_up_timestamp_ms: int
+    log_end_offset: int = -1
+    last_fetch_timestamp_ms: int = -1
+    last_caught_up_timestamp_ms: int = -1
     endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The answer to DescribeQuorum. A node that does not lead has `error_code` NOT_LEADER_OR_FOLLOWER and no
-    replicas.
+    """The response to DescribeQuorum. A node that does not lead has `error_code` NOT_LEADER_OR_FOLLOWER, the leader
+    that it follows, its own epoch, and the voters with their endpoints alone.
     """
 
     error_code: ErrorCode = ErrorCode.none

@@ -36,6 +36,7 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
+from quorate_controller.raft.model import NO_NODE_ID
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
@@ -265,8 +266,14 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """-1 when unknown."""
+        """-1 when unknown. The leader may be down: the id is restored from quorum-state, and kept in a pre-vote."""
         return self._replica.state.leader_id
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this replica leads, or follows a leader that has answered a Fetch within the fetch timeout."""
+        state = self._replica.state
+        return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched_from_leader)
 
     @property
     def leader_endpoints(self) -> "tuple[Endpoint, ...]":
@@ -352,10 +359,18 @@ class RaftNode:
         return leader.progress.high_watermark_of(node_id) if isinstance(leader, Leader) else -1
 
     def describe_quorum(self, now_ms: int) -> "QuorumDescription":
-        """What DescribeQuorum answers."""
+        """The response to DescribeQuorum. Without leading, a replica reports the voter set that it knows."""
         leader = self._replica.state
         if not isinstance(leader, Leader):
-            return QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+            return QuorumDescription(
+                error_code=ErrorCode.not_leader_or_follower,
+                leader_id=leader.leader_id if self.is_led else NO_NODE_ID,
+                leader_epoch=leader.epoch,
+                voters=tuple(
+                    ReplicaDescription(key=voter.key, endpoints=voter.endpoints)
+                    for voter in self.voters.voters
+                ),
+            )
         return QuorumDescription(
             leader_id=leader.leader_id,
             leader_epoch=leader.epoch,

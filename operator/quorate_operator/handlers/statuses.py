@@ -316,7 +316,10 @@ def _quorum_health(view: ClusterView) -> Judgement:
         if view.lifecycle is Lifecycle.HIBERNATED:
             return ("QuorumHealthy", None, "Hibernated", "the cluster is hibernated")
         reason = "NotFormed" if has_leader(view) is None else "NoLeader"
-        return ("QuorumHealthy", False, reason, "no leader answers")
+        known = view.quorum.voters if view.quorum is not None else ()
+        down = [str(one.node_id) for one in known if one.state is None or not one.state.runs]
+        message = f"no leader answers; not running: {', '.join(down)}" if down else "no leader answers"
+        return ("QuorumHealthy", False, reason, message)
     behind = [str(voter.node_id) for voter in view.quorum.voters if not voter.caught_up]
     if behind:
         return ("QuorumHealthy", False, "VotersBehind", f"not caught up: {', '.join(behind)}")

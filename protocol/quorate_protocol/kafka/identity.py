@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 
-def node_question(node_ids: Iterable[int]) -> Any:
-    """Returns the canonical request that asks a node whether it has one of these ids."""
+def node_question(node_ids: Iterable[int], keys: tuple[str, ...] = ("node.id",)) -> Any:
+    """Returns the canonical request that asks a node whether it has one of these ids, and for these configs."""
     from kio.schema.describe_configs.v4.request import (  # noqa: PLC0415 - tools that fail early do not need it
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -24,7 +24,7 @@ def node_question(node_ids: Iterable[int]) -> Any:
                 # BROKER stands for controllers, too.
                 resource_type=ConfigResourceType.BROKER,
                 resource_name=str(node_id),
-                configuration_keys=("node.id",),
+                configuration_keys=keys,
             )
             for node_id in sorted(set(node_ids))
         )

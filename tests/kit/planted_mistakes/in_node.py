@@ -164,6 +164,13 @@ MISTAKES: Final = (
         tests=(f"{_TESTS}/test_node_narrow_margins.py",),
     ),
     Mistake(
+        name="a restarted controller waits for the leader of its disk",
+        file=f"{_NODE}/first_catch_up.py",
+        edits=(("self._raft.is_led or now_ms", "self._raft.leader_id >= 0 or now_ms"),),
+        harm="the survivor of a lost quorum answers nothing, not even who is registered",
+        tests=(f"{_TESTS}/test_first_catch_up.py",),
+    ),
+    Mistake(
         name="a decision that is half written ends with its client",
         file=f"{_NODE}/long_reads.py",
         edits=(

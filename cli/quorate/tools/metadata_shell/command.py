@@ -18,6 +18,7 @@ from quorate.console import (
     tool_app,
     tool_options,
     warn,
+    watched,
     write,
 )
 
@@ -223,7 +224,7 @@ def _live(context: typer.Context) -> Iterator[_Source]:
         live = runner.run(begin())
 
         def refresh() -> "Node":
-            runner.run(live.refresh())
+            runner.run(watched(config, live.refresh()))
             return _root(*visible(live.image))
 
         def refresh_or_warn() -> "Node":

@@ -129,7 +129,7 @@ def running_status(
     """Returns the status of a cluster that a supervisor runs; `trouble` is why its last step failed."""
     layout = infrastructure.layout
     view = played_view(layout, observed, plan, trouble)
-    return _status(
+    return status_of(
         layout,
         view,
         {node.seen.node_id: infrastructure.process_of(node.seen.node_id) for node in view.nodes},
@@ -173,7 +173,7 @@ def idle_observation(layout: Layout) -> ObservedCluster:
 def idle_status(layout: Layout) -> ClusterStatus:
     """Returns the status of a cluster that does not run."""
     view = played_view(layout, idle_observation(layout), None)
-    return _status(layout, view, {}, ready=False, addresses=layout.identity.publications)
+    return status_of(layout, view, {}, ready=False, addresses=layout.identity.publications)
 
 
 def plan_as_json(view: ClusterView) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def plan_as_json(view: ClusterView) -> dict[str, Any]:
     }
 
 
-def _status(
+def status_of(
     layout: Layout,
     view: ClusterView,
     processes: Mapping[int, ChildProcess | None],

@@ -1,5 +1,6 @@
 """What an examination does while the leader may be too new to have heard from every node."""
 
+import asyncio
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -71,8 +72,22 @@ async def test_a_leader_that_may_be_new_is_asked_again(
     """
     monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
     assert judge(FACTS).presence_of(99) is Presence.UNKNOWN
-    facts = await examination._with_new_leader_heard(Leader(later), FACTS)  # type: ignore[arg-type]
+    facts = await examination._with_new_leader_heard(Leader(later), FACTS, 0)  # type: ignore[arg-type]
     assert judge(facts).presence_of(99) is presence
+
+
+async def test_the_wait_for_a_new_leader_begins_with_its_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the time that other questions take counts. Method: half of the time is over; note the sleep."""
+    slept: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 60_000)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    described_at_s = asyncio.get_running_loop().time() - 30
+    await examination._with_new_leader_heard(Leader(None), FACTS, described_at_s)  # type: ignore[arg-type]
+    assert slept == [pytest.approx(30, abs=5)]
 
 
 async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
@@ -80,5 +95,5 @@ async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
     heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS)))
     for facts in (replace(FACTS, leader_since_ms=NOW_MS - 5_001), heard, Examination()):
         leader = Leader(None)
-        assert await examination._with_new_leader_heard(leader, facts) is facts  # type: ignore[arg-type]
+        assert await examination._with_new_leader_heard(leader, facts, 0) is facts  # type: ignore[arg-type]
         assert leader.asked == 0

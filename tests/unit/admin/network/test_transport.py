@@ -166,6 +166,39 @@ async def test_controllers_that_do_not_know_each_other_are_told() -> None:
                 await admin.describe_metadata_quorum()
 
 
+@pytest.mark.parametrize("is_known_by_then", [False, True])
+async def test_a_controller_that_has_found_no_leader_yet_is_asked_again(is_known_by_then: bool) -> None:
+    """Goal: a cluster that starts is no cluster of a low level. Method: a controller that refuses once, like Kafka
+    4.3.1 before it finds a leader; it finds one after the next question, or while it refuses.
+    """
+    levels = {"metadata.version": 7}, -1
+    async with FakeCluster(is_controllers=True) as cluster:
+        later = cluster.finalized_features, cluster.finalized_features_epoch
+
+        def refuse(_: Request) -> object:
+            del cluster.handlers["DescribeCluster"]
+            if is_known_by_then:
+                cluster.finalized_features, cluster.finalized_features_epoch = later
+            return answer("DescribeCluster", error_code=ErrorCode.unsupported_version)
+
+        cluster.finalized_features, cluster.finalized_features_epoch = levels
+        cluster.handle("DescribeCluster", refuse)
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap, **quick()) as admin:
+            assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
+
+
+async def test_a_low_level_is_reported_at_once() -> None:
+    """Goal: nobody waits for what does not change. Method: the last metadata.version without registrations."""
+    refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_version, error_message="Too low.")
+    async with FakeCluster(is_controllers=True) as cluster:
+        cluster.finalized_features = {"metadata.version": 14}
+        cluster.handle("DescribeCluster", lambda _: refusal)
+        async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
+            with pytest.raises(ServerError, match=r"UNSUPPORTED_VERSION: Too low\."):
+                await admin.describe_cluster()
+        assert len(cluster.received("DescribeCluster")) == 1
+
+
 async def test_servers_before_describe_cluster_are_told() -> None:
     """Goal: an old controller is named as the reason. Method: one that has no DescribeCluster."""
     async with FakeCluster(is_controllers=True) as cluster:

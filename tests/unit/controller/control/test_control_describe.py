@@ -95,7 +95,23 @@ def test_brokers_are_not_to_be_found_here(harness, endpoint_type, api_version, e
 
 def test_the_cluster_is_described_from_metadata_version_15_on(new_harness):
     """Goal: before, controllers are not registered. Method: one level below."""
-    assert new_harness(14).refusal(cluster()).error_code is ErrorCode.unsupported_version
+    refusal = new_harness(14).refusal(cluster())
+    assert refusal.error_code is ErrorCode.unsupported_version
+    assert refusal.message == (
+        "Direct-to-controller communication is not supported with the current MetadataVersion."
+    )
+
+
+def test_without_a_level_the_cluster_is_not_described(harness):
+    """Goal: nothing false about a level that is not known, in the words of Kafka 4.4.0. Method: an empty image, as
+    that of a controller that has found no leader since its start.
+    """
+    del harness.image.features["metadata.version"]
+    refusal = harness.refusal(cluster())
+    assert refusal.error_code is ErrorCode.unsupported_version
+    assert refusal.message == (
+        "There is no finalized MetadataVersion, so direct-to-controller communication is not supported."
+    )
 
 
 def test_documentation_comes_only_when_asked_for(harness):

@@ -43,7 +43,7 @@ def test_requests_wait_until_the_image_has_what_the_log_has(
     """Goal: a restarted controller shows nobody its checkpoint. Method: the log has caught up, and its replay, which
     takes several turns, lacks a record.
     """
-    raft = SimpleNamespace(has_caught_up=has_caught_up, high_watermark=10, leader_id=1)
+    raft = SimpleNamespace(has_caught_up=has_caught_up, high_watermark=10, is_led=True)
     metadata = SimpleNamespace(applied_offset=applied_offset)
     catch_up = FirstCatchUp(raft=cast("Any", raft), metadata=cast("Any", metadata), now_ms=NOW_MS)
     request: Any = "which topics?"

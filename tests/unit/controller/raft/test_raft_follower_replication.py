@@ -101,6 +101,16 @@ def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None
     assert node.node.has_caught_up
 
 
+def test_a_follower_is_led_while_its_leader_answers(lab) -> None:
+    """Goal: a leader counts once it has answered, and no longer when it is silent. Method: one answer, none later."""
+    node, send = following(lab)
+    assert not node.node.is_led
+    node.answer(send, answer(high_watermark=8))
+    assert node.node.is_led
+    node.wait(20_000)
+    assert (node.node.leader_id, node.node.is_led) == (2, False)
+
+
 def test_the_high_watermark_never_falls(lab) -> None:
     """Goal: MonotonicHighWatermark. Method: a new leader that knows none, or less."""
     node, send = following(lab)

@@ -18,6 +18,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
+from quorate_controller.raft.startup import HardState
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import LeaderChangeMessage, decode_control
 
@@ -420,10 +421,20 @@ def test_the_quorum_is_described(lab) -> None:
     assert not node.node.describe_quorum(node.now_ms + 300_000).observers
 
 
-def test_who_does_not_lead_describes_nothing(lab) -> None:
-    """Goal: only the leader knows. Method: ask an unattached replica."""
-    description = lab.node(1).node.describe_quorum(0)
+def test_without_leading_a_replica_describes_the_voters_alone(lab) -> None:
+    """Goal: the survivor of a lost quorum says whom it misses. Method: ask a replica that restarted from a leader's
+    id, which is of no use while that leader does not answer.
+    """
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=2))
+    node.start()
+    description = node.node.describe_quorum(node.now_ms)
     assert description.error_code is ErrorCode.not_leader_or_follower
+    assert (description.leader_id, description.leader_epoch, description.high_watermark) == (-1, 5, -1)
+    assert [voter.key for voter in description.voters] == [lab.key(1), lab.key(2), lab.key(3)]
+    assert description.voters[1].endpoints == lab.endpoints(2)
+    assert {(voter.log_end_offset, voter.last_fetch_timestamp_ms) for voter in description.voters} == {
+        (-1, -1)
+    }
 
 
 @pytest.mark.parametrize(

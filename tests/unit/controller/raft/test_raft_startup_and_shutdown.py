@@ -44,6 +44,19 @@ def test_a_restart_takes_the_role_it_had_at_most(
     assert (outcome.hard_state is None) == (hard_state.leader_epoch > 0)
 
 
+@pytest.mark.parametrize("leader_id", [1, 2, 9])
+def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: int) -> None:
+    """Goal: the survivor of a lost quorum knows that nobody leads it. Method: restart from a leader's id, its own,
+    a voter's or a stranger's; let the fetch timeout and elections pass several times.
+    """
+    node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=leader_id))
+    node.start()
+    assert node.node.leader_id == leader_id
+    for _ in range(40):
+        assert not node.node.is_led, node.node.role
+        node.wait(500)
+
+
 def test_a_vote_for_itself_makes_a_candidate_again(lab) -> None:
     """Goal: an election goes on after a crash, in the same epoch. Method: start with the own vote."""
     hard_state = HardState(leader_epoch=5, voted_key=lab.key(1))

@@ -177,6 +177,38 @@ def test_a_missing_leader_is_told_where_one_has_to_be(
     assert "quorate_quorum_has_leader{" not in generate_latest(metrics.registry).decode()
 
 
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        (
+            {3000: NodeState.STARTING, 3001: NodeState.STOPPED, 3002: NodeState.CRASHED},
+            "; not running: 3001, 3002",
+        ),
+        ({3000: NodeState.UNREADY, 3001: NodeState.STARTING, 3002: NodeState.ABSENT}, "; not running: 3002"),
+        ({3000: NodeState.UNREADY, 3001: NodeState.UNREADY, 3002: NodeState.UNREADY}, ""),
+    ],
+)
+def test_without_a_leader_the_missing_controllers_are_named(
+    states: dict[int, NodeState], message: str
+) -> None:
+    """Goal: after a power cut, the condition says which controllers to look at. Method: three that were formed, and
+    of which some run.
+    """
+    nodes = {
+        node_id: ObservedNode(
+            node_id=node_id, role=Role.CONTROLLER, state=state, pool="quorum", exited_at_ms=0
+        )
+        for node_id, state in states.items()
+    }
+    formation = Formation(cluster_id="a" * 22, initial_voters={}, is_formed=True)
+    observed = ObservedCluster(nodes=nodes, quorum=None, formation=formation)
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    status = controller_status(view_of("quorum", desired, observed, Plan(steps=())), generation=1)
+    (condition,) = (one for one in status["conditions"] if one["type"] == "QuorumHealthy")
+    assert (condition["status"], condition["reason"]) == ("False", "NoLeader")
+    assert condition["message"] == f"no leader answers{message}"
+
+
 def _voter(node_id: int, end_offset: int, *, caught_up: bool) -> ObservedVoter:
     return ObservedVoter(
         node_id=node_id,

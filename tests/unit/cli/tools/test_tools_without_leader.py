@@ -1,0 +1,155 @@
+"""Tools and doctor with controllers that have no leader: which voters are missing, in seconds."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.fake_cluster import FakeCluster, answer, nested
+from kit.tool_runner import Ran, run_tool
+from kit.waiting import until
+from quorate.console import client
+from quorate_admin import leadership
+from quorate_admin.config import Address
+from quorate_admin.network.connection import Connection
+from quorate_protocol.errors import ErrorCode
+
+NO_METADATA = "There is no finalized MetadataVersion, so direct-to-controller communication is not supported."
+FREE = "127.0.0.1:9"
+"""Nobody listens at the port of `discard`."""
+TOOLS = (
+    ("metadata-quorum", "describe", "--status"),
+    ("metadata-quorum", "describe", "--replication"),
+    ("features", "describe"),
+    ("features", "upgrade", "--feature", "metadata.version=30"),
+    ("cluster", "list-endpoints"),
+    ("cluster", "unregister-controller", "--controller-id", "9"),
+    ("configs", "--describe", "--entity-type", "brokers"),
+    ("acls", "--list"),
+)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of milliseconds: the order of events counts, not the time."""
+    monkeypatch.setattr(client, "WATCHED_AFTER_S", 0.05)
+    for name in ("REFUSED_WAIT_MS", "LEADER_WAIT_MS", "SEARCH_EVERY_MS"):
+        monkeypatch.setattr(leadership, name, 50)
+
+
+def _described(voters: dict[int, str]) -> Any:
+    partition = nested(
+        "DescribeQuorum",
+        "PartitionData",
+        error_code=ErrorCode.not_leader_or_follower,
+        leader_id=-1,
+        leader_epoch=3,
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    nodes = []
+    for node_id, address in voters.items():
+        host, _, port = address.rpartition(":")
+        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
+        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
+    return answer("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+
+
+@pytest.fixture(params=[True, False], ids=["restarted", "running on"])
+async def survivor(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
+    """The survivor of three voters: one that has found no leader since its start, or one that still lists all."""
+    async with FakeCluster([1], is_controllers=True) as cluster:
+        voters = {1: cluster.bootstrap[0], 2: FREE, 3: FREE}
+        cluster.handle("DescribeQuorum", lambda _: _described(voters))
+        cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs"))
+        if request.param:
+            cluster.finalized_features, cluster.finalized_features_epoch = {}, -1
+            cluster.handle(
+                "DescribeCluster",
+                lambda _: answer(
+                    "DescribeCluster", error_code=ErrorCode.unsupported_version, error_message=NO_METADATA
+                ),
+            )
+        else:
+            cluster.controller_id = -1
+        yield cluster
+
+
+def _is_clean(ran: Ran) -> bool:
+    return ran.stderr.count("\n") == 1 and "MetadataVersion" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=" ".join)
+async def test_tools_name_the_missing_voters(survivor: FakeCluster, tool: tuple[str, ...]) -> None:
+    """Goal: one line that is true, not a level that is not supported, or a minute of silence. Method: each tool that
+    asks controllers, at a survivor; levels and endpoints are described from what the survivor knows.
+    """
+    ran = await run_tool(tool[0], "-C", survivor.bootstrap[0], *tool[1:])
+    if ran.exit_code == 0:
+        assert tool[-1] in ("describe", "list-endpoints")
+        assert survivor.finalized_features_epoch == 17
+        return
+    assert (ran.exit_code, _is_clean(ran)) == (1, True), ran
+    assert ran.stderr.startswith(
+        "error: no leader; voters 2, 3 do not answer (no connection to 127.0.0.1:9: "
+    )
+
+
+async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> None:
+    """Goal: a finding with its reason and what to start. Method: text and JSON, at a survivor."""
+    ran = await run_tool("doctor", "-C", survivor.bootstrap[0])
+    assert (ran.exit_code, ran.stderr) == (1, "")
+    assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
+    assert "Start controllers 2 or 3: a majority of the voters has to run." in ran.stdout
+    ran = await run_tool("doctor", "-C", survivor.bootstrap[0], "-o", "json")
+    assert [one["code"] for one in ran.json["findings"]] == ["no-leader"]
+    assert ran.json["leaderId"] is None
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ("doctor",),
+        ("leader-election", "--election-type", "preferred", "--all-topic-partitions"),
+        ("metadata-shell", "ls", "/"),
+        *TOOLS[:1],
+    ],
+    ids=" ".join,
+)
+async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
+    """Goal: nobody waits a minute for controllers that do not run. Method: two addresses where nobody listens."""
+    ran = await run_tool(tool[0], "-C", f"{FREE},127.0.0.1:11", *tool[1:])
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "error: no connection to 127.0.0.1:9: Connection refused; "
+        "no connection to 127.0.0.1:11: Connection refused\n"
+    )
+
+
+async def test_a_chosen_timeout_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a script can wait for controllers that are starting. Method: a timeout in the file; the controller begins
+    to listen after several attempts, and nobody looks for a leader in between.
+    """
+    attempts = 0
+    connect = Connection.open
+
+    async def open_counted(address: Address, **options: Any) -> Connection:
+        nonlocal attempts
+        attempts += 1
+        return await connect(address, **options)
+
+    monkeypatch.setattr(Connection, "open", open_counted)
+    monkeypatch.setattr(client, "WATCHED_AFTER_S", 0)
+    monkeypatch.setattr(leadership, "find_leader", lambda *_, **__: pytest.fail("it was looked for"))
+    file = tmp_path / "client.properties"
+    file.write_text("default.api.timeout.ms=50000\n")
+    async with FakeCluster([1], is_controllers=True) as cluster:
+        (node,) = cluster.nodes.values()
+        await node.stop()
+        running = asyncio.ensure_future(
+            run_tool("cluster", "cluster-id", "-C", node.address, "--command-config", str(file))
+        )
+        await until(lambda: attempts > 2, "attempts to connect")
+        await node.start()
+        ran = await running
+    assert (ran.exit_code, ran.stderr) == (0, "")
