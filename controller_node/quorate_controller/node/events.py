@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
@@ -51,6 +52,8 @@ class Caller:
     api_version: int
     request_timeout_ms: int
     forwarded: bool = False
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured on which the request, or its envelope, came in."""
     broker_id: int | None = None
     """The id that the broker that forwarded the request gave for itself."""
     access: Access = UNRESTRICTED

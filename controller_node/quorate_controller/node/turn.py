@@ -357,6 +357,7 @@ class ControllerNode:
             request_timeout_ms=caller.request_timeout_ms,
             forwarded=caller.forwarded,
             token_authenticated=caller.principal.token_authenticated,
+            security_protocol=caller.security_protocol,
             unresolved_hosts=event.unresolved_hosts,
             access=caller.access,
         )

@@ -88,6 +88,7 @@ class Call:
             api_version=request.version,
             request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
             forwarded=envelope is not None,
+            security_protocol=peer.security_protocol,
             broker_id=None if envelope is None else forwarder_of(envelope),
             access=access,
             connection=peer,

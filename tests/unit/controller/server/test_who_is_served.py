@@ -58,8 +58,6 @@ class Rule(NamedTuple):
     operation: AclOperation
     resource: tuple[ResourceType, str] = ORDERS
     refused: ErrorCode = ErrorCode.topic_authorization_failed
-    is_served_directly: bool = True
-    """Tokens are made for those who ask through a broker."""
 
 
 def on_cluster(key: int) -> Rule:
@@ -136,8 +134,7 @@ BY_RESOURCE: Final[Mapping[ApiKey, Rule]] = {
         ),
         AclOperation.CREATE_TOKENS,
         (ResourceType.USER, "User:dave"),
-        ErrorCode.delegation_token_request_not_allowed,
-        is_served_directly=False,
+        ErrorCode.delegation_token_authorization_failed,
     ),
     ApiKey.DESCRIBE_CLUSTER: Rule(
         2,
@@ -172,6 +169,7 @@ def active_controller() -> Callable[[Any, Caller], Any]:
             api_version=caller.api_version,
             principal=str(caller.principal),
             listener=caller.listener,
+            security_protocol=caller.security_protocol,
             access=caller.access,
         )
         try:
@@ -192,10 +190,10 @@ async def listen(rig: Any, rule: Rule | None) -> None:
         acl_of(operation, DENY, principal="User:carol", resource=resource),
         super_users=(ANONYMOUS,),  # whom nobody is here
     )
-    await rig.listen()
     config = ListenerSasl(
         mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
     )
+    await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
     rig.listener.handler = SaslGate(
         rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
     )
@@ -251,6 +249,6 @@ async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, k
     if rule is None:
         assert ErrorCode.cluster_authorization_failed not in codes
         return
-    is_refused = case != "allowed" or not rule.is_served_directly
+    is_refused = case != "allowed"
     assert (rule.refused in codes) is is_refused
     assert is_untouched(rig) or key in BY_HANDLER or not is_refused
