@@ -70,7 +70,7 @@ class Selection:
         return names
 
 
-@app.command(cls=options_command(ACTIONS, FLAGS, controllers=False))
+@app.command(cls=options_command(ACTIONS, FLAGS))
 def topics(
     context: typer.Context,
     *,
@@ -282,7 +282,9 @@ def _describe(
         combined = describe.combine(
             topics, {name: configs[resource] for name, resource in resources.items()}, reassignments
         )
-        return describe.select(combined, reports, {node.node_id for node in cluster.nodes})
+        # Controllers describe themselves. A leader that they report is registered and not fenced.
+        live = None if tool_options(context).bootstrap_controller else {one.node_id for one in cluster.nodes}
+        return describe.select(combined, reports, live)
 
     found = run(ask, context)
     show(
