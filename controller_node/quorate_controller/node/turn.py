@@ -21,6 +21,7 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    NotAwaited,
     OwnRequestAnswered,
     OwnRequestFailed,
     RaftAnswer,
@@ -361,7 +362,7 @@ class ControllerNode:
             unresolved_hosts=event.unresolved_hosts,
             access=caller.access,
         )
-        asker = Asker(caller.broker_id, event.deadline_ms)
+        asker = Asker(caller.broker_id, event.deadline_ms, awaits_commit=caller.request_timeout_ms > 0)
         self._decide_request(event.request, context, event.token, asker)
 
     def _read_on(self) -> None:
@@ -419,6 +420,10 @@ class ControllerNode:
         fault = self._take_result(result)
         if fault is not None:
             self._answer_fault(token, fault, request=request)
+        elif asker is not None and not asker.awaits_commit:
+            self._effects.control_answers.append(
+                ControlAnswer(token=token, outcome=NotAwaited(result.response))
+            )
         else:
             self._answer(token, result.response, asker)
 

@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import RaftAnswer
+from quorate_controller.node.events import NotAwaited, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
@@ -155,15 +155,36 @@ async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFix
     assert record.exc_info is not None
 
 
-@pytest.mark.parametrize("timeout_ms", [10, 0, -1])
-async def test_requests_time_out(rig: Any, timeout_ms: int) -> None:
-    """Goal: nobody waits forever; without a timeout the answer comes at once, and the topic is created (KIP-4).
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_without_a_timeout_errors_of_validation_win(rig: Any, timeout_ms: int) -> None:
+    """Goal: KIP-4, for clients that do not wait: REQUEST_TIMED_OUT means that the topic is valid, and being created.
 
-    Method: CreateTopics and a node that does not commit.
+    Method: CreateTopics, and a node that has decided on three topics, of which it refuses one, before it commits.
     """
+
+    def decided(request: Any, caller: Any) -> NotAwaited:
+        response = topics_created(request, caller)
+        first, *others = response.topics
+        refused = replace(first, error_code=ErrorCode.topic_already_exists, error_message="is there")
+        return NotAwaited(replace(response, topics=(refused, *others), throttle_time=timedelta(seconds=0)))
+
+    rig.node.decide = decided
     await rig.listen()
     client = await rig.connect()
-    (topic,) = (await client.ask(create_topics("a", timeout_ms=timeout_ms), 7)).topics
+    topics = (await client.ask(create_topics("a", "b", "c", timeout_ms=timeout_ms), 7)).topics
+    assert [(one.name, one.error_code, one.error_message) for one in topics] == [
+        ("a", ErrorCode.topic_already_exists, "is there"),
+        ("b", ErrorCode.request_timed_out, None),
+        ("c", ErrorCode.request_timed_out, None),
+    ]
+    assert topics[1].topic_id is None
+
+
+async def test_requests_time_out(rig: Any) -> None:
+    """Goal: nobody waits forever. Method: CreateTopics and a node that does not commit."""
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(create_topics("a", timeout_ms=10), 7)).topics
     assert topic.error_code is ErrorCode.request_timed_out
     (future,) = await rig.node.requests(1)
     assert future.cancelled()
