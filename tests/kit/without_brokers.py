@@ -155,13 +155,18 @@ def without_brokers(directory: Path, jars: Path) -> Iterator[SecuredCluster]:
         cluster.close()
 
 
-def transcript(cluster: SecuredCluster) -> str:
-    """Run all commands and return what they print, masked. Each has to succeed, but those that are REFUSED."""
-    assert not any(map(cluster.runs, cluster.brokers))
-    options = (
+def connection_options(cluster: SecuredCluster) -> tuple[str, ...]:
+    """The options that lead the administrator to the controllers."""
+    return (
         *("--bootstrap-controller", ",".join(map(cluster.secured_at, cluster.controllers))),
         *("--command-config", str(cluster.login)),
     )
+
+
+def transcript(cluster: SecuredCluster) -> str:
+    """Run all commands and return what they print, masked. Each has to succeed, but those that are REFUSED."""
+    assert not any(map(cluster.runs, cluster.brokers))
+    options = connection_options(cluster)
     masks = _Masks(cluster)
     shown = []
     for command in COMMANDS:
