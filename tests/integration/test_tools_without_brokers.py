@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kit.cluster import Cluster, manifests
 from kit.membership import quorate, succeeded
 from kit.releases import RELEASE
+from kit.waiting import eventually
 from kit.without_brokers import (
     COMMANDS,
     PAGE,
+    TIMEOUT_S,
     TOOLS,
     SecuredCluster,
     connection_options,
@@ -58,3 +61,27 @@ def test_the_last_controller_answers_reads_without_a_leader(cluster: SecuredClus
     assert "Total number of tokens" in succeeded(quorate("delegation-tokens", *at, "--describe"))
     assert "retention.ms=3600000" in succeeded(quorate("configs", *at, "--describe", "--topic", "orders"))
     assert cluster.runs(survivor)
+
+
+def test_a_mixed_quorum_answers(tmp_path: Path, kafka_jars: Path) -> None:
+    """Goal: one controller of ours is enough. Method: two stock controllers and ours, no broker; a quota that the
+    active one of them has set is described.
+    """
+    manifest = manifests(controllers=3, java=(3000, 3001), brokers=0)
+    mixed = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
+    try:
+        mixed.start_all()
+        at = ("--bootstrap-controller", mixed.bootstrap_controllers)
+        succeeded(
+            quorate("configs", *at, "--alter", "--user", "alice", "--add-config", "producer_byte_rate=7")
+        )
+        line = "Quota configs for user-principal 'alice' are producer_byte_rate=7.0\n"
+        eventually(
+            lambda: quorate("configs", *at, "--describe", "--user", "alice").stdout == line,
+            TIMEOUT_S,
+            "the quota",
+            lambda: quorate("configs", *at, "--describe", "--user", "alice"),
+        )
+        assert succeeded(quorate("topics", *at, "--list")) == "\n"
+    finally:
+        mixed.close()
