@@ -105,6 +105,9 @@ simulate: $(VENV)/.all ## SEEDS=n runs of the simulation, or SEED=n again, as a 
 work: $(VENV)/.all ## the longest step of each API and record on a large image, in lines of Python; TIME=1: in microseconds
 	$(WORK) $(if $(TIME),--time)
 
+transcript: $(VENV)/.all .jars ## run the tools of KIP-919 while no broker runs, and write what they print into docs/tools.md
+	PYTHONPATH=tests $(BIN)/python -m kit.without_brokers --write
+
 soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while everything breaks, or SEED=s again; root
 	$(SOAK) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(MISTAKE),--mistake $(MISTAKE))
 

@@ -18,6 +18,7 @@ from generated import add_check, settle
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
 from quorate_protocol.kafka.apis import (
     CONTROLLER_APIS,
+    CONTROLLER_READ_APIS,
     EXTENSION_APIS,
     SERVED_APIS,
     AnsweredBy,
@@ -64,6 +65,10 @@ _ASKED: Final[Mapping[int, str]] = {
     ApiKey.ALTER_CONFIGS: f"ALTER_CONFIGS {_CONFIGS}",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: f"ALTER_CONFIGS {_CONFIGS}; CLUSTER_ACTION on the cluster for log levels",
     ApiKey.CREATE_DELEGATION_TOKEN: "CREATE_TOKENS on the owner, if that is not the sender",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        "none for one's own tokens; for others DESCRIBE on the token, or DESCRIBE_TOKENS on its owner"
+    ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE on each topic",
     ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE to be told what is permitted",
 }
 """Of the requests whose handlers ask."""
@@ -223,6 +228,12 @@ DRIVERS: Final[Mapping[int, tuple[str, str]]] = {
 """Who sends an API to our controllers, and in which test."""
 
 
+_READS: Final = (
+    "tests/integration/test_quotas_and_credentials.py::test_controllers_describe_what_brokers_describe"
+)
+"""The test of CONTROLLER_READ_APIS."""
+
+
 def text() -> str:
     """The page."""
     captured = _captured()
@@ -234,7 +245,19 @@ def text() -> str:
         f"Kafka's controllers list two more, {' and '.join(missing)}, which they cannot answer:\n"
         "[protocol-differences.md](../protocol-differences.md#quotas-scram-credentials-and-delegation-tokens). "
         "All other APIs are those of brokers.\n\n"
-        f"{_extension()}\n"
+        f"{_reads()}\n\n{_extension()}\n"
+    )
+
+
+def _reads() -> str:
+    rows = "\n".join(
+        f"| {api.name} | {int(api.key)} | {_versions(api)} | {_needed(api.key)} |"
+        for api in CONTROLLER_READ_APIS.values()
+    )
+    return (
+        "To clients that ask for them, any controller offers four that only brokers serve in Kafka "
+        f"([ADR 43](../adr/0043-controllers-answer-reads.md)). {_link(_READS)} compares them with a stock broker:\n\n"
+        f"| API | key | versions | ACL |\n|---|---|---|---|\n{rows}"
     )
 
 
@@ -249,7 +272,7 @@ def _extension() -> str:
 
 def _row(api: Api, captured: Mapping[int, str]) -> str:
     assert api.answered_by is not None
-    versions = f"{api.version_min}" + (f"-{api.version_max}" if api.version_max > api.version_min else "")
+    versions = _versions(api)
     client, test = DRIVERS[api.key]
     cells = (
         *(api.name, str(int(api.key)), versions, _SERVED_BY[api.answered_by], _needed(api.key)),
@@ -257,6 +280,10 @@ def _row(api: Api, captured: Mapping[int, str]) -> str:
     )
     assert all(cells), api.name
     return f"| {' | '.join(cells)} |"
+
+
+def _versions(api: Api) -> str:
+    return f"{api.version_min}" + (f"-{api.version_max}" if api.version_max > api.version_min else "")
 
 
 def _needed(key: int) -> str:

@@ -19,7 +19,12 @@ from quorate_protocol.kafka.apis import ApiKey
 
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.host_names import HostNames
-from quorate_controller.node.events import ControlRequest, OwnRequestAnswered, OwnRequestFailed
+from quorate_controller.node.events import (
+    UNAWAITED_TIMEOUT_MS,
+    ControlRequest,
+    OwnRequestAnswered,
+    OwnRequestFailed,
+)
 from quorate_controller.node.fair_queue import FairQueue
 from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.node import ControllerNode, Effects, OwnRequest
-    from quorate_controller.node.events import Caller, NodeEvent, RaftAnswer, RaftReply
+    from quorate_controller.node.events import Caller, NodeEvent, NotAwaited, RaftAnswer, RaftReply
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
@@ -68,9 +73,6 @@ _DECISIONS: Final = frozenset({ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
 """Long reads that change something: they are decided even if nobody waits for the response."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
-
-UNAWAITED_TIMEOUT_MS: Final = 30_000
-"""How long a request with a timeout of 0 may wait to be decided."""
 
 
 STEP_MS_MIN: Final = 10
@@ -142,7 +144,7 @@ class Driver:
         self._tokens = itertools.count()
         self._raft_futures: dict[int, Future[RaftAnswer]] = {}
         self._for_observers: deque[RaftReply] = deque()
-        self._control_futures: dict[int, Future[Payload]] = {}
+        self._control_futures: dict[int, Future[Payload | NotAwaited]] = {}
         self._turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
@@ -364,12 +366,12 @@ class Driver:
         """See `NodePort.credentials`."""
         return self._node.credentials
 
-    def control(self, request: Payload, caller: Caller) -> Future[Payload]:
+    def control(self, request: Payload, caller: Caller) -> Future[Payload | NotAwaited]:
         """See `NodePort.control`."""
         token = next(self._tokens)
-        future: Future[Payload] = self._loop.create_future()
+        future: Future[Payload | NotAwaited] = self._loop.create_future()
         self._control_futures[token] = future
-        # Who does not wait wants it done nevertheless (KIP-4), and has the answer already.
+        # Timeout 0: the client does not wait for the commit, but the request must still be decided (KIP-4).
         deadline_ms = self._clock.now_ms() + (caller.request_timeout_ms or UNAWAITED_TIMEOUT_MS)
         event = ControlRequest(token=token, request=request, caller=caller, deadline_ms=deadline_ms)
         names = host_names(request) if isinstance(request, AlterClientQuotasRequest) else None
@@ -378,7 +380,7 @@ class Driver:
             return future
         task = self._loop.create_task(self._resolve_and_enqueue(event, names))
 
-        def given_up(_done: Future[Payload]) -> None:
+        def given_up(_done: Future[Payload | NotAwaited]) -> None:
             task.cancel()
             self._control_futures.pop(token, None)
 

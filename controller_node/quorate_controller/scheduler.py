@@ -23,7 +23,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, ApiKey
 
 from quorate_controller.node.request_classes import OF_NODES
 
@@ -59,6 +59,7 @@ LONG_READS: Final = frozenset(
     {
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_ACLS,
+        *CONTROLLER_READ_APIS,
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,

@@ -151,6 +151,63 @@ def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
     )
 
 
+def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> None:
+    """Goal: the same answers without a broker. Method: topics, quotas, users and tokens, described by a stock broker
+    and by our controllers; nobody gets a token over PLAINTEXT.
+    """
+    broker = ("--bootstrap-server", cluster.bootstrap_servers)
+    controllers = ("--bootstrap-controller", cluster.bootstrap_controllers)
+    succeeded(quorate("topics", *broker, "--create", "--topic", "described", "--partitions", "3"))
+    for whose, config in (
+        (("--user", "described"), "SCRAM-SHA-512=[iterations=8192,password=a-secret]"),
+        (("--user", "described", "--client", "c"), "producer_byte_rate=7"),
+        (("--user-defaults",), "consumer_byte_rate=8"),
+        (("--client-defaults",), "request_percentage=9"),
+        (("--ip", "127.0.0.7"), "connection_creation_rate=5"),
+    ):
+        succeeded(quorate("configs", *broker, "--alter", *whose, "--add-config", config))
+    for words in (
+        ("topics", "--list"),
+        ("topics", "--describe"),
+        ("topics", "--describe", "--topic", "described", "--partition-size-limit-per-response", "2"),
+        ("topics", "--describe", "--unavailable-partitions"),
+        ("configs", "--describe", "--entity-type", "users"),
+        ("configs", "--describe", "--entity-type", "users", "--entity-type", "clients"),
+        ("configs", "--describe", "--user", "described"),
+        ("configs", "--describe", "--user", "nobody"),
+        ("configs", "--describe", "--user-defaults"),
+        ("configs", "--describe", "--client-defaults"),
+        ("configs", "--describe", "--entity-type", "ips"),
+    ):
+        tool, *rest = words
+        told = [
+            json.loads(succeeded(quorate(tool, *at, *rest, "-o", "json"))) for at in (controllers, broker)
+        ]
+        for topic in (one for shown in told for one in shown.get("topics", ()) if isinstance(one, dict)):
+            del topic["configs"]  # each node adds those of its own file
+        assert told[0] == told[1], words
+    credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
+    succeeded(quorate("configs", *broker, "--alter", "--user", "maker", *credential))
+    login = cluster.login("maker", "a-secret")
+    eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "the user to log in")
+    addresses = ",".join(map(cluster.secured_at, cluster.controllers))
+    at = ("delegation-tokens", "--bootstrap-controller", addresses, "--command-config", login)
+    create = ("--create", "--max-life-time-period", str(HOUR_MS))
+    made = json.loads(succeeded(quorate(*at, *create, "-o", "json")))
+
+    def described(*options: str) -> list[dict[str, object]]:
+        tokens = json.loads(succeeded(quorate("delegation-tokens", *options, "--describe", "-o", "json")))
+        return [one for one in tokens["tokens"] if one["tokenId"] == made["tokenId"]]
+
+    as_maker = ("--bootstrap-server", cluster.secured, "--command-config", login)
+    eventually(lambda: described(*as_maker), TIMEOUT_S, "the token")
+    assert described(*at[1:]) == described(*as_maker) == [made]
+    nothing = cluster.layout.directory.path / "nothing.properties"
+    nothing.write_text("")
+    plain = (*controllers, "--command-config", str(nothing))
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused(quorate("delegation-tokens", *plain, *create))
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_scram_user_logs_in_until_deleted(
     cluster: SecuredCluster, java_tool: JavaTools, mechanism: str

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.errors import ErrorCode
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
 from quorate_protocol.image import MetadataImage
@@ -28,6 +31,9 @@ def samples() -> dict[int, tuple[int, Any]]:
     """A request of each API in the newest captured version, by key."""
     found: dict[int, tuple[int, Any]] = {
         ApiKey.UNREGISTER_CONTROLLER: (0, UnregisterControllerRequest(controller_id=1)),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, DescribeTopicPartitionsRequest(topics=(), cursor=None)),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: (3, DescribeDelegationTokenRequest(owners=None)),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: (1, DescribeClientQuotasRequest(components=(), strict=False)),
         ExtensionKey.CONTROLLER_HEARTBEAT: (
             0,
             ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=0),

@@ -20,10 +20,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
-from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, Api, ApiKey
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, CONTROLLER_READ_APIS, Api, ApiKey
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import Request, parse_request, serialize_response
+from quorate_protocol.wire.versions import READER_SOFTWARE_NAME
 
 CLUSTER_ID = "fake-cluster-1234567-A"
 SILENCE = object()
@@ -69,6 +70,8 @@ class FakeNode:
     """Handlers of this node alone, by API name; they go before the cluster's."""
     advertised: str | None = None
     """The `host:port` that DescribeCluster reports, if it is not where the node listens."""
+    serves_reads: bool = False
+    """Whether it is a controller of Quorate, which offers CONTROLLER_READ_APIS to clients that ask for them."""
     requests: list[Request] = field(default_factory=list)
     """All requests that arrived, in order, including ApiVersions."""
     connections: int = 0
@@ -146,9 +149,12 @@ class FakeNode:
     def api_versions(self, request: Request) -> Any:
         """What the node speaks; checks the identity that version 5 may carry (KIP-1242)."""
         _, newest = self.apis[ApiKey.API_VERSIONS]
+        apis = dict(self.apis)
+        if self.serves_reads and request.body.client_software_name == READER_SOFTWARE_NAME:
+            apis |= {key: (api.version_min, api.version_max) for key, api in CONTROLLER_READ_APIS.items()}
         keys = tuple(
             nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in self.apis.items()
+            for key, (low, high) in apis.items()
         )
         told = answer(
             "ApiVersions",

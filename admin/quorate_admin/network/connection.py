@@ -10,10 +10,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, FrameTooLarge, ProtocolError, UnsupportedVersion, ValueTooLong
-from quorate_protocol.kafka.apis import Api, ApiKey, api_of
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, Api, ApiKey, api_of
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.client import ClientConnection
-from quorate_protocol.wire.versions import IDENTITY_SINCE, Negotiation, PeerVersions
+from quorate_protocol.wire.versions import (
+    IDENTITY_SINCE,
+    READER_SOFTWARE_NAME,
+    Negotiation,
+    PeerVersions,
+)
 
 from quorate_admin.config import Address
 from quorate_admin.errors import (
@@ -61,6 +66,8 @@ class Connection:
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._open_for_requests = asyncio.Lock()
         self._versions = PeerVersions()
+        self._serves_reads: bool | None = None
+        """Whether the server serves CONTROLLER_READ_APIS; None before it is asked."""
         self._failure: AdminError | None = None
         self._reauthenticate_at_s: float | None = None
         self._security: SecurityConfig | None = None
@@ -141,7 +148,7 @@ class Connection:
                     f"{self.address}: the server reports that it is not the expected node"
                 ) from None
             raise ServerError(error.error_code) from None
-        self._versions = versions
+        self._versions, self._serves_reads = versions, None
         self.identity = identity if negotiation.version >= IDENTITY_SINCE else None
         return response
 
@@ -150,6 +157,28 @@ class Connection:
         can_check = self._versions.range_of(ApiKey.API_VERSIONS)[1] >= IDENTITY_SINCE
         if can_check and self.identity != identity:
             await self.negotiate(timeout_ms, identity)
+
+    async def check_reads(self, timeout_ms: int) -> None:
+        """Check that the server is a controller that serves all of CONTROLLER_READ_APIS. Others are not offered them.
+
+        Raises:
+            UnsupportedByServerError: it does not, as the controllers of Kafka.
+            ServerError, RequestTimeoutError, ConnectionFailedError: as `negotiate`.
+        """
+        if self._serves_reads is None:
+            negotiation = Negotiation(known=self._versions, software_name=READER_SOFTWARE_NAME)
+            response = await self._exchange(negotiation.request, negotiation.version, timeout_ms)
+            try:
+                versions = negotiation.receive(response) or self._versions
+            except ProtocolError as error:
+                raise ServerError(error.error_code) from None
+            self._serves_reads = all(api.key in versions for api in CONTROLLER_READ_APIS.values())
+            if self._serves_reads:
+                self._versions = versions
+        if not self._serves_reads:
+            raise UnsupportedByServerError(
+                f"{self.address}: this controller does not serve what brokers serve"
+            )
 
     async def request(self, request: Any, timeout_ms: int) -> Any:
         """Send a request in the highest version that both sides support, and return the response.

@@ -16,7 +16,7 @@ With `metadata.recovery.strategy=none` a client keeps the known nodes and never 
 random source are parameters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
@@ -39,6 +39,7 @@ class Role(Enum):
 
     ANY = "any node"
     CONTROLLER = "the controller"
+    READER = "a node for reading"
     LEADER_OF_QUORUM = "the leader of the quorum"
     NODE = "a node"
     ADDRESS = "an address"
@@ -54,6 +55,8 @@ class To:
 
     CONTROLLER: ClassVar["To"]
     """The active controller or, with bootstrap servers, a broker that forwards to it."""
+    READER: ClassVar["To"]
+    """The active controller or, if none is known, any controller; with bootstrap servers, any broker."""
     ANY: ClassVar["To"]
     """Any node; the least loaded one is chosen."""
     LEADER_OF_QUORUM: ClassVar["To"]
@@ -79,6 +82,7 @@ class To:
 
 
 To.CONTROLLER = To(Role.CONTROLLER)
+To.READER = To(Role.READER)
 To.ANY = To(Role.ANY)
 To.LEADER_OF_QUORUM = To(Role.LEADER_OF_QUORUM)
 
@@ -183,8 +187,12 @@ class Routing:
 
     # Decisions
 
-    def next_step(self, to: To, now_ms: int, load: Load) -> Step:
-        """The next step for a request. `load` returns the requests in flight at an address, None if not connected."""
+    def next_step(self, to: To, now_ms: int, load: Load, lacking: Collection[Address] = ()) -> Step:
+        """The next step for a request.
+
+        `load` returns the requests in flight at an address, None if not connected. Nodes at the `lacking` addresses
+        do not serve the request.
+        """
         if to.role is Role.ADDRESS:
             assert to.address is not None
             return self._ask_or_wait([Target(address=to.address)], now_ms, None)
@@ -192,11 +200,26 @@ class Routing:
             # A single bootstrap address is taken for the node, because no other node is ever asked.
             if to.role is Role.NODE and len(self._bootstrap) > 1:
                 return Refuse(reason="only bootstrap addresses can be asked, not nodes by id")
-            return self._ask_or_wait([Target(address=one) for one in self._bootstrap], now_ms, None)
+            targets = [Target(address=one) for one in self._bootstrap]
+            return self._ask_willing(targets, lacking, now_ms, None)
         self._rebootstrap_if_lost(now_ms)
         if self._is_discovery_due(to, now_ms):
             return self._discover(to, now_ms, load)
-        return self._ask_or_wait(self._targets(to), now_ms, load)
+        # The first reader is the active controller, even if another one is connected.
+        return self._ask_willing(
+            self._targets(to),
+            lacking,
+            now_ms,
+            None if to.role is Role.READER and self._config.is_to_controllers else load,
+        )
+
+    def _ask_willing(
+        self, targets: Sequence[Target], lacking: Collection[Address], now_ms: int, load: Load | None
+    ) -> Step:
+        willing = [target for target in targets if target.address not in lacking]
+        if not willing:
+            return Refuse(reason="no node serves the request")
+        return self._ask_or_wait(willing, now_ms, load)
 
     def _is_discovery_due(self, to: To, now_ms: int) -> bool:
         return (
@@ -226,10 +249,13 @@ class Routing:
     def _targets(self, to: To) -> list[Target]:
         """The nodes that may answer; empty if the requested node is unknown."""
         is_any = to.role is Role.ANY or (
-            to.role is Role.LEADER_OF_QUORUM and not self._config.is_to_controllers
+            to.role in {Role.LEADER_OF_QUORUM, Role.READER} and not self._config.is_to_controllers
         )
         if is_any:
             return [self._target(node_id) for node_id in self.nodes]
+        if to.role is Role.READER:
+            ids = sorted(self.nodes, key=lambda node_id: node_id != self._controller_id)
+            return [self._target(node_id) for node_id in ids]
         node_id = to.node_id if to.role is Role.NODE else self._controller_id
         return [self._target(node_id)] if node_id is not None and node_id in self.nodes else []
 

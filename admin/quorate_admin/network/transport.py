@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, METADATA_VERSION
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, api_of
 from quorate_protocol.kafka.enums import EndpointType
 
 from quorate_admin.config import Address, AdminConfig
@@ -33,6 +34,7 @@ from quorate_admin.network.routing import (
     Discover,
     Misrouted,
     Refuse,
+    Role,
     Routing,
     Target,
     To,
@@ -78,9 +80,21 @@ class Transport:
             codes = failures(response) if failures else ()
             return next((code for code in codes if code in _SENDS_ON or code.retriable), None)
 
-        return await self._until_answered(
-            to, lambda connection, limit_ms: connection.request(request, limit_ms), code_to_retry, timeout_ms
-        )
+        api = api_of(request)
+        needs_reads = self._config.is_to_controllers and api.key in CONTROLLER_READ_APIS
+
+        async def send(connection: Connection, limit_ms: int) -> Any:
+            if needs_reads:
+                await connection.check_reads(limit_ms)
+            return await connection.request(request, limit_ms)
+
+        try:
+            return await self._until_answered(to, send, code_to_retry, timeout_ms)
+        except NoNodeServesError as error:
+            raise UnsupportedEndpointError(
+                f"no controller of the cluster serves {api.name}, as those of Kafka do not; "
+                "connect to brokers instead (--bootstrap-server)"
+            ) from error
 
     async def api_versions(self, to: To, *, timeout_ms: int | None = None) -> Any:
         """A new ApiVersionsResponse; see `Operations._api_versions`."""
@@ -127,6 +141,12 @@ class Transport:
             try:
                 connection = await self._connection_to(target, attempt)
                 answer = await ask(connection, self._limit_ms(attempt))
+            except UnsupportedByServerError as error:
+                if to.role is not Role.READER or not self._config.is_to_controllers:
+                    raise
+                attempt.lacking.add(target.address)
+                attempt.reasons[str(target.address)] = str(error)
+                continue
             except (ConnectionFailedError, RequestTimeoutError) as error:
                 if connection is not None and isinstance(error, RequestTimeoutError):
                     attempt.unanswered = error
@@ -196,7 +216,7 @@ class Transport:
     async def _find(self, to: To, attempt: "_Attempts") -> Target:
         """The target of a request, after discovering the cluster if needed. Raises UnreachableError on timeout."""
         while True:
-            step = self.routing.next_step(to, self._now_ms(), self._load)
+            step = self.routing.next_step(to, self._now_ms(), self._load, attempt.lacking)
             match step:
                 case Ask(target=target):
                     return target
@@ -210,7 +230,8 @@ class Transport:
                         raise attempt.failure()
                     await asyncio.sleep(max(1, until_ms - self._now_ms()) / 1000)
                 case Refuse(reason=reason):
-                    raise UnreachableError({str(to): reason})
+                    error_class = NoNodeServesError if attempt.lacking else UnreachableError
+                    raise error_class({**attempt.reasons, str(to): reason})
 
     async def _discover(self, to: To, attempt: "_Attempts") -> None:
         # Another task may have discovered the cluster while this one waited for the lock.
@@ -328,6 +349,10 @@ class Transport:
         await asyncio.gather(*(connection.close() for connection in gone))
 
 
+class NoNodeServesError(UnreachableError):
+    """Each node that may be asked does not serve the request."""
+
+
 class _Attempts:
     """The attempts of one request: deadline, count, and the last failure of each address."""
 
@@ -336,6 +361,8 @@ class _Attempts:
         self.deadline_ms = deadline_ms
         self.count = 0
         self.reasons: dict[str, str] = {}
+        self.lacking: set[Address] = set()
+        """The nodes that do not serve the request."""
         self.unanswered: RequestTimeoutError | None = None
         """Set if the last attempt sent the request and got no response: it may have been carried out."""
 

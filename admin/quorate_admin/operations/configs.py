@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class ConfigOperations(KeyedOperations):
-    """Requests for a BROKER with a name and for a BROKER_LOGGER go to that node, others to the controller."""
+    """Requests for a BROKER with a name and for a BROKER_LOGGER go to that node, others to the controller.
+
+    Without an active controller, any other controller describes configs.
+    """
 
     async def describe_configs(
         self,
@@ -195,11 +198,12 @@ class ConfigOperations(KeyedOperations):
         async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, Any]:
             return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
 
+        is_read = described and self._to_controllers
         by_owner: dict[To, list[ConfigResource]] = defaultdict(list)
         errors = {}
         for resource in dict.fromkeys(resources):
             if not self._is_of_a_node(resource, described=described):
-                by_owner[To.CONTROLLER].append(resource)
+                by_owner[To.READER if is_read else To.CONTROLLER].append(resource)
             elif resource.name.isascii() and resource.name.isdigit():
                 by_owner[To.node(int(resource.name))].append(resource)
             else:

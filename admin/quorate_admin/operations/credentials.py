@@ -33,7 +33,10 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class CredentialOperations(KeyedOperations):
-    """All of these go through brokers: controllers answer none of them.
+    """SCRAM credentials and delegation tokens.
+
+    With bootstrap controllers, tokens are created, renewed and expired, and controllers of Quorate describe users and
+    tokens. Credentials are altered through brokers.
 
     Passwords are not sent, only their salted hashes. A delegation token belongs to a principal that authenticated
     with SASL or a certificate.
@@ -44,7 +47,8 @@ class CredentialOperations(KeyedOperations):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] = (), *, timeout_ms: int | None = None
     ) -> Results[str, UserScramCredentialsDescription]:
-        """The mechanisms and iterations of the given or all users (DescribeUserScramCredentials). Brokers only.
+        """The mechanisms and iterations of the given or all users (DescribeUserScramCredentials). Brokers, or
+        controllers of Quorate.
 
         A given user without credentials has the error RESOURCE_NOT_FOUND.
         """
@@ -56,10 +60,9 @@ class CredentialOperations(KeyedOperations):
 
         from quorate_admin.types.credentials import ScramCredentialInfo, UserScramCredentialsDescription
 
-        self._brokers_only("describe_user_scram_credentials")
         names = tuple(UserName(name=user) for user in dict.fromkeys(users))
         request = DescribeUserScramCredentialsRequest(users=names or None)
-        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        response = await self._ask(request, To.READER, timeout_ms=timeout_ms)
         values, errors = {}, {}
         for result in response.results:
             error = error_of(result.error_code, result.error_message)
@@ -124,6 +127,11 @@ class CredentialOperations(KeyedOperations):
 
     # Delegation tokens
 
+    @property
+    def _writer(self) -> To:
+        """The active controller, or any broker, which forwards to it."""
+        return To.CONTROLLER if self._to_controllers else To.ANY
+
     async def create_delegation_token(
         self,
         *,
@@ -132,7 +140,7 @@ class CredentialOperations(KeyedOperations):
         max_lifetime_ms: int = -1,
         timeout_ms: int | None = None,
     ) -> DelegationToken:
-        """Create a token for the client's principal, or for `owner` (CreateDelegationToken). Brokers only.
+        """Create a token for the client's principal, or for `owner` (CreateDelegationToken).
 
         With `max_lifetime_ms` -1 the cluster's default applies.
         """
@@ -143,7 +151,6 @@ class CredentialOperations(KeyedOperations):
 
         from quorate_admin.types.credentials import DelegationToken
 
-        self._brokers_only("create_delegation_token")
         renewers = tuple(renewers)
         request = CreateDelegationTokenRequest(
             owner_principal_type=None if owner is None else owner.principal_type,
@@ -154,7 +161,7 @@ class CredentialOperations(KeyedOperations):
             ),
             max_lifetime=timedelta(milliseconds=max_lifetime_ms),
         )
-        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        response = await self._ask(request, self._writer, timeout_ms=timeout_ms)
         return DelegationToken(
             token_id=response.token_id,
             owner=_principal(response),
@@ -169,38 +176,36 @@ class CredentialOperations(KeyedOperations):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds. Brokers only.
+        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds.
 
         With `renew_period_ms` -1 the cluster's default applies.
         """
         from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 
-        self._brokers_only("renew_delegation_token")
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period=timedelta(milliseconds=renew_period_ms))
-        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        response = await self._ask(request, self._writer, timeout_ms=timeout_ms)
         return _unix_ms(response.expiry_timestamp)
 
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds. Brokers only.
+        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds.
 
         With `expiry_period_ms` -1 the token is deleted immediately.
         """
         from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 
-        self._brokers_only("expire_delegation_token")
         request = ExpireDelegationTokenRequest(
             hmac=hmac, expiry_time_period=timedelta(milliseconds=expiry_period_ms)
         )
-        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        response = await self._ask(request, self._writer, timeout_ms=timeout_ms)
         return _unix_ms(response.expiry_timestamp)
 
     async def describe_delegation_tokens(
         self, owners: Iterable[KafkaPrincipal] | None = None, *, timeout_ms: int | None = None
     ) -> tuple[DelegationToken, ...]:
         """The tokens of the given owners, or all that the client is allowed to see (DescribeDelegationToken).
-        Brokers only.
+        Brokers, or controllers of Quorate.
         """
         from kio.schema.describe_delegation_token.v3.request import (
             DescribeDelegationTokenOwner,
@@ -209,7 +214,6 @@ class CredentialOperations(KeyedOperations):
 
         from quorate_admin.types.credentials import DelegationToken
 
-        self._brokers_only("describe_delegation_tokens")
         asked = None
         if owners is not None:
             asked = tuple(
@@ -217,7 +221,7 @@ class CredentialOperations(KeyedOperations):
                 for one in owners
             )
         response = await self._ask(
-            DescribeDelegationTokenRequest(owners=asked), To.ANY, timeout_ms=timeout_ms
+            DescribeDelegationTokenRequest(owners=asked), To.READER, timeout_ms=timeout_ms
         )
         return tuple(
             DelegationToken(

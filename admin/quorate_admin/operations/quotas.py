@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 
 class QuotaOperations(KeyedOperations):
-    """Brokers and controllers alter quotas; only brokers describe them."""
+    """Brokers and controllers alter quotas. Brokers and controllers of Quorate describe them."""
 
     async def describe_client_quotas(
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[ClientQuotaEntity, Mapping[str, float]]:
         """The quotas, by quota name, of the entities that match the filter, or of all (DescribeClientQuotas).
-        Brokers only.
+        Brokers, or controllers of Quorate.
         """
         from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
 
         from quorate_admin.types.quotas import ClientQuotaFilter
 
-        self._brokers_only("describe_client_quotas")
         quota_filter = quota_filter or ClientQuotaFilter()
         request = DescribeClientQuotasRequest(
             components=tuple(
@@ -39,7 +38,7 @@ class QuotaOperations(KeyedOperations):
             ),
             strict=quota_filter.is_strict,
         )
-        response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
+        response = await self._ask(request, To.READER, timeout_ms=timeout_ms)
         return {
             _entity(entry.entity): {value.key: value.value for value in entry.values}
             for entry in response.entries or ()

@@ -16,22 +16,26 @@ if TYPE_CHECKING:
 
 
 class TopicPages:
-    """Descriptions of topics by name. Requests go in the order of names, as responses do, while there `is_more`.
+    """Descriptions of topics by name, or of all topics. Requests go in the order of names, as responses do, while
+    there `is_more`.
 
     A page may end inside a topic; its cursor is the start of the next one.
     """
 
-    def __init__(self, names: Iterable[str], *, with_operations: bool) -> None:
+    def __init__(self, names: Iterable[str] | None, *, with_operations: bool) -> None:
+        """`names`: None for all topics."""
         self.values: dict[str, TopicDescription] = {}
         self.errors: dict[str, ServerError] = {}
-        self._left = sorted(set(names))
+        self._is_of_all = names is None
+        self._left = sorted(set(names or ()))
+        self._is_more = self._is_of_all or bool(self._left)
         self._cursor: tuple[str, int] | None = None
         self._with_operations = with_operations
 
     @property
     def is_more(self) -> bool:
         """Whether another page is needed."""
-        return bool(self._left)
+        return self._is_more
 
     def request(self, partitions_max: int) -> Any:
         """The request for the next page with at most `partitions_max` partitions."""
@@ -72,7 +76,8 @@ class TopicPages:
             self._finish()
             return
         name, partition = response.next_cursor.topic_name, response.next_cursor.partition_index
-        if name not in self._left or (name, partition) <= (self._cursor or ("", 0)):
+        is_known = self._is_of_all or name in self._left
+        if not is_known or (name, partition) <= (self._cursor or ("", 0)):
             raise ConnectionFailedError(
                 f"the cursor of the response, partition {partition} of {name!r}, "
                 "was not requested or is already answered"
@@ -80,6 +85,7 @@ class TopicPages:
         is_broken = name in self.errors
         self._cursor = None if is_broken else (name, partition)
         self._left = [other for other in self._left if other > name or (other == name and not is_broken)]
+        self._is_more = self._is_of_all or bool(self._left)
 
     def _finish(self) -> None:
         for name in self._left:
@@ -88,6 +94,7 @@ class TopicPages:
                     ErrorCode.unknown_server_error, f"the response has no result for {name!r}"
                 )
         self._left = []
+        self._is_more = False
 
 
 def topic_description(topic: Any, *, with_operations: bool) -> TopicDescription:

@@ -16,7 +16,7 @@ from quorate_admin.operations.topic_pages import TopicPages, topic_description
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from quorate_admin.types.topics import (
@@ -35,7 +35,9 @@ Key = str | uuid.UUID
 
 
 class TopicOperations(KeyedOperations):
-    """Operations on topics. All of them go through brokers (KIP-919)."""
+    """Operations on topics. With bootstrap controllers, those of Quorate list and describe them; all others go
+    through brokers (KIP-919).
+    """
 
     async def create_topics(
         self,
@@ -114,9 +116,11 @@ class TopicOperations(KeyedOperations):
         self, *, list_internal: bool = False, timeout_ms: int | None = None
     ) -> Mapping[str, TopicListing]:
         """The topics that the client is allowed to see, by name (Metadata); internal ones only if requested.
-        Brokers only.
+        Brokers, or controllers of Quorate (DescribeTopicPartitions, page by page).
         """
-        self._brokers_only("list_topics")
+        if self._to_controllers:
+            listed = await self._list_by_controllers(self._countdown(timeout_ms))
+            return {name: topic for name, topic in listed.items() if list_internal or not topic.is_internal}
         from quorate_admin.types.topics import TopicListing
 
         response = await self._metadata(None, timeout_ms=timeout_ms)
@@ -134,27 +138,30 @@ class TopicOperations(KeyedOperations):
         partitions_per_response: int = PARTITIONS_PER_RESPONSE,
         timeout_ms: int | None = None,
     ) -> Results[Key, TopicDescription]:
-        """Topics with their partitions, by the given name or id. Brokers only.
+        """Topics with their partitions, by the given name or id. Brokers, or controllers of Quorate.
 
         Topics by name are requested page by page (DescribeTopicPartitions, KIP-966). Topics by id, and all topics
-        of servers without that API and thus without eligible leader replicas, are requested at once (Metadata).
+        of brokers without that API and thus without eligible leader replicas, are requested at once (Metadata).
+        Controllers find the topics of ids in the list of all topics.
         """
-        self._brokers_only("describe_topics")
         left_ms = self._countdown(timeout_ms)
         given = list(dict.fromkeys(topics))
+        by_name: dict[Key, str] = {key: key for key in given if isinstance(key, str)}
         at_once: list[Key] = [key for key in given if isinstance(key, uuid.UUID)]
-        pages = TopicPages(
-            (key for key in given if isinstance(key, str)), with_operations=include_authorized_operations
-        )
+        if self._to_controllers and at_once:
+            listed = await self.list_topics(list_internal=True, timeout_ms=left_ms())
+            ids = {topic.topic_id: name for name, topic in listed.items()}
+            by_name |= {key: ids[key] for key in at_once if isinstance(key, uuid.UUID) and key in ids}
+        pages = TopicPages(by_name.values(), with_operations=include_authorized_operations)
         try:
-            while pages.is_more:
-                request = pages.request(partitions_per_response)
-                pages.add(await self._ask(request, To.ANY, timeout_ms=left_ms()))
+            await self._read_pages(pages, partitions_per_response, left_ms)
         except UnsupportedByServerError:
             at_once = given
-        values: dict[Key, TopicDescription] = dict(pages.values.items())
-        errors: dict[Key, ServerError] = dict(pages.errors.items())
-        if at_once:
+        values = {key: pages.values[name] for key, name in by_name.items() if name in pages.values}
+        errors = {key: pages.errors[name] for key, name in by_name.items() if name in pages.errors}
+        if self._to_controllers:
+            errors |= {key: _missing(key) for key in at_once if key not in by_name}
+        elif at_once:
             response = await self._metadata(
                 at_once, with_operations=include_authorized_operations, timeout_ms=left_ms()
             )
@@ -169,6 +176,35 @@ class TopicOperations(KeyedOperations):
             {key: values[key] for key in given if key in values},
             {key: errors[key] for key in given if key in errors},
         )
+
+    async def _read_pages(
+        self,
+        pages: TopicPages,
+        partitions_per_response: int,
+        left_ms: Callable[[], int],
+        on_page: Callable[[], object] = lambda: None,
+    ) -> None:
+        while pages.is_more:
+            request = pages.request(partitions_per_response)
+            pages.add(await self._ask(request, To.READER, timeout_ms=left_ms()))
+            on_page()
+
+    async def _list_by_controllers(self, left_ms: Callable[[], int]) -> Mapping[str, TopicListing]:
+        """All topics, without keeping the descriptions of their partitions."""
+        from quorate_admin.types.topics import TopicListing
+
+        listings: dict[str, TopicListing] = {}
+        pages = TopicPages(None, with_operations=False)
+
+        def take() -> None:
+            for name, topic in pages.values.items():
+                listings[name] = TopicListing(
+                    name=name, topic_id=topic.topic_id, is_internal=topic.is_internal
+                )
+            pages.values.clear()
+
+        await self._read_pages(pages, PARTITIONS_PER_RESPONSE, left_ms, take)
+        return listings
 
     async def create_partitions(
         self,

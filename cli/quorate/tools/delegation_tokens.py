@@ -1,4 +1,7 @@
-"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.4.0), and JSON."""
+"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.4.0), and JSON.
+
+KIP-919 gives it --bootstrap-controller, too, which Kafka's tool does not have.
+"""
 
 import base64
 import binascii
@@ -32,7 +35,7 @@ _HEADINGS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "
 app = tool_app()
 
 
-@app.command(cls=options_command(ACTIONS, controllers=False))
+@app.command(cls=options_command(ACTIONS))
 def delegation_tokens(
     context: typer.Context,
     *,
@@ -95,7 +98,7 @@ def delegation_tokens(
 
 def check_options(given: Collection[str]) -> str:
     """Returns the action. Raises UsageError for options that exclude each other."""
-    action = one_action(given, tuple(ACTIONS), controllers=False)
+    action = one_action(given, tuple(ACTIONS))
     require(given, action, "--command-config")
     require(given, "--create", "--max-life-time-period")
     require(given, "--renew", "--hmac", "--renew-time-period")

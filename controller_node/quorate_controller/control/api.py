@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """Kafka's QuorumController.MAX_RECORDS_PER_BATCH: an atomic result may not have more records than this."""
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a connection that has not authenticated."""
 
 STEP_PAUSE_MS: Final = 1
 """From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
@@ -73,7 +77,7 @@ class RequestContext:
     """Offset that the first record of the result will get: a broker's epoch is that of its registration."""
     api_version: int
     """Version in which the client sent the request; the body is in the canonical (highest) one."""
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
     client_id: str | None = None
     client_host: str = ""
     listener: str = ""
@@ -82,6 +86,8 @@ class RequestContext:
     """Came in an Envelope: a broker has already checked what only brokers know."""
     token_authenticated: bool = False
     """The client has logged in with a delegation token."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured on which the request, or its envelope, came in."""
     unresolved_hosts: frozenset[str] = frozenset()
     """Host names in the request that do not resolve."""
     access: Access = UNRESTRICTED

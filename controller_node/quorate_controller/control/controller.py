@@ -21,8 +21,12 @@ from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
@@ -50,6 +54,8 @@ from quorate_controller.control.config_changes import ConfigManager, topics_with
 from quorate_controller.control.controller_registration import ControllerManager
 from quorate_controller.control.delegation_tokens import DelegationTokenManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
+from quorate_controller.control.describe_security import SecurityDescriber
+from quorate_controller.control.describe_topics import TopicDescriber
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.features import FeatureManager, changes_elr_level
@@ -154,10 +160,15 @@ class QuorumController:
         """Request class -> the function that answers it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
+        security = SecurityDescriber(self._image, self._config.delegation_token_secret)
         return {
             DescribeClusterRequest: cluster.describe_cluster,
             DescribeConfigsRequest: configs.describe_configs,
             DescribeAclsRequest: self._acls.describe_acls,
+            DescribeTopicPartitionsRequest: TopicDescriber(self._image).describe_topic_partitions,
+            DescribeClientQuotasRequest: security.describe_client_quotas,
+            DescribeUserScramCredentialsRequest: security.describe_user_scram_credentials,
+            DescribeDelegationTokenRequest: security.describe_delegation_token,
         }
 
     @property

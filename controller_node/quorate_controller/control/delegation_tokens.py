@@ -20,12 +20,18 @@ from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenReq
 from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 from quorate_protocol import features
 from quorate_protocol.image.security import DelegationToken
-from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
 from quorate_protocol.records.generated import RemoveDelegationTokenRecord
 from quorate_protocol.uuids import uuid_from, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
-from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
+from quorate_controller.control.api import (
+    ANONYMOUS,
+    ControlConfig,
+    ControlError,
+    ControlResult,
+    RequestContext,
+)
 from quorate_controller.control.steps import RECORD, STEP_WORK_MAX, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ class DelegationTokenManager:
             if request.owner_principal_type is None:
                 raise ControlError(ErrorCode.unknown_server_error)
             owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-        if not _is_allowed(context):
+        if not may_request_tokens(context):
             return _refused_creation(ErrorCode.delegation_token_request_not_allowed, owner, context)
         if owner != context.principal and not context.access.allows(
             AclOperation.CREATE_TOKENS, ResourceType.USER, owner
@@ -106,7 +112,7 @@ class DelegationTokenManager:
 
     def renew(self, request: RenewDelegationTokenRequest, context: RequestContext) -> ControlResult:
         """RenewDelegationToken 1-2: the expiry moves, at most to the end of the token's life."""
-        if not _is_allowed(context):
+        if not may_request_tokens(context):
             return _refused(RenewDelegationTokenResponse)
         return begun(self._renewing(request, context))
 
@@ -127,7 +133,7 @@ class DelegationTokenManager:
 
     def expire(self, request: ExpireDelegationTokenRequest, context: RequestContext) -> ControlResult:
         """ExpireDelegationToken 1-2: the expiry moves; a negative period removes the token at once."""
-        if not _is_allowed(context):
+        if not may_request_tokens(context):
             return _refused(ExpireDelegationTokenResponse)
         return begun(self._expiring(request, context))
 
@@ -228,9 +234,17 @@ class _TokensByHmac:
             self._token_ids.pop(self._hmac_of(old.token_id), None)
 
 
-def _is_allowed(context: RequestContext) -> bool:
-    """Tokens are for clients that have authenticated with something else, which is known of forwarded requests."""
-    return context.forwarded and not context.token_authenticated
+def may_request_tokens(context: RequestContext) -> bool:
+    """Return whether the client has authenticated with something else than a token.
+
+    A broker has checked that for a forwarded request. Source: allowTokenRequests of Kafka's ControllerApis and
+    KafkaApis.
+    """
+    if context.token_authenticated:
+        return False
+    protocol = context.security_protocol
+    has_certificate = protocol is SecurityProtocol.SSL and context.principal != ANONYMOUS
+    return context.forwarded or protocol.is_sasl or has_certificate
 
 
 def _later(unix_ms: int, duration_ms: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.security.access import UNRESTRICTED, Access
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 
 OWN_REQUEST_TIMEOUT_MS: Final = 2_000
+
+UNAWAITED_TIMEOUT_MS: Final = 30_000
+"""How long a request with a timeout of 0 may wait to be decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class Caller:
     api_version: int
     request_timeout_ms: int
     forwarded: bool = False
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured on which the request, or its envelope, came in."""
     broker_id: int | None = None
     """The id that the broker that forwarded the request gave for itself."""
     access: Access = UNRESTRICTED
@@ -67,10 +73,14 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout."""
+    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout.
+
+    With `awaits_commit` false, the answer is due as soon as the request is decided (KIP-4).
+    """
 
     broker_id: int | None
     deadline_ms: int
+    awaits_commit: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +130,19 @@ if TYPE_CHECKING:
     NodeEvent: TypeAlias = Event | ControlRequest | OwnRequestAnswered | OwnRequestFailed
 
 
+@dataclass(frozen=True, slots=True)
+class NotAwaited:
+    """The response to a request with a timeout of 0: its records are decided, but need not be committed yet."""
+
+    response: Payload
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlAnswer:
     """The outcome of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
 
     token: int
-    outcome: Payload | ControlError
+    outcome: Payload | NotAwaited | ControlError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,11 @@ from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRe
 from kio.schema.create_acls.v3.request import CreateAclsRequest
 from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from quorate_protocol.plain_data import dataclass
@@ -47,7 +51,11 @@ READS: Final = frozenset(
         CreateAclsRequest,
         DeleteAclsRequest,
         DescribeAclsRequest,
+        DescribeClientQuotasRequest,
         DescribeConfigsRequest,
+        DescribeDelegationTokenRequest,
+        DescribeTopicPartitionsRequest,
+        DescribeUserScramCredentialsRequest,
         ListPartitionReassignmentsRequest,
     )
 )

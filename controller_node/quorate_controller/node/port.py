@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
-    from quorate_controller.node.events import Caller, OwnRequest, RaftAnswer
+    from quorate_controller.node.events import Caller, NotAwaited, OwnRequest, RaftAnswer
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
     from quorate_controller.security.authorizer import Authorizer
@@ -64,9 +64,10 @@ class NodePort(Protocol):
     def credentials(self) -> Credentials:
         """The SCRAM credentials of users and delegation tokens."""
 
-    def control(self, request: Payload, caller: Caller) -> Future[Payload]:
+    def control(self, request: Payload, caller: Caller) -> Future[Payload | NotAwaited]:
         """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.
 
+        With a timeout of 0, what is changed is answered as soon as it is decided (KIP-4).
         A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
         A node that has just started answers once it has caught up.
 

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 from quorate_controller.control.steps import StepBudget, work_of
-from quorate_controller.node.events import Asker
+from quorate_controller.node.events import Asker, NotAwaited
 from quorate_controller.node.fair_queue import FairQueue
 from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads, Part
 from quorate_controller.node.metadata import Waiter
@@ -69,7 +69,7 @@ class RequestProcessor:
         metadata: MetadataState,
         proposals: Proposals,
         clock: Callable[[], int],
-        deliver: Callable[[int, Payload | ControlError], None],
+        deliver: Callable[[int, Payload | NotAwaited | ControlError], None],
         note: Callable[[Note], None],
     ) -> None:
         self._metadata = metadata
@@ -169,6 +169,7 @@ class RequestProcessor:
             request_timeout_ms=caller.request_timeout_ms,
             forwarded=caller.forwarded,
             token_authenticated=caller.principal.token_authenticated,
+            security_protocol=caller.security_protocol,
             unresolved_hosts=event.unresolved_hosts,
             access=caller.access,
         )
@@ -228,6 +229,8 @@ class RequestProcessor:
         fault = self._proposals.write(result, now_ms)
         if fault is not None:
             self._answer_fault(token, fault, request=request)
+        elif asker is not None and not asker.awaits_commit:
+            self._deliver(token, NotAwaited(result.response))
         else:
             self.answer(token, result.response, asker)
 
@@ -252,7 +255,9 @@ class RequestProcessor:
 
 
 def _asker_of(event: ControlRequest) -> Asker:
-    return Asker(event.caller.broker_id, event.deadline_ms)
+    return Asker(
+        event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0
+    )
 
 
 def decision_failed(error: Exception, **facts: str) -> Note:

@@ -19,6 +19,7 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    NotAwaited,
     OwnRequestAnswered,
     OwnRequestFailed,
     RaftAnswer,
@@ -385,7 +386,7 @@ class ControllerNode:
         for waiter in waiters:
             self._deliver(waiter.token, refusal or waiter.outcome)
 
-    def _deliver(self, token: int, outcome: Payload | ControlError) -> None:
+    def _deliver(self, token: int, outcome: Payload | NotAwaited | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:

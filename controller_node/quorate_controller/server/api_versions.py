@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.apis import APIS, EXTENSION_APIS, ApiKey
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, EXTENSION_APIS, ApiKey
 from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME
+from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, READER_SOFTWARE_NAME
 
 from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, of_client
 
@@ -38,7 +38,8 @@ _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])
 def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
     """The canonical answer to a canonical request; `apis` are those that this listener offers anybody.
 
-    APIs that Kafka does not have are listed for Quorate's own controllers only.
+    APIs that Kafka does not have are listed for Quorate's own controllers only, and reads that Kafka's controllers do
+    not serve for clients that call themselves READER_SOFTWARE_NAME.
     """
     if request.unsupported_version is not None:
         # Every client reads version 0, which has the versions to ask with (KIP-511).
@@ -50,6 +51,8 @@ def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -
         return ApiVersionsResponse(error_code=error_code, api_keys=())
     if request.body.client_software_name == CONTROLLER_SOFTWARE_NAME:
         apis = (*apis, *EXTENSION_APIS.values())
+    elif request.body.client_software_name == READER_SOFTWARE_NAME:
+        apis = (*apis, *CONTROLLER_READ_APIS.values())
     features = node.features()
     return ApiVersionsResponse(
         error_code=ErrorCode.none,

@@ -1,6 +1,7 @@
 """What each request must be allowed before it is served, and the audit log of these decisions (KIP-11, KIP-801).
 
-The tables are those of Kafka's ControllerApis. Without an authorizer, none of this runs, and every request is served.
+The tables are those of Kafka's ControllerApis, and of KafkaApis for what only its brokers serve. Without an
+authorizer, none of this runs, and every request is served.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.ELECT_LEADERS: AclOperation.ALTER,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: AclOperation.ALTER,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: AclOperation.DESCRIBE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: AclOperation.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CLIENT_QUOTAS: AclOperation.ALTER_CONFIGS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: AclOperation.DESCRIBE,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AclOperation.ALTER,
     ApiKey.VOTE: AclOperation.CLUSTER_ACTION,
     ApiKey.BEGIN_QUORUM_EPOCH: AclOperation.CLUSTER_ACTION,
@@ -72,6 +75,8 @@ BY_HANDLER: Final = frozenset(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )
 """Requests whose handlers ask `RequestContext.access`, mostly for each resource."""
@@ -87,7 +92,14 @@ OPEN: Final = frozenset(
 )
 """Requests that need no ACL. Those that a token names may renew and expire it."""
 
-_REFUSED_BY_CODE: Final = frozenset({ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_QUORUM})
+_REFUSED_BY_CODE: Final = frozenset(
+    {
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    }
+)
 """Requests whose `getErrorResponse` takes the text of the code in place of the error's own."""
 
 

@@ -12,13 +12,19 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, UnsupportedVersion
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import ANONYMOUS, Caller, Principal
+from quorate_controller.node.events import (
+    ANONYMOUS,
+    UNAWAITED_TIMEOUT_MS,
+    Caller,
+    NotAwaited,
+    Principal,
+)
 from quorate_controller.scheduler import Scheduler, Steps
 from quorate_controller.security.access import UNRESTRICTED
 from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of
-from quorate_controller.server.error_responses import error_response
+from quorate_controller.server.error_responses import error_response, not_awaited
 from quorate_controller.server.long_answers import long_arrays, writing_long
 
 if TYPE_CHECKING:
@@ -88,6 +94,7 @@ class Call:
             api_version=request.version,
             request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
             forwarded=envelope is not None,
+            security_protocol=peer.security_protocol,
             broker_id=None if envelope is None else forwarder_of(envelope),
             access=access,
             connection=peer,
@@ -232,12 +239,16 @@ class Call:
         self.exchange.on_abandoned(future.cancel)
         future.add_done_callback(partial(self._raft_answered, frames))
 
-    def wait_for_control(self, future: Future[Payload]) -> None:
-        """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT."""
+    def wait_for_control(self, future: Future[Payload | NotAwaited]) -> None:
+        """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT.
+
+        With a timeout of 0, answer as soon as it is decided: what it changes has timed out, and errors are answered.
+        """
         loop = future.get_loop()
         self._future = future
         self._started_s = loop.time()
-        self._timer = loop.call_later(self.caller.request_timeout_ms / 1000, self._timed_out)
+        timeout_ms = self.caller.request_timeout_ms or UNAWAITED_TIMEOUT_MS
+        self._timer = loop.call_later(timeout_ms / 1000, self._timed_out)
         self.exchange.on_abandoned(self._abandon)
         future.add_done_callback(self._control_answered)
 
@@ -270,7 +281,7 @@ class Call:
         else:
             self._send_frame(frame, None)
 
-    def _control_answered(self, future: Future[Payload]) -> None:
+    def _control_answered(self, future: Future[Payload | NotAwaited]) -> None:
         assert self._timer is not None
         self._timer.cancel()
         if future.cancelled():
@@ -282,7 +293,8 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        self.answer(future.result())
+        outcome = future.result()
+        self.answer(not_awaited(outcome.response) if isinstance(outcome, NotAwaited) else outcome)
 
     def _refuse_because(self, error: BaseException) -> None:
         if isinstance(error, (ControlError, ProtocolError)):

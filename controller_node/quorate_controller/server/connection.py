@@ -35,6 +35,8 @@ from quorate_controller.server.tls import UnmappedNameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quorate_protocol.kafka.enums import SecurityProtocol
+
     from quorate_controller.node.events import Principal
     from quorate_controller.scheduler import Scheduler
     from quorate_controller.server.answer_memory import AnswerMemory
@@ -98,6 +100,7 @@ class Owner(Protocol):
     name: str
     tls: TlsOfListener | None
     has_sasl: bool
+    security_protocol: SecurityProtocol
     first_frames_size_bytes_max: int
     handler: RequestHandler
     limits: ListenerLimits
@@ -160,7 +163,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         # There is no address any more when the peer has left before we looked.
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
-        self.peer = Peer(host=host, port=port, listener=self._listener.name)
+        self.peer = Peer(
+            host=host,
+            port=port,
+            listener=self._listener.name,
+            security_protocol=self._listener.security_protocol,
+        )
         self.last_activity = self._loop.time()
         self._place.close = self.abort
         self._listener.admit(self)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, TooManyElements
-from quorate_protocol.kafka.apis import EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
+from quorate_protocol.kafka.apis import (
+    CONTROLLER_READ_APIS,
+    EXTENSION_APIS,
+    SERVED_APIS,
+    AnsweredBy,
+    ApiKey,
+)
 from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.control.api import ControlError
@@ -58,7 +64,7 @@ class Dispatcher:
         apis: Mapping[int, Api] = SERVED_APIS,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`apis`: those that anybody is offered. The extensions are served, too."""
+        """`apis`: those that anybody is offered. Extensions and reads of controllers are served, too."""
         self._node = node
         self._counters = counters
         self._scheduler = scheduler or Scheduler()
@@ -67,7 +73,7 @@ class Dispatcher:
         authorizer = node.authorizer
         self._authorization = None if authorizer is None else Authorization(authorizer, counters)
         self._offered = apis
-        self._apis = {**apis, **EXTENSION_APIS}
+        self._apis = {**apis, **EXTENSION_APIS, **CONTROLLER_READ_APIS}
         parts = {
             AnsweredBy.RAFT: self._raft,
             AnsweredBy.ACTIVE_CONTROLLER: self._active,
@@ -76,7 +82,7 @@ class Dispatcher:
         self._handlers: dict[int, Callable[[Call], None]] = {
             **{
                 key: parts[api.answered_by]
-                for key, api in {**SERVED_APIS, **EXTENSION_APIS}.items()
+                for key, api in {**SERVED_APIS, **EXTENSION_APIS, **CONTROLLER_READ_APIS}.items()
                 if api.answered_by in parts
             },
             ApiKey.API_VERSIONS: self._api_versions,

@@ -43,6 +43,27 @@ def error_response(
     return response
 
 
+def not_awaited(response: Payload) -> Payload:
+    """The response to a request with a timeout of 0 whose changes are decided, but not committed (KIP-4).
+
+    What was changed gets REQUEST_TIMED_OUT, and nothing else is said of it. What was refused keeps its error.
+    """
+    timed_out: Payload = _timed_out(api_of(response).error, response)
+    return timed_out
+
+
+def _timed_out(shape: ErrorShape, entity: Any) -> Any:
+    if shape.per_item is not None:
+        assert shape.item is not None, "an array of items has a shape for each"
+        items = getattr(entity, shape.per_item) or ()
+        return replace(entity, **{shape.per_item: tuple(_timed_out(shape.item, item) for item in items)})
+    if entity.error_code is not ErrorCode.none:
+        return entity
+    kept = (*shape.copied, *((shape.own_value,) if shape.own_value else ()))
+    fields = {**shape.constants, **{name: getattr(entity, name) for name in kept}}
+    return _Error(ErrorCode.request_timed_out, None).fill(type(entity), fields)
+
+
 @dataclass(frozen=True, slots=True)
 class _Error:
     """The content of an error response, as far as its class has fields for it."""

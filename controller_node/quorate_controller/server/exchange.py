@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import ANONYMOUS, Principal
@@ -25,6 +26,8 @@ class Peer:
     listener: str
     principal: Principal = ANONYMOUS
     """Whom the connection has authenticated: `User:ANONYMOUS` if nobody."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.kafka.enums import SecurityProtocol
+
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.server.acceptor import Acceptor
 from quorate_controller.server.answer_memory import AnswerMemory
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 AUTHENTICATION_TIMEOUT_S: Final = 30.0
 """How long a client may take to authenticate with SASL. Kafka's only bound is connections.max.idle.ms."""
 SWEEP_EVERY_S: Final = 1.0
+_PROTOCOLS: Final = {(one.is_tls, one.is_sasl): one for one in SecurityProtocol}
 REQUEST_MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
 """queued.max.request.bytes where it is not configured: the largest request."""
 
@@ -48,6 +51,7 @@ class Listener:
         self.tls = tls
         self.has_sasl = first_frames_size_bytes_max is not None
         """Whether the handler authenticates: then certificates do not."""
+        self.security_protocol = _PROTOCOLS[tls is not None, self.has_sasl]
         self.first_frames_size_bytes_max = first_frames_size_bytes_max or limits.frame_size_bytes_max
         """The bound of frames until the other end is authenticated."""
         self.handler = handler

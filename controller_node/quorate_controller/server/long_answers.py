@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.delete_acls.v3.response import DeleteAclsResponse
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 from quorate_protocol.wire.schema import schema_of
@@ -30,7 +31,13 @@ ANSWER_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
 ELEMENTS_AT_ONCE_MAX: Final = 500
 """A response with more elements is long."""
 _ALWAYS_LONG: Final = frozenset(
-    {DescribeConfigsResponse, DescribeAclsResponse, DeleteAclsResponse, ListPartitionReassignmentsResponse}
+    {
+        DescribeConfigsResponse,
+        DescribeAclsResponse,
+        DeleteAclsResponse,
+        DescribeTopicPartitionsResponse,
+        ListPartitionReassignmentsResponse,
+    }
 )
 
 

@@ -10,7 +10,7 @@ Message classes are imported when they are first used: importing all of them tak
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from functools import cache
@@ -28,6 +28,7 @@ from quorate_protocol.plain_data import dataclass
 __all__ = (
     "APIS",
     "CONTROLLER_APIS",
+    "CONTROLLER_READ_APIS",
     "EXTENSION_APIS",
     "SERVED_APIS",
     "AnsweredBy",
@@ -301,6 +302,7 @@ _FACTS: Final[Mapping[ApiKey, _Facts]] = {
         _FORWARDABLE,
         _each("entries", "entries", _each("entity", "entity", _same("entity_type", "entity_name"))),
     ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _Facts(error=_each("topics", "topics", _same("name"))),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _Facts(error=_each("results", "users", TOP_LEVEL_ERROR)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Facts(
         _ACTIVE,
@@ -361,6 +363,21 @@ SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() i
 A broker offers its clients only those forwardable APIs that are among these.
 """
 
+
+CONTROLLER_READ_APIS: Final[Mapping[int, Api]] = {
+    key: replace(APIS[key], answered_by=AnsweredBy.ANY_CONTROLLER)
+    for key in (
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    )
+}
+"""The reads that only brokers serve in Kafka, and that our controllers serve from their image (KIP-919, ADR 43).
+
+They are offered to clients that ask for them (`wire.versions.READER_SOFTWARE_NAME`). Kafka's controllers list two of
+them, which they cannot answer: only a controller that lists all of them serves them.
+"""
 
 EXTENSION_APIS: Final[Mapping[int, Api]] = {
     ExtensionKey.CONTROLLER_HEARTBEAT: Api(

@@ -17,6 +17,8 @@ __all__ = ("IDENTITY_SINCE", "Negotiation", "PeerVersions", "api_versions_reques
 SOFTWARE_NAME: Final = "quorate"
 CONTROLLER_SOFTWARE_NAME: Final = "quorate-controller"
 """The software name of our controllers. Only they are offered the APIs that Kafka does not have."""
+READER_SOFTWARE_NAME: Final = "quorate-reader"
+"""The software name of a client that asks whether a controller serves `apis.CONTROLLER_READ_APIS`."""
 SOFTWARE_VERSION: Final = "0.1.0"
 
 IDENTITY_SINCE: Final = 5

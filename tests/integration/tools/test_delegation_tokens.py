@@ -56,3 +56,27 @@ def test_tokens_are_not_for_the_unknown(
     at = ("--bootstrap-server", java_cluster.bootstrap_servers, "--command-config", str(file))
     told = refused(quorate("delegation-tokens", *at, "--create", "--max-life-time-period", "-1"))
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in told
+
+
+def test_a_token_lives_at_stock_controllers(java_cluster: JavaCluster) -> None:
+    """Goal: no broker is needed for a token (KIP-919), and nobody gets one without authentication. Method: create,
+    renew and expire it at a stock controller, where the tool says that only brokers describe it; ask without a login.
+    """
+    admin = java_cluster.client_config("tools-tokens-direct", java_cluster.sasl_properties("admin"))
+    controllers = ("--bootstrap-controller", java_cluster.sasl_controllers)
+    at = ("delegation-tokens", *controllers, "--command-config", str(admin))
+    create = ("--create", "--max-life-time-period", str(HOUR_MS))
+    token = json.loads(succeeded(quorate(*at, *create, "-o", "json")))
+    assert (token["owner"], token["maxTimestampMs"] - token["issueTimestampMs"]) == ("User:admin", HOUR_MS)
+    renew = ("--renew", "--hmac", token["hmac"], "--renew-time-period", "60000")
+    # Stock controllers find a token once their published metadata has it.
+    eventually(
+        lambda: quorate(*at, *renew).returncode == 0, TIMEOUT_S, "a renewal", lambda: quorate(*at, *renew)
+    )
+    told = refused(quorate(*at, "--describe"))
+    assert "no controller of the cluster serves DescribeDelegationToken" in told
+    assert "--bootstrap-server" in told
+    succeeded(quorate(*at, "--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1"))
+    empty = java_cluster.client_config("tools-tokens-empty", {})
+    plain = ("--bootstrap-controller", java_cluster.bootstrap_controllers, "--command-config", str(empty))
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused(quorate("delegation-tokens", *plain, *create))

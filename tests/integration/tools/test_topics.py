@@ -73,3 +73,26 @@ def test_what_a_cluster_refuses(java_cluster: JavaCluster, arguments: tuple[str,
     ran = quorate("topics", "--bootstrap-server", java_cluster.bootstrap_servers, "--create", *arguments)
     assert told in refused(ran)
     assert ran.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "api"),
+    [
+        (("topics", "--list"), "DescribeTopicPartitions"),
+        (("topics", "--describe"), "DescribeTopicPartitions"),
+        (("configs", "--describe", "--entity-type", "topics"), "DescribeTopicPartitions"),
+        (("configs", "--describe", "--entity-type", "clients"), "DescribeClientQuotas"),
+        (("configs", "--describe", "--user", "admin"), "DescribeClientQuotas"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "-".join(given),
+)
+def test_stock_controllers_are_said_not_to_describe_it(
+    java_cluster: JavaCluster, words: tuple[str, ...], api: str
+) -> None:
+    """Goal: a person learns at once what to do. Method: reads that only controllers of ours serve, at stock ones."""
+    tool, *rest = words
+    at = ("--bootstrap-controller", java_cluster.bootstrap_controllers)
+    assert refused(quorate(tool, *at, *rest)) == (
+        f"error: no controller of the cluster serves {api}, as those of Kafka do not; connect to brokers instead "
+        "(--bootstrap-server)\n"
+    )

@@ -23,7 +23,7 @@ from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.exchange import Exchange, Peer, Session
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
-from quorate_protocol.kafka.apis import SERVED_APIS
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, EXTENSION_APIS, SERVED_APIS
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import parse_request
 
@@ -222,7 +222,7 @@ def format_disk(now_ms: int) -> SimulatedDisk:
 
 def _check_answer(frame: bytes, answer: bytes) -> None:
     (payload,) = FrameDecoder().feed(answer)
-    request = parse_request(frame, SERVED_APIS)
+    request = parse_request(frame, {**SERVED_APIS, **EXTENSION_APIS, **CONTROLLER_READ_APIS})
     version = 0 if request.unsupported_version is not None else request.version
     correlation_id, _ = decode_response(request.api, version, payload)
     assert correlation_id == request.correlation_id

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
+from kio.schema.describe_client_quotas.v1 import request as describe_quotas
+from kio.schema.describe_delegation_token.v3 import request as describe_tokens
+from kio.schema.describe_topic_partitions.v0 import request as describe_topics
+from kio.schema.describe_user_scram_credentials.v0 import request as describe_users
 from kit.captured import captured_exchanges, decode_response
 from kit.fuzz import answers, pages
 from kit.fuzz.files import captured_files, file_targets, with_right_sums
@@ -24,11 +28,12 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
-from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.apis import APIS, api_of
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.records import batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import NoOpRecord
+from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import FrameDecoder, encode_frame
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -37,8 +42,32 @@ BATCHES_MAX: Final = 12
 NO_OP: Final = encode_record(NoOpRecord(), 0)
 
 
+READS: Final = (
+    describe_topics.DescribeTopicPartitionsRequest(
+        topics=(describe_topics.TopicRequest(name="orders"),),
+        response_partition_limit=3,
+        cursor=describe_topics.Cursor(topic_name="orders", partition_index=1),
+    ),
+    describe_quotas.DescribeClientQuotasRequest(
+        components=(
+            describe_quotas.ComponentData(entity_type="user", match_type=0, match="alice"),
+            describe_quotas.ComponentData(entity_type="client-id", match_type=1, match=None),
+        ),
+        strict=True,
+    ),
+    describe_users.DescribeUserScramCredentialsRequest(users=(describe_users.UserName(name="alice"),)),
+    describe_tokens.DescribeDelegationTokenRequest(
+        owners=(describe_tokens.DescribeDelegationTokenOwner(principal_type="User", principal_name="alice"),)
+    ),
+)
+"""Requests that only brokers serve in Kafka, so that no capture of a controller has them."""
+
+
 def _requests() -> Iterator[bytes]:
-    return (one.request for one in captured_exchanges())
+    yield from (one.request for one in captured_exchanges())
+    for request in READS:
+        api = api_of(request)
+        yield encode_request(api, api.version_max, 1, "x", request)
 
 
 def _read_frames(data: bytes) -> None:

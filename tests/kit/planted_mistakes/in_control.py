@@ -295,4 +295,42 @@ MISTAKES: Final = (
         harm="brokers never see what the new leader writes",
         tests=("unit/controller/control/test_control_activation.py",),
     ),
+    Mistake(
+        name="a token for whoever reaches a controller",
+        file=f"{_CONTROL}/delegation_tokens.py",
+        edits=(("return context.forwarded or protocol.is_sasl or has_certificate", "return True"),),
+        harm="clients that have not authenticated get tokens of User:ANONYMOUS",
+        tests=(f"{_TESTS}/test_control_delegation_tokens.py",),
+    ),
+    Mistake(
+        name="all tokens are shown to everybody",
+        file=f"{_CONTROL}/describe_security.py",
+        edits=(("                if _is_visible(token, context):\n", "                if True:\n"),),
+        harm="anybody logs in with the tokens of others, whose HMACs are in the response",
+        tests=(f"{_TESTS}/test_control_reads.py",),
+    ),
+    Mistake(
+        name="a page of topics of any size",
+        file=f"{_CONTROL}/describe_topics.py",
+        edits=(
+            (
+                "left = max(1, min(PARTITIONS_MAX, request.response_partition_limit))",
+                "left = max(1, request.response_partition_limit)",
+            ),
+        ),
+        harm="one response describes all partitions of the cluster",
+        tests=(f"{_TESTS}/test_control_reads.py",),
+    ),
+    Mistake(
+        name="topics are described without a look at ACLs",
+        file=f"{_CONTROL}/describe_topics.py",
+        edits=(
+            (
+                "if not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):",
+                "if False:",
+            ),
+        ),
+        harm="the names of all topics are disclosed",
+        tests=(f"{_TESTS}/test_control_reads.py",),
+    ),
 )

@@ -243,4 +243,11 @@ MISTAKES: Final = (
         harm="followers fetch from a node that does not lead",
         tests=("unit/controller/server/test_raft_wire.py",),
     ),
+    Mistake(
+        name="a timeout of 0 hides what is refused",
+        file=f"{_SERVER}/error_responses.py",
+        edits=(("    if entity.error_code is not ErrorCode.none:\n        return entity\n", ""),),
+        harm="a client takes an invalid topic for one that is being created (KIP-4)",
+        tests=("unit/controller/server/test_dispatch.py",),
+    ),
 )

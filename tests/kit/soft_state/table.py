@@ -123,6 +123,8 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     "control.describe.ConfigDescriber": _parts("_effective", "_loggers", "_plain_topic", "_written")
     | _log("_image")
     | _set("_node_id"),
+    "control.describe_security.SecurityDescriber": _log("_image") | _set("_secret"),
+    "control.describe_topics.TopicDescriber": _log("_image"),
     "control.effective_configs.EffectiveConfigs": _log("image")
     | _set("_node_resource", "node_id", "static_configs"),
     "control.effective_configs.OfBrokerConfigs": _parts("_effective")

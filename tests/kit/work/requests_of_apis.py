@@ -25,8 +25,15 @@ from kio.schema.create_topics.v7 import request as create
 from kio.schema.delete_acls.v3 import request as delete_acls
 from kio.schema.delete_topics.v6 import request as delete
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+from kio.schema.describe_topic_partitions.v0 import request as describe_topics
+from kio.schema.describe_user_scram_credentials.v0.request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from kio.schema.elect_leaders.v2 import request as elect
 from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
@@ -46,7 +53,7 @@ from quorate_protocol.kafka.enums import (
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kit.work.large_image import Size
     from quorate_protocol.image import MetadataImage
@@ -305,6 +312,16 @@ def _described(place: Place, count: int) -> DescribeConfigsRequest:
     )
 
 
+def _pages(
+    names: Iterable[str] = (), count: int = 2**31 - 1
+) -> describe_topics.DescribeTopicPartitionsRequest:
+    """A page of at most so many partitions, of some topics or of all."""
+    topics = tuple(describe_topics.TopicRequest(name=name) for name in names)
+    return describe_topics.DescribeTopicPartitionsRequest(
+        topics=topics, response_partition_limit=count, cursor=None
+    )
+
+
 def _registration(broker_id: int) -> registration.BrokerRegistrationRequest:
     return registration.BrokerRegistrationRequest(
         broker_id=broker_id,
@@ -388,6 +405,51 @@ CASES: Final[tuple[Case, ...]] = (
     Case("CreateAcls", "new ACLs", RECORDS, lambda _, n: _acls(n)),
     Case("DeleteAcls", "filters", 10, lambda _, n: _filters(n), "each filter is compared with each ACL"),
     Case("DescribeAcls", "all ACLs", 1, lambda _, _n: _every_acl(), "its response lists the ACLs"),
+    Case(
+        "DescribeTopicPartitions", "partitions of the largest topic", 2_000, lambda _, n: _pages((LARGE,), n)
+    ),
+    Case(
+        "DescribeTopicPartitions",
+        "topics that do not exist",
+        ITEMS,
+        lambda _, n: _pages(f"absent-{number}" for number in range(n)),
+    ),
+    Case(
+        "DescribeTopicPartitions",
+        "the first page of all topics",
+        1,
+        lambda _, _n: _pages(),
+        "their names are sorted",
+    ),
+    Case(
+        "DescribeClientQuotas",
+        "all quotas",
+        1,
+        lambda _, _n: DescribeClientQuotasRequest(components=(), strict=False),
+        "its response lists the quotas",
+    ),
+    Case(
+        "DescribeUserScramCredentials",
+        "users",
+        ITEMS,
+        lambda _, n: DescribeUserScramCredentialsRequest(
+            users=tuple(UserName(name=f"user-{number}") for number in range(n))
+        ),
+    ),
+    Case(
+        "DescribeUserScramCredentials",
+        "all users",
+        1,
+        lambda _, _n: DescribeUserScramCredentialsRequest(users=None),
+        "its response lists the users",
+    ),
+    Case(
+        "DescribeDelegationToken",
+        "all tokens",
+        1,
+        lambda _, _n: DescribeDelegationTokenRequest(owners=None),
+        "its response lists the tokens",
+    ),
     Case("DescribeConfigs", "all configs of each topic", 2_000, _described),
     Case(
         "DescribeCluster",

@@ -94,7 +94,7 @@ def new_driver(node: FakeNode, clock: Clock, failures: list[Exception]) -> Drive
 
 @pytest.mark.parametrize(("timeout_ms", "due_ms"), [(700, 700), (0, UNAWAITED_TIMEOUT_MS)])
 async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
-    """Goal: what timed out in the queue can be recognized; what nobody waits for is done nevertheless (KIP-4).
+    """Goal: what timed out in the queue can be recognized; a request with a timeout of 0 is decided (KIP-4).
 
     Method: requests with a timeout of 700 ms and of none.
     """

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
+from quorate_admin.errors import (
+    ErrorCode,
+    RequestTimeoutError,
+    ServerError,
+    UnreachableError,
+    UnsupportedByServerError,
+)
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 
@@ -50,6 +56,9 @@ _ONLY_TOPIC_ID = (
     " and topicId is not Uuid.ZERO_UUID\n"
 )
 
+REASSIGNMENTS_TIMEOUT_MS = 3_000
+"""How long the active controller may take to list reassignments, where other controllers describe the rest."""
+
 app = tool_app()
 
 
@@ -70,7 +79,7 @@ class Selection:
         return names
 
 
-@app.command(cls=options_command(ACTIONS, FLAGS, controllers=False))
+@app.command(cls=options_command(ACTIONS, FLAGS))
 def topics(
     context: typer.Context,
     *,
@@ -260,6 +269,8 @@ def _describe(
 
     from quorate.tools.topics import describe
 
+    is_at_controllers = tool_options(context).bootstrap_controller is not None
+
     async def ask(admin: "AdminClient") -> "list[DescribedTopic]":
         wanted = await (
             selection.names(admin) if topic_id is None else _existing_id(admin, topic_id, selection)
@@ -276,13 +287,16 @@ def _describe(
             _reassignments(
                 admin,
                 [TopicPartition(topic.name, info.partition) for topic in topics for info in topic.partitions],
+                REASSIGNMENTS_TIMEOUT_MS if is_at_controllers else None,
             ),
             admin.describe_cluster(),
         )
         combined = describe.combine(
             topics, {name: configs[resource] for name, resource in resources.items()}, reassignments
         )
-        return describe.select(combined, reports, {node.node_id for node in cluster.nodes})
+        # Controllers describe themselves. A leader that they report is registered and not fenced.
+        live = None if is_at_controllers else {one.node_id for one in cluster.nodes}
+        return describe.select(combined, reports, live)
 
     found = run(ask, context)
     show(
@@ -304,14 +318,21 @@ async def _existing_id(
 
 
 async def _reassignments(
-    admin: "AdminClient", partitions: "list[TopicPartition]"
+    admin: "AdminClient", partitions: "list[TopicPartition]", timeout_ms: int | None
 ) -> "Mapping[TopicPartition, PartitionReassignment]":
-    """The reassignments in progress; none if the server does not return them, or not to this client."""
+    """The reassignments in progress; none if the server does not return them, or not to this client.
+
+    Only the active controller returns them; `timeout_ms` is set where topics are described without it, too.
+    """
     try:
-        return await admin.list_partition_reassignments(partitions)
+        return await admin.list_partition_reassignments(partitions, timeout_ms=timeout_ms)
     except UnsupportedByServerError:
         return {}
-    except ServerError as error:
-        if error.error_code is ErrorCode.cluster_authorization_failed:
+    except (UnreachableError, RequestTimeoutError, ServerError) as error:
+        code = error.error_code if isinstance(error, ServerError) else ErrorCode.not_controller
+        if code is ErrorCode.cluster_authorization_failed:
             return {}
-        raise
+        if timeout_ms is None or code is not ErrorCode.not_controller:
+            raise
+        warn(f"reassignments are not shown, because no active controller answers: {error}")
+        return {}

@@ -105,9 +105,9 @@ def combine(
 
 
 def select(
-    topics: Iterable[DescribedTopic], reports: Reports, live_brokers: Collection[int]
+    topics: Iterable[DescribedTopic], reports: Reports, live_brokers: Collection[int] | None
 ) -> list[DescribedTopic]:
-    """The topics and partitions that the filters include."""
+    """The topics and partitions that the filters include. `live_brokers` is None if each leader is live."""
     selected = []
     for described in topics:
         if reports.topics_with_overrides and not described.overrides:
@@ -124,12 +124,13 @@ def select(
 
 
 def _is_reported(
-    partition: DescribedPartition, min_isr: int, reports: Reports, live_brokers: Collection[int]
+    partition: DescribedPartition, min_isr: int, reports: Reports, live_brokers: Collection[int] | None
 ) -> bool:
     info = partition.info
+    is_led = info.leader is not None and (live_brokers is None or info.leader in live_brokers)
     return (
         (reports.under_replicated and partition.replication_factor > len(info.isr))
-        or (reports.unavailable and (info.leader is None or info.leader not in live_brokers))
+        or (reports.unavailable and not is_led)
         or (reports.under_min_isr and (info.leader is None or len(info.isr) < min_isr))
         or (reports.at_min_isr and len(info.isr) == min_isr)
     )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
+from quorate_protocol.kafka.topics import INTERNAL_TOPICS
 
 from quorate.console import INT32_MAX, UsageError, parse_ids
 from quorate.console.jopt import one_action, only_with, refuse, require
@@ -28,12 +29,13 @@ FLAGS = {
     "--exclude-internal": "Exclude Kafka's internal topics.",
 }
 REPLICATION_FACTOR_MAX = 2**15 - 1
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def check_options(given: Collection[str]) -> str:
     """Returns the action. Raises UsageError for options that exclude each other."""
-    action = one_action(given, tuple(ACTIONS), controllers=False)
+    action = one_action(given, tuple(ACTIONS))
+    if "--bootstrap-controller" in given and action not in {"--list", "--describe"}:
+        raise UsageError(f"{action} needs --bootstrap-server; controllers list and describe topics only")
     if action not in {"--list", "--describe"}:
         require(given, action, "--topic")
     if "--describe" in given and "--if-exists" in given and not {"--topic", "--topic-id"} & set(given):
@@ -115,7 +117,7 @@ def select_topics(names: Iterable[str], include: str | None, *, exclude_internal
 
     Raises UsageError.
     """
-    wanted = [name for name in sorted(names) if not (exclude_internal and name in _INTERNAL_TOPICS)]
+    wanted = [name for name in sorted(names) if not (exclude_internal and name in INTERNAL_TOPICS)]
     if include is None:
         return wanted
     pattern = include.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")

@@ -8,6 +8,7 @@ import pytest
 from kit.scripted_admin import ScriptedAdmin
 from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
+from quorate.tools.topics.command import REASSIGNMENTS_TIMEOUT_MS
 from quorate.tools.topics.describe import (
     DescribedTopic,
     Reports,
@@ -23,7 +24,7 @@ from quorate.tools.topics.options import (
     parse_replica_assignment,
     select_topics,
 )
-from quorate_admin.errors import ServerError, UnsupportedByServerError
+from quorate_admin.errors import ServerError, UnreachableError, UnsupportedByServerError
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import ClusterDescription
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
@@ -40,6 +41,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 from quorate_protocol.uuids import uuid_to_text
 
 AT = ("--bootstrap-server", "localhost:9092")
+AT_CONTROLLERS = ("--bootstrap-controller", "localhost:9093")
 ID = uuid.UUID(int=1 << 100)
 ID_TEXT = uuid_to_text(ID)
 
@@ -440,6 +442,37 @@ async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedA
     ran = await run_tool("topics", *AT, "--describe")
     assert ran.exit_code == 1
     assert "NOT_CONTROLLER" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [UnreachableError({"h:9093": "refused"}), ServerError(ErrorCode.not_controller)],
+)
+async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin, failure: Exception) -> None:
+    """Goal: what the others know is shown, and what is left out is said. Method: no active controller answers; the
+    leader of a partition is none of the controllers, which describe themselves.
+    """
+    describing(admin)
+    admin.answers["list_partition_reassignments"] = failure
+    ran = await run_tool("topics", *AT_CONTROLLERS, "--describe")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("Topic: t\t")
+    assert "reassignments are not shown" in ran.stderr
+    (call,) = admin.calls_of("list_partition_reassignments")
+    assert call.kwargs["timeout_ms"] == REASSIGNMENTS_TIMEOUT_MS
+    ran = await run_tool("topics", *AT_CONTROLLERS, "--describe", "--unavailable-partitions")
+    led = [one for one in topic("t").partitions if one.leader is not None]
+    assert led
+    assert not any(f"Partition: {one.partition}\t" in ran.stdout for one in led)
+
+
+@pytest.mark.parametrize("action", ["--create", "--delete", "--alter --partitions 2"])
+async def test_topics_are_changed_through_brokers(action: str) -> None:
+    """Goal: the error names what to do. Method: each change with --bootstrap-controller."""
+    with pytest.raises(
+        UsageError, match="needs --bootstrap-server; controllers list and describe topics only"
+    ):
+        check_options(["--bootstrap-controller", "--topic", *action.split()])
 
 
 async def test_a_topic_is_described_by_id(admin: ScriptedAdmin) -> None:

@@ -14,7 +14,7 @@ from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenR
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from quorate_controller.control.delegation_tokens import SWEPT_TOKENS_MAX, TIMESTAMP_MS_MAX
 from quorate_protocol.image.security import DelegationToken
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 from quorate_protocol.records.generated import DelegationTokenRecord, RemoveDelegationTokenRecord
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
@@ -117,13 +117,20 @@ def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
 @pytest.mark.parametrize(
     "caller",
     [
-        {"principal": "User:ANONYMOUS"},
+        {},
+        {"principal": "User:alice"},
+        {"security_protocol": SecurityProtocol.SSL},
         {"principal": "User:alice", "forwarded": True, "token_authenticated": True},
+        {
+            "principal": "User:alice",
+            "security_protocol": SecurityProtocol.SASL_SSL,
+            "token_authenticated": True,
+        },
     ],
 )
 def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dict[str, Any]) -> None:
     """Goal: a token can't prolong itself, and nobody gets one on a listener without authentication. Method: all three
-    requests directly, and forwarded for a principal that has logged in with a token.
+    requests over PLAINTEXT, over SSL without a certificate, and from a principal that has logged in with a token.
     """
     token = tokens.apply(create(), **ALICE)
     created = tokens.apply(create(), **caller)
@@ -137,6 +144,28 @@ def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dic
         assert response.error_code is ErrorCode.delegation_token_request_not_allowed
         assert ms(response.expiry_timestamp) == -1
         assert tokens.records == []
+
+
+@pytest.mark.parametrize(
+    ("principal", "protocol"),
+    [
+        ("User:alice", SecurityProtocol.SSL),
+        ("User:alice", SecurityProtocol.SASL_PLAINTEXT),
+        ("User:alice", SecurityProtocol.SASL_SSL),
+        ("User:ANONYMOUS", SecurityProtocol.SASL_PLAINTEXT),
+    ],
+)
+def test_tokens_are_for_clients_that_authenticate_at_a_controller(
+    tokens: Any, principal: str, protocol: SecurityProtocol
+) -> None:
+    """Goal: no broker is needed for a token (KIP-919). Method: all three requests over SSL with a certificate, and
+    over SASL, where a user may have the name ANONYMOUS, as with Kafka.
+    """
+    caller = {"principal": principal, "security_protocol": protocol}
+    token = tokens.apply(create(), **caller)
+    assert (token.error_code, f"User:{token.principal_name}") == (ErrorCode.none, principal)
+    for request in (renew(token.hmac), expire(token.hmac)):
+        assert tokens.apply(request, **caller).error_code is ErrorCode.none
 
 
 def test_clusters_without_tokens(new_harness: Any) -> None:

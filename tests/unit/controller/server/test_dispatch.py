@@ -20,23 +20,30 @@ import kio.schema.describe_quorum.v2.request as describe_quorum
 import kio.schema.fetch.v18.request as fetch
 import kio.schema.vote.v2.request as vote
 import pytest
+from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
+from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import RaftAnswer
+from quorate_controller.node.events import NotAwaited, RaftAnswer
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
 from quorate_controller.server.answer_frames import encode_answer
-from quorate_protocol.kafka.apis import APIS, SERVED_APIS, ExtensionKey
+from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
-from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, api_versions_request
+from quorate_protocol.wire.versions import (
+    CONTROLLER_SOFTWARE_NAME,
+    READER_SOFTWARE_NAME,
+    SOFTWARE_NAME,
+    api_versions_request,
+)
 
 
 def create_topics(*names: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
@@ -148,15 +155,36 @@ async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFix
     assert record.exc_info is not None
 
 
-@pytest.mark.parametrize("timeout_ms", [10, 0, -1])
-async def test_requests_time_out(rig: Any, timeout_ms: int) -> None:
-    """Goal: nobody waits forever; without a timeout the answer comes at once, and the topic is created (KIP-4).
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_without_a_timeout_errors_of_validation_win(rig: Any, timeout_ms: int) -> None:
+    """Goal: KIP-4, for clients that do not wait: REQUEST_TIMED_OUT means that the topic is valid, and being created.
 
-    Method: CreateTopics and a node that does not commit.
+    Method: CreateTopics, and a node that has decided on three topics, of which it refuses one, before it commits.
     """
+
+    def decided(request: Any, caller: Any) -> NotAwaited:
+        response = topics_created(request, caller)
+        first, *others = response.topics
+        refused = replace(first, error_code=ErrorCode.topic_already_exists, error_message="is there")
+        return NotAwaited(replace(response, topics=(refused, *others), throttle_time=timedelta(seconds=0)))
+
+    rig.node.decide = decided
     await rig.listen()
     client = await rig.connect()
-    (topic,) = (await client.ask(create_topics("a", timeout_ms=timeout_ms), 7)).topics
+    topics = (await client.ask(create_topics("a", "b", "c", timeout_ms=timeout_ms), 7)).topics
+    assert [(one.name, one.error_code, one.error_message) for one in topics] == [
+        ("a", ErrorCode.topic_already_exists, "is there"),
+        ("b", ErrorCode.request_timed_out, None),
+        ("c", ErrorCode.request_timed_out, None),
+    ]
+    assert topics[1].topic_id is None
+
+
+async def test_requests_time_out(rig: Any) -> None:
+    """Goal: nobody waits forever. Method: CreateTopics and a node that does not commit."""
+    await rig.listen()
+    client = await rig.connect()
+    (topic,) = (await client.ask(create_topics("a", timeout_ms=10), 7)).topics
     assert topic.error_code is ErrorCode.request_timed_out
     (future,) = await rig.node.requests(1)
     assert future.cancelled()
@@ -318,6 +346,25 @@ async def test_only_our_controllers_hear_of_what_kafka_does_not_have(rig: Any) -
     rig.node.decide = lambda _request, _caller: turn
     heartbeat = ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=1)
     assert await client.ask(heartbeat, 0) == turn
+
+
+async def test_only_clients_that_ask_for_them_see_the_reads_of_controllers(rig: Any) -> None:
+    """Goal: stock clients and tools see Kafka's APIs. Method: the same question as any client of ours, and as one
+    that reads from controllers, which then gets a response.
+    """
+    await rig.listen()
+    client = await rig.connect()
+    offered = {}
+    for name in (SOFTWARE_NAME, READER_SOFTWARE_NAME):
+        response = await client.ask(api_versions_request(software_name=name), 4)
+        offered[name] = {api.api_key for api in response.api_keys}
+    assert offered[SOFTWARE_NAME] == SERVED_APIS.keys()
+    assert offered[READER_SOFTWARE_NAME] == SERVED_APIS.keys() | CONTROLLER_READ_APIS.keys()
+    users = DescribeUserScramCredentialsResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, results=()
+    )
+    rig.node.decide = lambda _request, _caller: users
+    assert await client.ask(DescribeUserScramCredentialsRequest(users=None), 0) == users
 
 
 async def test_unknown_features_have_no_epoch(rig: Any) -> None:

@@ -1,4 +1,5 @@
-"""The operation that each request needs on the cluster, as stock Kafka's ControllerApis (4.4.0) demands it.
+"""The operation that each request needs on the cluster, as stock Kafka's ControllerApis (4.4.0) demands it, or
+KafkaApis of its brokers where its controllers do not serve the request.
 
 The other tests take the operation from the product's table, so that they can't see a wrong one.
 """
@@ -38,9 +39,11 @@ KAFKA = {
         ApiKey.REMOVE_RAFT_VOTER,
     },
     AclOperation.ALTER_CONFIGS: {ApiKey.ALTER_CLIENT_QUOTAS},
+    AclOperation.DESCRIBE_CONFIGS: {ApiKey.DESCRIBE_CLIENT_QUOTAS},
     AclOperation.DESCRIBE: {
         ApiKey.DESCRIBE_ACLS,
         ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     },
 }
