@@ -9,17 +9,22 @@ from quorate_protocol.uuids import uuid_to_text
 from quorate_admin.diagnosis.facts import Examination
 
 PLACE_OF_BOOTSTRAP = "--bootstrap-controller HOST:PORT"
+PLACE_OF_BROKERS = "--bootstrap-server HOST:PORT"
+ADDRESSES_MAX = 3
+"""The number of brokers that a command bootstraps from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
     """Writes command lines; `bootstrap` is the option with its addresses, as the user gave it.
 
-    `bootstrap_controllers` is the option for commands that only controllers answer.
+    `bootstrap_controllers` is the option for commands that only controllers answer, `bootstrap_servers` that for
+    those that only brokers answer.
     """
 
     bootstrap: str = PLACE_OF_BOOTSTRAP
     bootstrap_controllers: str = PLACE_OF_BOOTSTRAP
+    bootstrap_servers: str = PLACE_OF_BROKERS
 
     @classmethod
     def through(cls, bootstrap: str, facts: Examination) -> Self:
@@ -28,14 +33,14 @@ class Commands:
         If it leads to brokers, some commands need the voters' addresses.
         """
         if bootstrap.startswith("--bootstrap-controller"):
-            return cls(bootstrap, bootstrap)
+            return cls(bootstrap, bootstrap, _servers(facts))
         nodes = {} if facts.quorum is None else facts.quorum.nodes
         addresses = [
             f"{one.host}:{one.port}" for _, endpoints in sorted(nodes.items()) for one in endpoints[:1]
         ]
         if not addresses:
-            return cls(bootstrap)
-        return cls(bootstrap, f"--bootstrap-controller {','.join(addresses)}")
+            return cls(bootstrap, bootstrap_servers=bootstrap)
+        return cls(bootstrap, f"--bootstrap-controller {','.join(addresses)}", bootstrap)
 
     def upgrade(self, feature: str, level: int) -> str:
         """Raise a feature level."""
@@ -80,6 +85,28 @@ class Commands:
         """Show the log end offset and the lag of each replica of the log."""
         return f"quorate metadata-quorum {self.bootstrap} describe --replication --human-readable"
 
+    def describe_partitions(self, which: str) -> str:
+        """List partitions in some state; `which` is the option that selects them."""
+        return f"quorate topics {self.bootstrap_servers} --describe {which}"
+
+    def propose_reassignment(self) -> str:
+        """Propose new places for the replicas of topics."""
+        return (
+            f"quorate reassign-partitions {self.bootstrap_servers} --topics-to-move-json-file topics.json "
+            "--broker-list IDS --generate"
+        )
+
     def doctor(self) -> str:
         """Run the diagnosis again."""
         return f"quorate doctor {self.bootstrap}"
+
+    def doctor_of_controllers(self) -> str:
+        """Run the diagnosis through controllers."""
+        return f"quorate doctor {self.bootstrap_controllers}"
+
+
+def _servers(facts: Examination) -> str:
+    """The first listeners of some brokers that are not fenced; which of them clients may use is unknown."""
+    live = (one for _, one in sorted((facts.brokers or {}).items()) if not one.fenced and one.endpoints)
+    addresses = [f"{host}:{port}" for host, port in (one.endpoints[0] for one in live)][:ADDRESSES_MAX]
+    return f"--bootstrap-server {','.join(addresses)}" if addresses else PLACE_OF_BROKERS
