@@ -58,7 +58,8 @@ def doctor(
     options = tool_options(context)
     config = admin_config(options)
     facts = run(lambda admin: examine(admin, config), context)
-    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
+    file = None if options.command_config is None else str(options.command_config)
+    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts, file))
     pasts, problem = _pasts(history, facts, found)
     show(
         context,
