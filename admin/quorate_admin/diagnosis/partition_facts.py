@@ -105,7 +105,7 @@ class PartitionTally:
         elif len(isr) < len(replicas):
             if min_isr is None:
                 self._min_isr_unknown += 1
-            elif len(isr) < min(min_isr, len(replicas)):
+            elif len(isr) < min_isr:
                 self._under_min_isr.add(topic, partition, {*replicas}.difference(isr))
 
     def facts(self) -> PartitionFacts:

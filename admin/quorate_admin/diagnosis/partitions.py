@@ -121,7 +121,7 @@ def _gone(node_id: int, troubled: TroubledPartitions, follows: bool | None, comm
     return Finding(
         severity=Severity.WARNING,
         code=Code.REPLICAS_WITHOUT_BROKER,
-        message=f"Broker {node_id} has replicas of {_counted(troubled.count, 'partition')}, and is not registered",
+        message=f"Broker {node_id} is needed by {_counted(troubled.count, 'partition')}, and is not registered",
         evidence=f"{presence} {_on_it(troubled)}",
         advice=f"Start broker {node_id}: it registers itself. If it is gone for good, move its replicas: write the "
         'topics into topics.json ({"topics": [{"topic": "NAME"}], "version": 1}), and execute what this proposes:',
@@ -187,8 +187,8 @@ def _examples(troubled: TroubledPartitions) -> str:
 
 
 def _on_it(troubled: TroubledPartitions) -> str:
-    first = ", the first of" if troubled.count > len(troubled.examples) else ", of"
-    return f"It has {_counted(troubled.count, 'replica')}{first} {', '.join(troubled.examples)}."
+    more = ", for instance" if troubled.count > len(troubled.examples) else ":"
+    return f"It has replicas of {_counted(troubled.count, 'partition')}{more} {', '.join(troubled.examples)}."
 
 
 def _partitions(count: int) -> str:
