@@ -52,7 +52,7 @@ def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_work
         ("--bootstrap-server", cluster.address(0)),  # it does not list itself
     ]
     for bootstrap in every:
-        assert codes(diagnosed(*bootstrap)) == []
+        _await_health(*bootstrap)
     succeeded(quorate("cluster", "unregister", *every[0], "--id", "0"))
     expected = [
         ("broker-not-registered", 0),
@@ -83,7 +83,7 @@ def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_work
     cluster.start(0)
     cluster.await_unfenced(0)
     for bootstrap in every:
-        eventually(lambda at=bootstrap: _with_codes([], *at), TIMEOUT_S, f"health through {bootstrap}")
+        _await_health(*bootstrap)
 
 
 def test_the_only_broker_without_a_registration_is_found_at_its_own_address(
@@ -115,7 +115,7 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
     try:
         cluster.start_all()
         at = ("--bootstrap-controller", cluster.bootstrap_controllers)
-        assert codes(diagnosed(*at)) == []
+        _await_health(*at)  # the controller has registered itself
         allow = (
             "acls",
             *at,
@@ -162,7 +162,7 @@ def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
         note = finding(told, "controller-could-vote")
         assert (note["severity"], note["nodeId"]) == ("note", other)
         assert note["commands"][0].endswith("--command-config controller.properties add-controller")
-        assert codes(told) == []
+        _await_health(*at)
         cluster.kill(other)
         ghost = eventually(lambda: _told("ghost-controller", *at), TIMEOUT_S, "the ghost")
         assert "no such node runs" in finding(ghost, "ghost-controller")["message"]
@@ -176,6 +176,15 @@ def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
         assert cluster.address(other) in finding(cut_off, "controller-not-following")["evidence"]
     finally:
         cluster.close()
+
+
+def _await_health(*bootstrap: str) -> None:
+    eventually(
+        lambda: _with_codes([], *bootstrap),
+        TIMEOUT_S,
+        f"health through {bootstrap}",
+        lambda: diagnosed(*bootstrap),
+    )
 
 
 def _with_codes(expected: list[tuple[str, int | None]], *bootstrap: str) -> dict[str, Any] | None:
