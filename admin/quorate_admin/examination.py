@@ -3,7 +3,8 @@
 No response of Kafka 4.3.1 has the feature levels of registrations. There are two ways to find them: asking the
 active controller to validate a level (UpdateFeatures with validateOnly), which refuses with the name and range of
 one node at a time; and reading the metadata log as an observer, which only controllers allow. The first is always
-used, the second with bootstrap controllers.
+used, the second with bootstrap controllers. Partitions are those in the log, or those that brokers describe. What
+could not be examined is in `Examination.unexamined`, with the reason.
 """
 
 import asyncio
@@ -25,12 +26,15 @@ from quorate_admin.diagnosis import (
     Probe,
     QuorumSearch,
     RegisteredNode,
+    Subject,
     judge,
+    partitions_of_image,
     probe_outlook,
     registered_outlooks,
 )
-from quorate_admin.errors import AdminError, ErrorCode, ServerError
+from quorate_admin.errors import AdminError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.leadership import find_leader
+from quorate_admin.partition_examination import PartitionsExamined, examine_partitions
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -48,6 +52,11 @@ LEADER_TIMEOUT_MS = 5_000
 """The timeout of the description of the quorum: with brokers, nobody gives one without a leader."""
 NODE_TIMEOUT_MS = 3_000
 """The timeout of requests to a single node, which may be down."""
+NODES_NAMED_MAX = 10
+_STATIC_MIN_ISR = (
+    "No dynamic config has min.insync.replicas of their topics. It may be in the brokers' files, which controllers "
+    "do not have."
+)
 
 
 async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
@@ -60,6 +69,22 @@ async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
         search = await find_leader(config)
         if search.is_led is False:
             return _leaderless(search)
+        return await _examine_led(admin, config)
+    # A client finds no broker to ask if none is registered and unfenced, though those that it was given answer.
+    async with AdminClient(config, follow_advertised=False) as direct:
+        if await _lists_no_broker(direct):
+            return await _examine_led(direct, config)
+    return await _examine_led(admin, config)
+
+
+async def _lists_no_broker(direct: AdminClient) -> bool:
+    try:
+        return not (await direct.describe_cluster(timeout_ms=NODE_TIMEOUT_MS)).nodes
+    except AdminError:
+        return False
+
+
+async def _examine_led(admin: AdminClient, config: AdminConfig) -> Examination:
     facts, described_at_s = await _examine(admin, config)
     return await _with_new_leader_heard(admin, facts, described_at_s)
 
@@ -69,28 +94,27 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
-    (quorum, quorum_problem, described_at_s), spoken, log = await asyncio.gather(
-        _quorum(admin), _ask_nodes(admin, cluster), _read_log(config)
+    (quorum, quorum_error, described_at_s), spoken, log, described = await asyncio.gather(
+        _quorum(admin),
+        _ask_nodes(admin, cluster),
+        _read_log(config),
+        _describe_partitions(admin, config, cluster),
     )
     features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
     facts = Examination(
         cluster_id=cluster.cluster_id,
         quorum=quorum,
-        quorum_problem=quorum_problem,
+        quorum_problem=None if quorum_error is None else str(quorum_error),
         features=features,
         controllers=_listed(cluster, NodeKind.CONTROLLER) if config.is_to_controllers else None,
         brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
         unreachable=spoken.reasons,
         misrouted=spoken.misrouted,
+        answering=frozenset(spoken.answering),
+        unidentified=spoken.unidentified,
     )
-    if log is not None:
-        facts = replace(
-            facts,
-            is_log_read=True,
-            leader_since_ms=None if quorum is None else log.leader_since_ms(quorum.leader_epoch),
-            controllers=controllers_of(log.image),
-            brokers=brokers_of(log.image),
-        )
+    facts = _with_partitions(facts, described) if log is None else _with_log(facts, log)
+    facts = replace(facts, unexamined={**facts.unexamined, **_unexamined(quorum_error, spoken)})
     if quorum is None:
         return facts, described_at_s  # without a leader no level can be validated
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
@@ -105,7 +129,57 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
 
 def _leaderless(search: QuorumSearch) -> Examination:
     """The facts without a leader: what each controller said by itself."""
-    return Examination(cluster_id=search.cluster_id, features=search.features, search=search)
+    reason = "there is no leader"
+    return Examination(
+        cluster_id=search.cluster_id,
+        features=search.features,
+        search=search,
+        unexamined={Subject.REGISTRATIONS: reason, Subject.PARTITIONS: reason},
+    )
+
+
+def _with_log(facts: Examination, log: "LiveImage | AdminError") -> Examination:
+    """Add what the metadata log has: registrations and partitions."""
+    if isinstance(log, AdminError):
+        reason = str(log)
+        return replace(facts, unexamined={Subject.REGISTRATIONS: reason, Subject.PARTITIONS: reason})
+    partitions = partitions_of_image(log.image)
+    return replace(
+        facts,
+        is_log_read=True,
+        leader_since_ms=None if facts.quorum is None else log.leader_since_ms(facts.quorum.leader_epoch),
+        controllers=controllers_of(log.image),
+        brokers=brokers_of(log.image),
+        partitions=partitions,
+        unexamined={Subject.MIN_INSYNC_REPLICAS: _STATIC_MIN_ISR} if partitions.min_isr_unknown else {},
+    )
+
+
+def _with_partitions(facts: Examination, described: PartitionsExamined) -> Examination:
+    """Add what brokers describe."""
+    partitions = described.facts
+    unexamined = {Subject.REGISTRATIONS: "brokers do not return registrations of controllers"}
+    if described.problem is not None:
+        unexamined[Subject.PARTITIONS] = described.problem
+    if partitions.min_isr_unknown:
+        unexamined[Subject.MIN_INSYNC_REPLICAS] = described.min_isr_problem or "the brokers did not return it"
+    is_known = described.problem is None or partitions.topics > 0
+    return replace(facts, partitions=partitions if is_known else None, unexamined=unexamined)
+
+
+def _unexamined(quorum_error: AdminError | None, spoken: "_Spoken") -> dict[Subject, str]:
+    """The quorum and addresses, if nodes did not return them to this client."""
+    found = {}
+    if isinstance(quorum_error, UnsupportedByServerError) or (
+        isinstance(quorum_error, ServerError) and quorum_error.error_code in _NO_REFUSALS
+    ):
+        found[Subject.QUORUM] = str(quorum_error)
+    if spoken.unidentified:
+        named = ", ".join(map(str, sorted(spoken.unidentified)[:NODES_NAMED_MAX]))
+        found[Subject.ADDRESSES] = (
+            f"These nodes answer, and do not return their configs to this client: {named}."
+        )
+    return found
 
 
 async def _with_new_leader_heard(
@@ -116,7 +190,9 @@ async def _with_new_leader_heard(
         return facts
     judged = judge(facts)
     blockers = (blocker.node_id for outlook in facts.outlooks for blocker in outlook.blockers)
-    if all(judged.follows(node_id) is not None for node_id in (*(facts.controllers or ()), *blockers)):
+    unregistered = () if facts.partitions is None else facts.partitions.unregistered
+    matter = (*(facts.controllers or ()), *blockers, *unregistered)
+    if all(judged.follows(node_id) is not None for node_id in matter):
         return facts
     since_ms = LeaderView.of(facts.quorum, facts.leader_since_ms).since_ms
     due_s = described_at_s + (FETCH_SILENCE_MS_MAX + 1) / 1000
@@ -129,19 +205,25 @@ async def _with_new_leader_heard(
 
 @dataclass(slots=True)
 class _Spoken:
-    """The responses of single nodes, the reasons why others did not answer, and addresses of other nodes."""
+    """The responses of single nodes, the reasons why others did not answer, and which node each address leads to."""
 
     answers: dict[int, NodeApiVersions] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
     misrouted: dict[int, str] = field(default_factory=dict)
+    answering: set[int] = field(default_factory=set)
+
+    @property
+    def unidentified(self) -> frozenset[int]:
+        """The nodes at whose addresses a server answers that does not say which node it is."""
+        return frozenset(self.answers) - self.answering - frozenset(self.misrouted)
 
 
-async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, str | None, float]:
+async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, AdminError | None, float]:
     """The quorum or the reason why it is unknown, and when, on the event loop's clock."""
     try:
         quorum, problem = await admin.describe_metadata_quorum(timeout_ms=LEADER_TIMEOUT_MS), None
     except AdminError as error:
-        quorum, problem = None, str(error)
+        quorum, problem = None, error
     return quorum, problem, asyncio.get_running_loop().time()
 
 
@@ -158,6 +240,8 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken
         is_there = await admin.is_node_at(address, node_id, cluster.cluster_id, timeout_ms=NODE_TIMEOUT_MS)
         if is_there is False:
             spoken.misrouted[node_id] = str(address)
+        elif is_there:
+            spoken.answering.add(node_id)
 
     await asyncio.gather(
         *(ask(node.node_id) for node in cluster.nodes),
@@ -166,8 +250,18 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken
     return spoken
 
 
-async def _read_log(config: AdminConfig) -> "LiveImage | None":
-    """The metadata image, closed, with bootstrap controllers that allow reading the log."""
+async def _describe_partitions(
+    admin: AdminClient, config: AdminConfig, cluster: ClusterDescription
+) -> PartitionsExamined:
+    """What brokers describe; nothing with bootstrap controllers, which have the log."""
+    registered = frozenset(node.node_id for node in cluster.nodes)
+    if config.is_to_controllers:
+        return PartitionsExamined(registered)
+    return await examine_partitions(admin, registered)
+
+
+async def _read_log(config: AdminConfig) -> "LiveImage | AdminError | None":
+    """The metadata image, closed, or why it could not be read; None with bootstrap servers, which do not have it."""
     if not config.is_to_controllers:
         return None
     from quorate_admin.observing import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
@@ -176,8 +270,8 @@ async def _read_log(config: AdminConfig) -> "LiveImage | None":
         async with LiveImage(config) as live:
             await live.refresh(timeout_ms=TIMEOUT_MS)
             return live
-    except AdminError:
-        return None  # validating levels still works
+    except AdminError as error:
+        return error  # validating levels still works
 
 
 async def _outlooks(

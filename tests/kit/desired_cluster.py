@@ -44,11 +44,16 @@ def make() -> Make:
             "---\napiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\n"
             f"metadata: {{name: brokers}}\nspec: {{controllers: quorum, {brokers}}}\n"
         )
-        manifests = load_manifests(text, "m.yaml")
-        known = Facts(
-            **{"namespace": "kafka", "images": Images(quorate="quorate:9"), "formation": FORMATION, **facts}
-        )
-        desired = complete(desired_cluster(manifests), manifests, known)
-        return Cluster(Context(manifests=manifests, facts=known), desired)
+        return completed(text, **facts)
 
     return make_cluster
+
+
+def completed(text: str, **facts: Any) -> Cluster:
+    """The cluster of manifests, completed with facts."""
+    manifests = load_manifests(text, "m.yaml")
+    known = Facts(
+        **{"namespace": "kafka", "images": Images(quorate="quorate:9"), "formation": FORMATION, **facts}
+    )
+    desired = complete(desired_cluster(manifests), manifests, known)
+    return Cluster(Context(manifests=manifests, facts=known), desired)

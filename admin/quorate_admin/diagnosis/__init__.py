@@ -14,6 +14,7 @@ from quorate_admin.diagnosis.facts import (
     FeatureOutlook as FeatureOutlook,
     NodeKind as NodeKind,
     RegisteredNode as RegisteredNode,
+    Subject as Subject,
 )
 from quorate_admin.diagnosis.features import (
     Probe as Probe,
@@ -42,11 +43,26 @@ from quorate_admin.diagnosis.leadership import (
     QuorumSearch as QuorumSearch,
     majority as majority,
 )
+from quorate_admin.diagnosis.observers import (
+    find_in_observers,
+)
+from quorate_admin.diagnosis.partition_facts import (
+    PartitionFacts as PartitionFacts,
+    PartitionTally as PartitionTally,
+    TroubledPartitions as TroubledPartitions,
+    partitions_of_image as partitions_of_image,
+)
+from quorate_admin.diagnosis.partitions import (
+    find_in_partitions,
+)
 from quorate_admin.diagnosis.quorum import (
     find_in_quorum,
 )
 from quorate_admin.diagnosis.registrations import (
     find_in_registrations,
+)
+from quorate_admin.diagnosis.unexamined import (
+    find_unexamined,
 )
 
 
@@ -54,7 +70,13 @@ def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:
     """Returns all findings about a cluster, the worst first."""
     commands = commands or Commands()
     judged = judge(facts)
-    findings = [*find_in_quorum(facts, judged, commands), *find_in_registrations(facts, judged, commands)]
+    findings = [
+        *find_in_quorum(facts, judged, commands),
+        *find_in_partitions(facts, judged, commands),
+        *find_in_observers(facts, judged, commands),
+        *find_in_registrations(facts, judged, commands),
+        *find_unexamined(facts, commands),
+    ]
     order = list(Severity)
     findings.sort(key=lambda finding: order.index(finding.severity))
     return Diagnosis(findings=tuple(findings), outlooks=facts.outlooks)

@@ -8,7 +8,18 @@ from typing import Self
 from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.leadership import QuorumSearch
+from quorate_admin.diagnosis.partition_facts import PartitionFacts
 from quorate_admin.types.cluster import FeatureDescription, QuorumDescription
+
+
+class Subject(StrEnum):
+    """What an examination may not be able to see."""
+
+    QUORUM = "quorum"
+    REGISTRATIONS = "registrations"
+    PARTITIONS = "partitions"
+    MIN_INSYNC_REPLICAS = "min.insync.replicas"
+    ADDRESSES = "addresses"
 
 
 class NodeKind(StrEnum):
@@ -77,8 +88,10 @@ class Examination:
     `controllers` and `brokers` are the registrations by node id. They are complete if they were read from the
     metadata log (`is_log_read`); those from DescribeCluster lack registrations without listeners. `unreachable` has
     the reason for each node that was asked and did not answer, `misrouted` the address of each node at which
-    another node answers. The leader was elected at `leader_since_ms` or before, in Unix milliseconds of its clock.
-    `search` has what each controller said by itself, if no leader was found.
+    another node answers. `answering` are the nodes that answer at their address and say who they are, `unidentified`
+    those at whose address a server does not say who it is. `unexamined` has the reason for each subject of which
+    nothing, or not everything, is known. The leader was elected at `leader_since_ms` or before, in Unix milliseconds
+    of its clock. `search` has what each controller said by itself, if no leader was found.
     """
 
     cluster_id: str | None = None
@@ -94,7 +107,17 @@ class Examination:
     unreachable: Mapping[int, str] = field(default_factory=dict)
     misrouted: Mapping[int, str] = field(default_factory=dict)
     search: QuorumSearch | None = None
+    answering: frozenset[int] = frozenset()
+    unidentified: frozenset[int] = frozenset()
+    partitions: PartitionFacts | None = None
+    unexamined: Mapping[Subject, str] = field(default_factory=dict)
 
     def finalized(self, feature: str) -> int:
         """Returns the finalized level of a feature, 0 if it has none."""
         return 0 if self.features is None else self.features.finalized.get(feature, 0)
+
+    def replicas_on(self, broker_id: int) -> int | None:
+        """Returns the number of partitions with a replica on a broker; None if partitions were not examined."""
+        if self.partitions is None or Subject.PARTITIONS in self.unexamined:
+            return None
+        return self.partitions.replicas.get(broker_id, 0)

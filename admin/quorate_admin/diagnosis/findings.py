@@ -13,7 +13,7 @@ class Severity(StrEnum):
     """How bad it is. All but a NOTE make a cluster unhealthy."""
 
     DANGER = "danger"
-    """The quorum is lost, or the next failure loses it."""
+    """Data is unavailable, the quorum is lost, or the next failure loses it."""
     BLOCKED = "blocked"
     """Something that should be possible is not."""
     WARNING = "warning"
@@ -36,12 +36,24 @@ class Code(StrEnum):
     VOTER_ENDPOINTS_DIFFER = "voter-endpoints-differ"
     ADDRESS_LEADS_ELSEWHERE = "address-leads-elsewhere"
     OBSERVER_LAGGING = "observer-lagging"
+    OBSERVER_NOT_REGISTERED = "observer-not-registered"
+    CONTROLLER_COULD_VOTE = "controller-could-vote"
+    CONTROLLER_NOT_FOLLOWING = "controller-not-following"
     GHOST_CONTROLLER = "ghost-controller"
     BROKER_FENCED = "broker-fenced"
+    BROKER_NOT_REGISTERED = "broker-not-registered"
+    REPLICAS_WITHOUT_BROKER = "replicas-without-broker"
+    PARTITIONS_OFFLINE = "partitions-offline"
+    PARTITIONS_UNDER_MIN_ISR = "partitions-under-min-isr"
     FEATURE_BLOCKED = "feature-blocked"
     FEATURE_UNKNOWN = "feature-unknown"
     METADATA_VERSION_BEHIND = "metadata-version-behind"
     QUORUM_STATIC = "quorum-static"
+    QUORUM_NOT_EXAMINED = "quorum-not-examined"
+    REGISTRATIONS_NOT_EXAMINED = "registrations-not-examined"
+    PARTITIONS_NOT_EXAMINED = "partitions-not-examined"
+    MIN_ISR_NOT_EXAMINED = "min-isr-not-examined"
+    ADDRESSES_NOT_EXAMINED = "addresses-not-examined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +62,8 @@ class Finding:
 
     `evidence` is what was observed. `advice` says what has to be done by hand first, None if nothing has;
     `commands` are to be typed then, in this order. `blocks` has the first and last level of each feature
-    that the node keeps from the cluster.
+    that the node keeps from the cluster. A finding about partitions has their `count` and a few `examples`, as
+    topic-partition.
     """
 
     severity: Severity
@@ -62,6 +75,15 @@ class Finding:
     node_kind: NodeKind | None = None
     node_id: int | None = None
     blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    count: int | None = None
+    examples: tuple[str, ...] = ()
+
+    @property
+    def finding_id(self) -> str:
+        """The same for the same problem of the same node in each diagnosis, and in none for two problems."""
+        if self.node_id is None:
+            return str(self.code)
+        return f"{self.code}/{self.node_kind or 'node'}-{self.node_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import field
 from enum import Enum, auto
 from typing import Final, Self
 
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSION, METADATA_VERSION
 from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
@@ -170,6 +171,29 @@ class ClusterFacts:
         """The controllers that are registered and gone, in ascending order; empty while no leader answers."""
         registered = {one.node_id for one in self.registrations if one.kind is NodeKind.CONTROLLER}
         return tuple(node_id for node_id in sorted(registered) if self.presence_of(node_id) is Presence.GONE)
+
+    @property
+    def unregistered(self) -> tuple[int, ...]:
+        """The nodes that follow the log without being voters or registered, in ascending order.
+
+        Empty below the level at which controllers register. The registrations have to be complete.
+        """
+        if self.finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
+            return ()
+        known = {*self.voter_ids, *(one.node_id for one in self.registrations)}
+        return tuple(sorted({one.node_id for one in self.observers if one.follows} - known))
+
+    @property
+    def possible_voters(self) -> tuple[int, ...]:
+        """The controllers that could become voters, in ascending order.
+
+        They are registered, caught up, and no voters with any directory; the quorum is dynamic (KIP-853).
+        """
+        if self.leader_id is None or self.finalized.get(KRAFT_VERSION, 0) < 1:
+            return ()
+        registered = {one.node_id for one in self.registrations if one.kind is NodeKind.CONTROLLER}
+        caught_up = {one.node_id for one in self.observers if one.caught_up}
+        return tuple(sorted((registered & caught_up) - self.voter_ids))
 
     def blockers(self, feature: str, level: int) -> tuple[Blocker, ...]:
         """Returns what keeps a feature from a level: voters that are not registered, then registrations."""

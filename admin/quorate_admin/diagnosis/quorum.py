@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE, KRAFT_VERSION, METADATA_VERSION
 
 from quorate_admin.diagnosis.commands import Commands
-from quorate_admin.diagnosis.facts import Examination, NodeKind
+from quorate_admin.diagnosis.facts import Examination, NodeKind, Subject
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
 from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView
 from quorate_admin.diagnosis.leadership import majority
@@ -14,6 +14,8 @@ from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
     """Yields findings about leader, voters and observers."""
+    if Subject.QUORUM in facts.unexamined:
+        return  # whether there is a leader is unknown
     if facts.quorum is None:
         yield _no_leader(facts, commands)
         return
@@ -30,7 +32,7 @@ def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands)
         )
     yield from _size(facts.quorum, judged, commands)
     for voter in facts.quorum.voters:
-        yield from _voter(facts, view, voter, commands)
+        yield from _voter(facts, judged, view, voter, commands)
     for observer in facts.quorum.observers:
         if view.follows(observer) and not view.is_caught_up(observer):
             yield Finding(
@@ -38,6 +40,8 @@ def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands)
                 code=Code.OBSERVER_LAGGING,
                 message=f"Observer {observer.node_id} does not keep up with the metadata log",
                 evidence=_lag_text(view, observer),
+                advice="It works with outdated metadata. Look for the reason in the log of node "
+                f"{observer.node_id}: often a slow disk, a long pause or the network. The lag should shrink:",
                 commands=(commands.describe_replication(),),
                 node_id=observer.node_id,
             )
@@ -114,22 +118,26 @@ def _bring_back(judged: ClusterFacts, lacking: list[int]) -> str:
 
 
 def _voter(
-    facts: Examination, view: LeaderView, voter: ReplicaDescription, commands: Commands
+    facts: Examination,
+    judged: ClusterFacts,
+    view: LeaderView,
+    voter: ReplicaDescription,
+    commands: Commands,
 ) -> Iterator[Finding]:
     node_id = voter.node_id
     is_dynamic = facts.finalized(KRAFT_VERSION) >= 1
     if not view.follows(voter):
         silence_ms = view.silence_ms(voter)
         since = "since the leader was elected" if silence_ms is None else f"for {silence_ms} ms"
+        advice, ways = _way_back(view, voter, commands, is_dynamic=is_dynamic)
         yield Finding(
             severity=Severity.WARNING,
             code=Code.VOTER_SILENT,
             message=f"Voter {node_id} does not follow the log",
             evidence=f"It has not fetched {since}; a live voter fetches every 500 ms, and counts as silent "
             f"after {FETCH_SILENCE_MS_MAX} ms.",
-            advice=f"Start controller {node_id}."
-            + (" If it is gone for good, remove it from the quorum:" if is_dynamic else ""),
-            commands=(commands.remove_voter(node_id, voter.directory_id),) if is_dynamic else (),
+            advice=advice,
+            commands=ways,
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
         )
@@ -139,15 +147,35 @@ def _voter(
             code=Code.VOTER_LAGGING,
             message=f"Voter {node_id} does not keep up with the log",
             evidence=_lag_text(view, voter),
+            advice=f"Look for the reason in the log of controller {node_id}: often a slow disk, a long pause or the "
+            "network. The lag should shrink:",
             commands=(commands.describe_replication(),),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,
         )
-    yield from _registration_of_voter(facts, view.quorum, node_id, commands)
+    yield from _registration_of_voter(facts, judged, view.quorum, node_id, commands)
+
+
+def _way_back(
+    view: LeaderView, voter: ReplicaDescription, commands: Commands, *, is_dynamic: bool
+) -> tuple[str, tuple[str, ...]]:
+    """What to do about a voter that does not follow: the advice, and the commands after it."""
+    node_id = voter.node_id
+    if not is_dynamic:
+        return f"Start controller {node_id}.", ()
+    remove = commands.remove_voter(node_id, voter.directory_id)
+    if any(one.node_id == node_id and view.follows(one) for one in view.quorum.observers):
+        advice = (
+            f"Controller {node_id} runs with another directory: it was formatted again, or its disk was replaced. "
+            "Remove the voter with the old directory. Then add the controller, on its host, with its own properties "
+            "as controller.properties:"
+        )
+        return advice, (remove, commands.add_voter())
+    return f"Start controller {node_id}. If it is gone for good, remove it from the quorum:", (remove,)
 
 
 def _registration_of_voter(
-    facts: Examination, quorum: QuorumDescription, node_id: int, commands: Commands
+    facts: Examination, judged: ClusterFacts, quorum: QuorumDescription, node_id: int, commands: Commands
 ) -> Iterator[Finding]:
     if facts.controllers is None or facts.finalized(METADATA_VERSION) < CONTROLLER_REGISTRATION_SINCE:
         return
@@ -161,7 +189,10 @@ def _registration_of_voter(
             + (
                 "." if facts.is_log_read else "; one that was registered without listeners would not be seen."
             ),
-            advice=f"Start controller {node_id}: it registers itself. If it does not, its log says why. Then:",
+            advice=f"Controller {node_id} runs, and registers itself within seconds. If it does not, its log has the "
+            "reason. Then:"
+            if judged.follows(node_id)
+            else f"Start controller {node_id}: it registers itself. If it does not, its log has the reason. Then:",
             commands=(commands.doctor(),),
             node_kind=NodeKind.CONTROLLER,
             node_id=node_id,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import (
     CONTROLLER_UNREGISTRATION_SINCE,
     METADATA_VERSION,
@@ -27,11 +28,11 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
         if presence is not Presence.ALIVE or _lacks_levels_of(_release(facts), blocked):
             yield _blocks(facts, kind, node_id, blocked, commands, presence=presence)
     for node_id in judged.ghosts:
-        if (NodeKind.CONTROLLER, node_id) not in blocking:
+        if (NodeKind.CONTROLLER, node_id) not in blocking and node_id not in facts.answering:
             yield _idle_ghost(facts, node_id, commands)
     for broker in _brokers(facts):
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
-            yield _fenced(judged, broker, commands)
+            yield _fenced(facts, judged, broker, commands)
     for node_id, address in sorted(facts.misrouted.items()):
         if node_id not in judged.ghosts:  # somebody else may have the address of a node that is gone
             yield _misrouted(facts, node_id, address, commands)
@@ -42,6 +43,9 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
             code=Code.FEATURE_UNKNOWN,
             message="The highest possible level of some features is unknown",
             evidence=facts.outlook_problem,
+            advice="Run the doctor as a principal that has ALTER on the cluster, as an upgrade needs it, too:"
+            if ErrorCode.cluster_authorization_failed.name.upper() in facts.outlook_problem
+            else None,
             commands=(commands.doctor(),),
         )
 
@@ -74,7 +78,8 @@ def _blocks(
         outlook.feature: (max(blocker.highest, outlook.finalized) + 1, outlook.target)
         for outlook, blocker in blocked
     }
-    ghost = "Ghost " if presence is Presence.GONE else ""
+    is_running = presence is Presence.GONE and node_id in facts.answering
+    ghost = "Ghost " if presence is Presence.GONE and not is_running else ""
     levels = ", ".join(_levels_text(feature, *levels) for feature, levels in ranges.items())
     who = f"{ghost}{kind} {node_id}"
     supported = ", ".join(
@@ -89,7 +94,8 @@ def _blocks(
         severity=Severity.BLOCKED,
         code=Code.FEATURE_BLOCKED,
         message=f"{who[0].upper()}{who[1:]} blocks {levels}",
-        evidence=f"It is registered with {supported}; the cluster has {finalized}. {_presence_text(presence, kind)}",
+        evidence=f"It is registered with {supported}; the cluster has {finalized}. "
+        + _presence_text(facts, presence, kind, node_id),
         advice=advice,
         commands=(*ways, *_upgrade(blocked, commands)),
         node_kind=kind,
@@ -125,13 +131,12 @@ def _way_out(
     facts: Examination, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
 ) -> tuple[str | None, tuple[str, ...]]:
     """Returns what to do about a blocker: the advice for what has to be done by hand or None, and the commands."""
+    if presence is Presence.GONE and node_id in facts.answering:
+        return f"Upgrade the software of {kind} {node_id} and restart it, or stop it if it is not needed.", ()
     if presence in (Presence.ALIVE, Presence.UNKNOWN):
         return f"Upgrade the software of {kind} {node_id} and restart it.", ()
     if kind is NodeKind.BROKER:
-        return (
-            f"Start broker {node_id} with newer software or, if it is gone for good, unregister it:",
-            (commands.unregister_broker(node_id),),
-        )
+        return _without_broker(facts, f"Start broker {node_id} with newer software", node_id, commands)
     if facts.finalized(METADATA_VERSION) >= CONTROLLER_UNREGISTRATION_SINCE:
         way = commands.unregister_controller(node_id)
     else:
@@ -160,16 +165,40 @@ def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) 
     return ()
 
 
-def _presence_text(presence: Presence, kind: NodeKind) -> str:
+def _without_broker(
+    facts: Examination, or_else: str, node_id: int, commands: Commands
+) -> tuple[str, tuple[str, ...]]:
+    """The advice about a broker that is down, and the commands for one that is gone for good.
+
+    A broker must not be unregistered while it has replicas: they would stay without a broker.
+    """
+    replicas = facts.replicas_on(node_id)
+    if replicas:
+        advice = (
+            f"{or_else}. It has {replicas} replica{'' if replicas == 1 else 's'}: if it is gone for good, first move "
+            "them to other brokers, then unregister it. This proposes a reassignment of the topics in topics.json:"
+        )
+        return advice, (commands.propose_reassignment(),)
+    condition = "" if replicas == 0 else " and holds no replicas"
+    return f"{or_else} or, if it is gone for good{condition}, unregister it:", (
+        commands.unregister_broker(node_id),
+    )
+
+
+def _presence_text(facts: Examination, presence: Presence, kind: NodeKind, node_id: int) -> str:
+    is_controller = kind is NodeKind.CONTROLLER
+    absence = f"It {'is not a voter and ' if is_controller else ''}does not follow the metadata log"
     match presence:
         case Presence.ALIVE:
             return "It is alive: it follows the metadata log."
         case Presence.SILENT_VOTER:
             return "It is a voter, but does not follow the metadata log."
-        case Presence.GONE if kind is NodeKind.CONTROLLER:
-            return "It is not a voter and does not follow the metadata log: no such node runs."
+        case Presence.GONE if node_id in facts.answering:
+            return f"{absence}, but it answers at its address: it runs."
+        case Presence.GONE if node_id in facts.unidentified:
+            return f"{absence}. A server answers at its address, and did not say which node it is."
         case Presence.GONE:
-            return "It does not follow the metadata log: no such node runs."
+            return f"{absence}: no such node runs."
         case Presence.UNKNOWN:
             return "Whether it is alive is unknown: there is no leader, or a new one that has not heard from it yet."
 
@@ -179,9 +208,10 @@ def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding
     return Finding(
         severity=Severity.NOTE,
         code=Code.GHOST_CONTROLLER,
-        message=f"Ghost controller {node_id} is registered, and no such node runs",
-        evidence="It is not a voter and does not follow the metadata log. It blocks nothing now, but will "
-        "block the first feature level that it does not support.",
+        message=f"Ghost controller {node_id} is registered, and no such node "
+        + ("follows the metadata log" if node_id in facts.unidentified else "runs"),
+        evidence=_presence_text(facts, Presence.GONE, NodeKind.CONTROLLER, node_id)
+        + " It blocks nothing now, but will block the first feature level that it does not support.",
         advice=None
         if can_unregister
         else f"It can be unregistered from metadata.version {CONTROLLER_UNREGISTRATION_SINCE} on. Until then, do "
@@ -192,25 +222,30 @@ def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding
     )
 
 
-def _fenced(judged: ClusterFacts, broker: RegisteredNode, commands: Commands) -> Finding:
+def _fenced(facts: Examination, judged: ClusterFacts, broker: RegisteredNode, commands: Commands) -> Finding:
     node_id = broker.node_id
-    if judged.follows(node_id):
+    if judged.follows(node_id) or node_id in facts.answering:
+        shown = "follows the log" if judged.follows(node_id) else "answers at its address"
         return Finding(
             severity=Severity.WARNING,
             code=Code.BROKER_FENCED,
-            message=f"Broker {node_id} is fenced, though it follows the log",
-            evidence="It is starting, shutting down, or its heartbeats do not reach the active controller.",
+            message=f"Broker {node_id} is fenced, though it {shown}",
+            evidence="A fenced broker leads no partition, and its replicas are not in sync. It is starting, shutting "
+            "down, or its heartbeats do not reach the active controller.",
+            advice=f"Wait until it has started. If it stays fenced, the log of broker {node_id} has the reason:",
             commands=(commands.doctor(),),
             node_kind=NodeKind.BROKER,
             node_id=node_id,
         )
+    advice, ways = _without_broker(facts, f"Start broker {node_id}", node_id, commands)
     return Finding(
         severity=Severity.WARNING,
         code=Code.BROKER_FENCED,
         message=f"Broker {node_id} is registered and down",
-        evidence=f"It is fenced. {_presence_text(judged.presence_of(node_id), NodeKind.BROKER)}",
-        advice=f"Start broker {node_id} or, if it is gone for good and holds no replicas, unregister it:",
-        commands=(commands.unregister_broker(node_id),),
+        evidence="It is fenced: it leads no partition, and its replicas are not in sync. "
+        + _presence_text(facts, judged.presence_of(node_id), NodeKind.BROKER, node_id),
+        advice=advice,
+        commands=ways,
         node_kind=NodeKind.BROKER,
         node_id=node_id,
     )

@@ -43,13 +43,14 @@ def doctor(
 ) -> None:
     """Examine a cluster and report problems and blockers of upgrades, with the next command for each.
 
-    It reports a missing leader; voters and observers that are down, lag, or are not registered; addresses that
-    differ; registrations of stopped nodes, and the feature levels that they block. It changes nothing. With
-    --bootstrap-controller it works without brokers, and reads registrations that brokers do not return. With
-    --history it reports since when a node has blocked a level, when it last registered, until when it was a voter,
-    and which node has its address now.
+    It reports a missing leader; voters, observers and brokers that are down, lag, or are not registered; partitions
+    without a leader or below min.insync.replicas; addresses that differ; registrations of stopped nodes, and the
+    feature levels that they block; and what it could not examine. It changes nothing. With --bootstrap-controller it
+    works without brokers, and reads registrations that brokers do not return. With --history it reports since when a
+    node has blocked a level, when it last registered, until when it was a voter, and which node has its address now.
 
-    Exit code: 0 if there is no finding, 1 if there are findings, or if no node answers.
+    Exit code: 0 if there are no findings or only notes, 1 if there are others or no node answers, 2 if the command
+    line is wrong.
     """
     from quorate_admin.diagnosis import Commands, diagnose
     from quorate_admin.examination import examine
@@ -57,7 +58,8 @@ def doctor(
     options = tool_options(context)
     config = admin_config(options)
     facts = run(lambda admin: examine(admin, config), context, is_watched=False)
-    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts))
+    file = None if options.command_config is None else str(options.command_config)
+    found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts, file))
     pasts, problem = _pasts(history, facts, found)
     show(
         context,
@@ -106,8 +108,10 @@ def diagnosis_json(
         "healthy": diagnosis.is_healthy,
         "leaderId": None if facts.quorum is None else facts.quorum.leader_id,
         "registrationsFromLog": facts.is_log_read,
+        "partitions": _partitions_json(facts),
         "findings": [
             {
+                "id": one.finding_id,
                 "severity": one.severity,
                 "code": one.code,
                 "message": one.message,
@@ -117,6 +121,8 @@ def diagnosis_json(
                 "nodeKind": one.node_kind,
                 "nodeId": one.node_id,
                 "blocks": {feature: list(levels) for feature, levels in one.blocks.items()},
+                "count": one.count,
+                "examples": list(one.examples),
                 **({} if pasts is None else {"past": past_json(pasts[place]) if place in pasts else None}),
             }
             for place, one in enumerate(diagnosis.findings)
@@ -144,11 +150,26 @@ def diagnosis_json(
     }
 
 
+def _partitions_json(facts: "Examination") -> dict[str, int] | None:
+    known = facts.partitions
+    if known is None:
+        return None
+    return {
+        "topics": known.topics,
+        "partitions": known.partitions,
+        "offline": known.offline.count,
+        "underMinIsr": known.under_min_isr.count,
+    }
+
+
 def _summary(facts: "Examination") -> str:
+    from quorate_admin.diagnosis import Subject
     from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version_name
 
     level = facts.finalized(METADATA_VERSION)
-    if facts.quorum is None:
+    if Subject.QUORUM in facts.unexamined:
+        quorum = "leader unknown"
+    elif facts.quorum is None:
         quorum = "no leader"
     else:
         count = len(facts.quorum.voters)
@@ -159,8 +180,15 @@ def _summary(facts: "Examination") -> str:
         return f"Cluster{known}: {quorum}, {METADATA_VERSION} unknown\n"
     return (
         f"Cluster {facts.cluster_id}: {quorum}, {METADATA_VERSION} {level} ({metadata_version_name(level)}), "
-        f"{KRAFT_VERSION} {facts.finalized(KRAFT_VERSION)}\n"
+        f"{KRAFT_VERSION} {facts.finalized(KRAFT_VERSION)}{_partitions_text(facts)}\n"
     )
+
+
+def _partitions_text(facts: "Examination") -> str:
+    known = facts.partitions
+    if known is None:
+        return ""
+    return f", {known.partitions} partition{'' if known.partitions == 1 else 's'}"
 
 
 def _pasts(

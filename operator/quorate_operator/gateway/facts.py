@@ -26,7 +26,6 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.relocation import FREE_SHARE_MIN
 
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 LogDirs = Mapping[str, LogDirDescription]
@@ -142,22 +141,8 @@ class Counts:
     lagging: Mapping[int, int] = field(default_factory=dict)
 
 
-def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapping[str, int]]:
-    """Returns `min.insync.replicas` of topics in general, and by name of those topics that have their own.
-
-    `otherwise` is the brokers' value without a dynamic config.
-    """
-    general = _number(image.configs.get((ConfigResourceType.BROKER, ""), {}), otherwise)
-    own = {
-        name: _number(configs, general)
-        for (kind, name), configs in image.configs.items()
-        if kind == ConfigResourceType.TOPIC and MIN_INSYNC_REPLICAS in configs
-    }
-    return general, own
-
-
 def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int]) -> Counts:
-    """Counts every partition once. `general` and `own` are what `min_insync_replicas` returns.
+    """Counts every partition once. `general` and `own` are what `views.min_insync_replicas` returns.
 
     A partition that needs all its replicas in sync can't keep them while a broker restarts: it counts as fragile only
     while it has fewer in sync than it would have then.
@@ -270,13 +255,6 @@ def _endpoints(listeners: Iterable[Listener]) -> dict[str, Address]:
 
 def _features(supported: Mapping[str, VersionRange]) -> dict[str, tuple[int, int]]:
     return {name: (levels.min_level, levels.max_level) for name, levels in supported.items()}
-
-
-def _number(configs: Mapping[str, str], otherwise: int) -> int:
-    try:
-        return int(configs.get(MIN_INSYNC_REPLICAS, otherwise))
-    except ValueError:
-        return otherwise
 
 
 def _sizes(log_dirs: Mapping[int, LogDirs], wanted: Mapping[PartitionId, object]) -> dict[PartitionId, int]:

@@ -12,6 +12,7 @@ from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS, min_insync_replicas
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from quorate_operator import clock
@@ -245,7 +246,7 @@ class KafkaGateway:
         return self._live
 
     async def _count(self, image: MetadataImage) -> Counts:
-        general, own = facts.min_insync_replicas(image, self._static_min_insync)
+        general, own = min_insync_replicas(image, self._static_min_insync)
         active = frozenset(id_ for id_, broker in image.cluster.brokers.items() if broker.is_active)
         key = (general, own, active)
         index = image.index
@@ -336,7 +337,7 @@ class KafkaGateway:
             return
         broker_id = min(answering)
         client = self._contacts.client(Role.BROKER, brokers[broker_id])
-        asked = await _broker_config(client, broker_id, facts.MIN_INSYNC_REPLICAS)
+        asked = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
         if asked is not None:
             self._static_min_insync = int(asked)
             self._static_min_insync_at_ms = now_ms

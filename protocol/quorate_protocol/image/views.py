@@ -1,11 +1,15 @@
 """Queries of an image that several packages need; each is cheap enough to run often."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from quorate_protocol.image.image import MetadataImage
 from quorate_protocol.image.partitions import PartitionRegistration
 from quorate_protocol.image.topics import TopicImage
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.plain_data import dataclass
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def partitions_of_broker(
@@ -27,6 +31,27 @@ def partitions_of_broker(
 def leads_any_partition(image: MetadataImage, broker_id: int) -> bool:
     """Whether ``broker_id`` leads a partition; answered from the index."""
     return image.index.leaderships(broker_id) > 0
+
+
+def min_insync_replicas(image: MetadataImage, otherwise: int) -> tuple[int, Mapping[str, int]]:
+    """Return `min.insync.replicas` of topics in general, and by name of those topics that have their own.
+
+    `otherwise` is the brokers' value without a dynamic config.
+    """
+    general = _number(image.configs.get((ConfigResourceType.BROKER, ""), {}), otherwise)
+    own = {
+        name: _number(configs, general)
+        for (kind, name), configs in image.configs.items()
+        if kind == ConfigResourceType.TOPIC and MIN_INSYNC_REPLICAS in configs
+    }
+    return general, own
+
+
+def _number(configs: Mapping[str, str], otherwise: int) -> int:
+    try:
+        return int(configs.get(MIN_INSYNC_REPLICAS, otherwise))
+    except ValueError:
+        return otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import CONTROLLERS_FIRST, Cluster, manifests
+from kit.doctor import codes, diagnosed
 from kit.membership import FEATURES_OF_4_1, quorate, refused, succeeded
 from kit.releases import NEWEST_LEVEL
 from kit.waiting import eventually
@@ -58,19 +59,6 @@ def register(cluster: Cluster, controller_id: int, port: int = 1) -> None:
         return True
 
     assert cluster.ask(send, controllers=cluster.controllers)
-
-
-def diagnosed(*bootstrap: str) -> dict[str, Any]:
-    """What `doctor -o json` says; its exit code has to agree."""
-    ran = quorate("doctor", *bootstrap, "-o", "json")
-    told: dict[str, Any] = json.loads(ran.stdout)
-    assert ran.returncode == (0 if told["healthy"] else 1), ran.stdout + ran.stderr
-    return told
-
-
-def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:
-    """The findings that are no notes: what, and of which node."""
-    return [(one["code"], one["nodeId"]) for one in told["findings"] if one["severity"] != "note"]
 
 
 def level(told: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
@@ -123,7 +111,8 @@ def test_a_doctor_changes_nothing(stock: Cluster) -> None:
     before = json.loads(succeeded(quorate(*arguments)))["features"]
     told = diagnosed("--bootstrap-server", stock.bootstrap_servers)
     assert level(told) == (METADATA_VERSION_OF_4_0, NEWEST_LEVEL)
-    assert [one["code"] for one in told["findings"]] == ["single-voter", "metadata-version-behind"]
+    notes = ["single-voter", "metadata-version-behind", "registrations-not-examined"]
+    assert [one["code"] for one in told["findings"]] == notes
     assert json.loads(succeeded(quorate(*arguments)))["features"] == before
 
 

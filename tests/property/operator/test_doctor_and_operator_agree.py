@@ -209,6 +209,9 @@ def test_the_judgement_is_the_same(cluster: Cluster) -> None:
     assert not (operator.is_leader_new and operator.ghosts)
     assert doctor.caught_up_voters == operator.caught_up_voters
     assert doctor.spare_voters == operator.spare_voters
+    assert doctor.unregistered == operator.unregistered
+    assert doctor.possible_voters == operator.possible_voters
+    assert not {*doctor.possible_voters} & {*doctor.ghosts, *doctor.unregistered}
     for node_id in CONTROLLERS:
         assert doctor.follows(node_id) == operator.follows(node_id)
         assert doctor.presence_of(node_id) == operator.presence_of(node_id)
@@ -227,6 +230,13 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     facts, seen = examined(cluster), observed(cluster)
     judged, view = judge_observed(seen), view_of("c", DESIRED, seen, Plan(steps=()))
     findings = diagnose(facts).findings
+    assert len({one.finding_id for one in findings}) == len(findings)
+    assert {one.node_id for one in findings if one.code is Code.OBSERVER_NOT_REGISTERED} == {
+        *judged.unregistered
+    }
+    assert {one.node_id for one in findings if one.code is Code.CONTROLLER_COULD_VOTE} == {
+        *judged.possible_voters
+    }
     status = controller_status(view, generation=1)
     assert {one["nodeId"] for one in status["registrations"] if one["ghost"]} == set(judged.ghosts)
     assert view.registrations is not None

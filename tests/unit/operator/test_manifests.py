@@ -7,7 +7,8 @@ from quorate.play import command
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 
-QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+QUICKSTART = EXAMPLES / "quickstart.yaml"
 PACKAGED_QUICKSTART = Path(command.__file__).with_name("quickstart.yaml")
 
 CONTROLLERS = """\
@@ -49,6 +50,18 @@ def load(text: str) -> Manifests:
 def test_the_package_carries_the_quickstart() -> None:
     """Goal: `quorate play` works without -f, installed or not. Method: the package's file is the example's text."""
     assert PACKAGED_QUICKSTART.read_text() == QUICKSTART.read_text()
+
+
+def test_every_example_is_accepted() -> None:
+    """Goal: what is shipped to be copied is valid. Method: load each file that has a cluster."""
+    texts = {path: path.read_text() for path in EXAMPLES.rglob("*.yaml")}
+    clusters = {path: text for path, text in texts.items() if "kind: KafkaController\n" in text}
+    assert clusters
+    for path, text in clusters.items():
+        try:
+            load_manifests(text, path.name)
+        except ManifestError as error:
+            raise AssertionError(f"{path}: {error}") from error
 
 
 def test_the_quickstart_is_three_controllers_and_a_broker() -> None:

@@ -362,6 +362,17 @@ def test_what_brokers_do_not_take_is_sent_to_the_voters(bootstrap: str, expected
     ).refresh_controller(9)
 
 
+def test_commands_repeat_the_file_of_properties() -> None:
+    """Goal: commands that work where the listener needs a login. Method: a file, whose name needs quotes, for the
+    user's addresses; none for others, and a controller's own properties for the command that reads them.
+    """
+    commands = Commands.through("--bootstrap-server b:1", healthy(), "my admin.properties")
+    assert commands.doctor() == "quorate doctor --bootstrap-server b:1 --command-config 'my admin.properties'"
+    assert "my admin.properties" in commands.describe_partitions("--unavailable-partitions")
+    assert "my admin.properties" not in commands.refresh_controller(9)
+    assert commands.add_voter().count("--command-config") == 1
+
+
 def test_a_ghost_that_blocks_is_unregistered_from_33_on() -> None:
     """Goal: the second way. Method: metadata.version 33, of 34 levels."""
     finding = only(blocked(replace(GHOST, highest=33), finalized=33, target=34))

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 from quorate_admin import examination
-from quorate_admin.diagnosis import Examination, NodeKind, Presence, RegisteredNode, judge
+from quorate_admin.diagnosis import (
+    Code,
+    Examination,
+    NodeKind,
+    PartitionTally,
+    Presence,
+    RegisteredNode,
+    diagnose,
+    judge,
+)
 from quorate_admin.errors import RequestTimeoutError
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
@@ -88,6 +97,23 @@ async def test_the_wait_for_a_new_leader_begins_with_its_description(monkeypatch
     described_at_s = asyncio.get_running_loop().time() - 30
     await examination._with_new_leader_heard(Leader(None), FACTS, described_at_s)  # type: ignore[arg-type]
     assert slept == [pytest.approx(30, abs=5)]
+
+
+async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a broker that runs is not called gone after an election. Method: partitions need broker 10, from which a
+    new leader hears later.
+    """
+    monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
+    tally = PartitionTally(registered=())
+    tally.add("t", 0, replicas=(10,), isr=(), has_leader=False, min_isr=None)
+    unheard = replace(FACTS, controllers={}, partitions=tally.facts())
+    leader = Leader(quorum(LATER_MS, replica(10, LATER_MS)))
+    facts = await examination._with_new_leader_heard(leader, unheard, 0)  # type: ignore[arg-type]
+    codes = [one.code for one in diagnose(facts).findings]
+    assert Code.BROKER_NOT_REGISTERED in codes
+    assert Code.REPLICAS_WITHOUT_BROKER not in codes
 
 
 async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:

@@ -1,15 +1,17 @@
 """`quorate doctor`: what it asks, and its text, JSON and exit code."""
 
 import json
+import re
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer, nested
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, FakeCluster, Handler, answer, nested
 from kit.tool_runner import run_tool
 from quorate.tools.doctor import diagnosis_text
+from quorate_admin import partition_examination
 from quorate_admin.diagnosis import (
     Blocker,
     Code,
@@ -26,8 +28,8 @@ from quorate_protocol.errors import ErrorCode
 NOW_MS = 1_700_000_000_000
 
 
-def described(*voters: int, observers: tuple[int, ...] = ()) -> Any:
-    """An answer to DescribeQuorum: the first voter leads, all have everything.
+def described(*voters: int, observers: tuple[int, ...] = (), silent: tuple[int, ...] = ()) -> Any:
+    """An answer to DescribeQuorum: the first voter leads, and all but the silent ones have everything.
 
     One observer more has not fetched for a minute: the leader is not new.
     """
@@ -39,8 +41,8 @@ def described(*voters: int, observers: tuple[int, ...] = ()) -> Any:
                 "ReplicaState",
                 replica_id=node_id,
                 log_end_offset=7,
-                last_fetch_timestamp=at_ms,
-                last_caught_up_timestamp=at_ms,
+                last_fetch_timestamp=at_ms - (60_000 if node_id in silent else 0),
+                last_caught_up_timestamp=at_ms - (60_000 if node_id in silent else 0),
             )
             for node_id in node_ids
         )
@@ -93,20 +95,26 @@ async def brokers() -> AsyncIterator[FakeCluster]:
     async with FakeCluster([1]) as cluster:
         cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,)))
         cluster.handle("UpdateFeatures", refusing(99, ""))
+        cluster.handle("Metadata", lambda _: answer("Metadata"))
         yield cluster
 
 
 async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
-    """Goal: silence when nothing is wrong. Method: text and JSON; nothing was probed without need."""
+    """Goal: no finding but what brokers can't show. Method: text and JSON; nothing was probed without need."""
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
     assert ran.exit_code == 0
     assert ran.stdout.startswith(
-        f"Cluster {CLUSTER_ID}: leader 3000, 3 voters, metadata.version 30 (4.3-IV0), kraft.version 1\n\n"
-        "Nothing is wrong.\n"
+        f"Cluster {CLUSTER_ID}: leader 3000, 3 voters, metadata.version 30 (4.3-IV0), kraft.version 1, "
+        "0 partitions\n\n"
+        "NOTE     Registrations of controllers were not examined: brokers do not return them\n"
     )
+    assert "Nothing is wrong" not in ran.stdout
     assert brokers.received("UpdateFeatures") == []
     told = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert (told.json["healthy"], told.json["findings"]) == (True, [])
+    assert (told.json["healthy"], [one["id"] for one in told.json["findings"]]) == (
+        True,
+        ["registrations-not-examined"],
+    )
     assert told.json["features"][1] == {
         "feature": "metadata.version",
         "finalizedLevel": 30,
@@ -135,12 +143,216 @@ async def test_a_ghost_is_found_by_asking_and_exits_with_1(brokers: FakeCluster)
     ]
     told = (await run_tool("doctor", "-b", bootstrap, "-o", "json")).json
     assert told["findings"][0].keys() == {
-        "severity", "code", "message", "evidence", "advice", "commands", "nodeKind", "nodeId", "blocks",
+        "id", "severity", "code", "message", "evidence", "advice", "commands", "nodeKind", "nodeId", "blocks",
+        "count", "examples",
     }  # fmt: skip
     assert (told["findings"][0]["code"], told["findings"][0]["blocks"]) == (
         "feature-blocked",
         {"metadata.version": [28, 30]},
     )
+
+
+def silent_voter(cluster: FakeCluster) -> None:
+    """One of three voters does not fetch: the next failure stops the cluster."""
+    cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,), silent=(3002,)))
+
+
+def blocked_level(cluster: FakeCluster) -> None:
+    """A registration blocks the level of the software."""
+    cluster.finalized_features["metadata.version"] = 26
+    cluster.handle("UpdateFeatures", refusing(27, "Controller 99 only supports versions 7-27"))
+
+
+def forbidden(api_name: str) -> Callable[[FakeCluster], None]:
+    """The client may not send this request."""
+
+    def prepare(cluster: FakeCluster) -> None:
+        cluster.finalized_features["metadata.version"] = 29
+        cluster.handle(
+            api_name, lambda _: answer(api_name, error_code=ErrorCode.cluster_authorization_failed)
+        )
+
+    return prepare
+
+
+def nothing(_: FakeCluster) -> None:
+    """Leave the cluster as it is."""
+
+
+@pytest.mark.parametrize(
+    ("prepare", "arguments", "exit_code", "severity"),
+    [
+        (nothing, (), 0, "note"),
+        (silent_voter, (), 1, "danger"),
+        (blocked_level, (), 1, "blocked"),
+        (forbidden("UpdateFeatures"), (), 1, "warning"),
+        (forbidden("DescribeQuorum"), (), 1, "warning"),
+        (nothing, ("--history", "/no/lake"), 1, "note"),
+        (nothing, ("--no-such-option",), 2, None),
+        (nothing, ("-C", "127.0.0.1:1"), 2, None),
+        (nothing, ("-o", "yaml"), 2, None),
+        (nothing, ("-c", "/no/file"), 1, None),
+    ],
+    ids=lambda one: one if isinstance(one, str | int) else getattr(one, "__name__", None),
+)
+async def test_exit_codes_are_the_documented_ones(
+    brokers: FakeCluster,
+    prepare: Callable[[FakeCluster], None],
+    arguments: tuple[str, ...],
+    exit_code: int,
+    severity: str | None,
+) -> None:
+    """Goal: scripts can rely on `docs/doctor.md`: 0, 1 and 2. Method: a finding of each severity as the worst one,
+    each error, each way to ask wrongly; as text and as JSON. That nobody answers is a test of its own.
+    """
+    prepare(brokers)
+    for output in ((), ("-o", "json")) if "-o" not in arguments else ((),):
+        ran = await run_tool("doctor", "-b", brokers.bootstrap[0], *output, *arguments)
+        assert ran.exit_code == exit_code, ran.stdout + ran.stderr
+        assert bool(ran.stderr) is (severity is None or "--history" in arguments)
+        if severity is None:
+            assert ran.stdout == ""
+        elif output:
+            assert ran.json["findings"][0]["severity"] == severity
+            assert ran.json["healthy"] is (severity == "note")
+        else:
+            assert ran.stdout.split("\n\n")[1].startswith(severity.upper())
+
+
+async def test_a_quorum_that_must_not_be_described_is_not_lost(brokers: FakeCluster) -> None:
+    """Goal: missing rights are no missing leader. Method: CLUSTER_AUTHORIZATION_FAILED on DescribeQuorum."""
+    forbidden("DescribeQuorum")(brokers)
+    ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
+    assert f"Cluster {CLUSTER_ID}: leader unknown, metadata.version" in ran.stdout
+    assert "WARNING  The quorum was not examined" in ran.stdout
+    assert "no leader" not in ran.stdout
+
+
+def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]]) -> Handler:
+    """A handler of DescribeTopicPartitions: leader, replicas and ISR of each partition."""
+
+    def handle(request: Any) -> Any:
+        topics = tuple(
+            nested(
+                "DescribeTopicPartitions",
+                "DescribeTopicPartitionsResponseTopic",
+                name=one.name,
+                partitions=tuple(
+                    nested(
+                        "DescribeTopicPartitions",
+                        "DescribeTopicPartitionsResponsePartition",
+                        partition_index=number,
+                        leader_id=leader,
+                        replica_nodes=replicas,
+                        isr_nodes=isr,
+                    )
+                    for number, (leader, replicas, isr) in enumerate(partitions[one.name])
+                ),
+            )
+            for one in request.body.topics
+        )
+        return answer("DescribeTopicPartitions", topics=topics)
+
+    return handle
+
+
+def list_topics(cluster: FakeCluster, *names: str) -> None:
+    """What Metadata returns for all topics."""
+    topics = tuple(nested("Metadata", "MetadataResponseTopic", name=name) for name in names)
+    cluster.handle("Metadata", lambda _: answer("Metadata", topics=topics))
+
+
+async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluster) -> None:
+    """Goal: the same findings without the log. Method: a partition without a leader, one under its
+    min.insync.replicas, one whose config is not returned, and replicas on broker 7, which is not registered.
+    """
+    list_topics(brokers, "a", "b", "c")
+    brokers.handle(
+        "DescribeTopicPartitions",
+        topics_of({
+            "a": [(-1, (7,), ()), (1, (1,), (1,))],
+            "b": [(1, (1, 7), (1,))],
+            "c": [(1, (1, 7), (1,))],
+        }),
+    )  # fmt: skip
+    own = brokers.nodes[1].describe_configs
+
+    def configs(request: Any) -> Any:
+        if any(one.resource_type != 2 for one in request.body.resources):
+            return own(request)
+        assert [one.resource_name for one in request.body.resources] == ["b", "c"], "those that lack replicas"
+        entry = nested(
+            "DescribeConfigs", "DescribeConfigsResourceResult", name="min.insync.replicas", value="2"
+        )
+        results = tuple(
+            nested(
+                "DescribeConfigs",
+                "DescribeConfigsResult",
+                error_code=ErrorCode.none if name == "b" else ErrorCode.topic_authorization_failed,
+                resource_type=2,
+                resource_name=name,
+                configs=(entry,) if name == "b" else (),
+            )
+            for name in ("b", "c")
+        )
+        return answer("DescribeConfigs", results=results)
+
+    brokers.handle("DescribeConfigs", configs)
+    told = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
+    assert told["partitions"] == {"topics": 3, "partitions": 4, "offline": 1, "underMinIsr": 1}
+    assert [(one["id"], one["count"], one["examples"]) for one in told["findings"]] == [
+        ("partitions-offline", 1, ["a-0"]),
+        ("partitions-under-min-isr", 1, ["b-0"]),
+        ("replicas-without-broker/broker-7", 3, ["a-0", "b-0", "c-0"]),
+        ("min-isr-not-examined", 1, []),
+        ("registrations-not-examined", None, []),
+    ]
+
+
+async def test_topics_that_are_not_described_are_reported(
+    brokers: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: silence about partitions is no health. Method: a topic that may not be described; no list of topics."""
+    list_topics(brokers, "a")
+    refused = nested(
+        "DescribeTopicPartitions",
+        "DescribeTopicPartitionsResponseTopic",
+        name="a",
+        error_code=ErrorCode.topic_authorization_failed,
+    )
+    brokers.handle("DescribeTopicPartitions", lambda _: answer("DescribeTopicPartitions", topics=(refused,)))
+    ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
+    assert (ran.exit_code, ran.json["partitions"]) == (1, None)
+    assert ran.json["findings"][0]["id"] == "partitions-not-examined"
+    assert ran.json["findings"][0]["evidence"].startswith("TOPIC_AUTHORIZATION_FAILED")
+    monkeypatch.setattr(partition_examination, "REQUEST_TIMEOUT_MS", 1)
+    brokers.handle("Metadata", lambda _: HANG_UP)
+    ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
+    assert (ran.exit_code, ran.json["findings"][0]["id"]) == (1, "partitions-not-examined")
+
+
+async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -> None:
+    """Goal: findings where no broker is registered. Method: a broker that describes a cluster without brokers."""
+    brokers.handle(
+        "DescribeCluster", lambda _: answer("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
+    )
+    list_topics(brokers, "a")
+    brokers.handle("DescribeTopicPartitions", topics_of({"a": [(-1, (1,), ())]}))
+    ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
+    assert [one["id"] for one in ran.json["findings"] if one["severity"] == "danger"] == [
+        "broker-not-registered/broker-1",
+        "partitions-offline",
+    ]
+    # Its clients would wait for a broker, so that no command is proposed that lists partitions.
+    assert all("quorate topics" not in command for one in ran.json["findings"] for command in one["commands"])
+
+
+def test_the_documentation_has_each_finding() -> None:
+    """Goal: programs know the codes. Method: compare the table of docs/doctor.md with the enumeration."""
+    page = (Path(__file__).parents[4] / "docs" / "doctor.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+)", page, re.MULTILINE)
+    assert sorted(code for code, _ in rows) == sorted(Code)
+    assert {severity.lower() for _, severity in rows} == set(Severity)
 
 
 async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
@@ -198,6 +410,7 @@ def test_findings_are_wrapped_and_their_commands_are_not() -> None:
     )
     lines = text.splitlines()
     assert lines[0] == "Cluster c: no leader, metadata.version 30 (4.3-IV0), kraft.version 0"
+    assert diagnosis_text(facts, Diagnosis(findings=(), outlooks=())).endswith("\n\nNothing is wrong.\n")
     assert lines[2] == "<warning>WARNING  A voter is silent"
     assert all(len(line) <= 110 for line in lines if "x" * 200 not in line)
     assert f"           $ {command}" in lines

@@ -8,6 +8,7 @@ from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, Re
 from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 from quorate_operator.gateway import facts
 from quorate_operator.planning.cluster import Address, BrokerLoad, ObservedDirectory, PartitionId, Role
+from quorate_protocol.image.views import min_insync_replicas
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
 
@@ -182,13 +183,13 @@ def test_fragile_partitions(
 
 def test_min_insync_replicas_by_level(metadata) -> None:
     """Goal: the topic's, else the cluster's, else the brokers' own. Method: each level, and nonsense."""
-    assert facts.min_insync_replicas(metadata.image, 3) == (3, {})
+    assert min_insync_replicas(metadata.image, 3) == (3, {})
     metadata.config(2, "a", {"min.insync.replicas": "2", "retention.ms": "1"})
     metadata.config(2, "b", {"retention.ms": "1"})
-    assert facts.min_insync_replicas(metadata.image, 3) == (3, {"a": 2})
+    assert min_insync_replicas(metadata.image, 3) == (3, {"a": 2})
     metadata.config(4, "", {"min.insync.replicas": "4"})
     metadata.config(2, "a", {"min.insync.replicas": "nonsense"})
-    assert facts.min_insync_replicas(metadata.image, 3) == (4, {"a": 4})
+    assert min_insync_replicas(metadata.image, 3) == (4, {"a": 4})
 
 
 def test_what_a_directory_holds_and_gets() -> None:

@@ -1,9 +1,10 @@
 """What a cluster has beside its nodes: Services, PodDisruptionBudgets, the NetworkPolicy."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from kit.desired_cluster import Make
+from kit.desired_cluster import Make, completed
 from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
@@ -26,6 +27,7 @@ from quorate_operator.resources.services import (
     published_service,
 )
 
+EXAMPLES = Path(__file__).parents[4] / "examples"
 EXPOSED = (
     "listeners: [{name: IN}, {name: LB, advertisedPort: 443, exposure: {type: LoadBalancer, annotations: {a: b}}}, "
     "{name: NP, port: 9999, exposure: {type: NodePort}}]"
@@ -160,6 +162,30 @@ def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:
     )
     policies = controllers_policy(cluster.context, cluster.desired), *brokers_policies(cluster.context)
     assert [policy["spec"]["ingress"][-1] for policy in policies] == [rule, rule]
+
+
+def test_the_example_of_policies_admits_whom_it_names() -> None:
+    """Goal: the example is what it says. Method: load the file that is shipped, and build its policies."""
+    cluster = completed((EXAMPLES / "network-policies.yaml").read_text())
+    scrapers = [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+        },
+        {"ipBlock": {"cidr": "203.0.113.10/32"}},
+    ]
+    metrics = {"from": scrapers, "ports": [{"protocol": "TCP", "port": 9404}]}
+    controllers = controllers_policy(cluster.context, cluster.desired)
+    (brokers,) = brokers_policies(cluster.context)
+    assert controllers["spec"]["ingress"][-1] == brokers["spec"]["ingress"][-1] == metrics
+    _, *clients, _ = brokers["spec"]["ingress"]
+    assert clients == [
+        {
+            "from": [{"namespaceSelector": {"matchLabels": {"team": "orders"}}}],
+            "ports": [{"protocol": "TCP", "port": 9092}],
+        },
+        {"from": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "ports": [{"protocol": "TCP", "port": 9094}]},
+    ]
 
 
 def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:

@@ -1,0 +1,31 @@
+"""`quorate doctor` as a process: its JSON, and what tests ask of it."""
+
+import json
+from typing import Any
+
+from kit.membership import quorate
+
+
+def diagnosed(*bootstrap: str) -> dict[str, Any]:
+    """What `doctor -o json` says; its exit code has to agree.
+
+    Raises:
+        ConnectionError: it prints no diagnosis, because no node answers.
+    """
+    ran = quorate("doctor", *bootstrap, "-o", "json")
+    if not ran.stdout:
+        raise ConnectionError(ran.stderr)
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert ran.returncode == (0 if told["healthy"] else 1), ran.stdout + ran.stderr
+    return told
+
+
+def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """The findings that are no notes: what, and of which node."""
+    return [(one["code"], one["nodeId"]) for one in told["findings"] if one["severity"] != "note"]
+
+
+def finding(told: dict[str, Any], code: str) -> dict[str, Any]:
+    """The only finding of a kind."""
+    (found,) = (one for one in told["findings"] if one["code"] == code)
+    return dict(found)
