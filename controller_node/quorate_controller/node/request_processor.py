@@ -255,9 +255,7 @@ class RequestProcessor:
 
 
 def _asker_of(event: ControlRequest) -> Asker:
-    return Asker(
-        event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0
-    )
+    return Asker(event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0)
 
 
 def decision_failed(error: Exception, **facts: str) -> Note:

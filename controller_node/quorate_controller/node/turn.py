@@ -388,6 +388,7 @@ class ControllerNode:
 
     def _deliver(self, token: int, outcome: Payload | NotAwaited | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
+            assert not isinstance(outcome, NotAwaited), "only clients wait for nothing"
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
             self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
