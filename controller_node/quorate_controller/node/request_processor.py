@@ -1,6 +1,6 @@
 """Requests from their arrival to their response: they are decided in bounded parts, so that every turn is short.
 
-Requests of nodes that take a moment, such as heartbeats, are decided as soon as they arrive. All others wait in
+Small requests of nodes, such as heartbeats, are decided as soon as they arrive. All others wait in
 queues, of which each turn decides a part: those of nodes first, then those of clients, one client after the other. A
 turn decides at least one of each class, and none behind a decision that has used up its first step: that one goes on
 in later turns, in slices of its own (`LongReads`).
