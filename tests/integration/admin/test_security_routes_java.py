@@ -48,14 +48,19 @@ async def test_the_advertised_listener_is_that_of_the_one_we_came_through(java_c
             assert 3 in (await admin.node_api_versions(broker_id)).api_versions
 
 
-async def test_what_a_release_lacks_is_told(new_java_cluster: NewJavaCluster) -> None:
+@pytest.fixture
+def below_kip_1312(new_java_cluster: NewJavaCluster) -> JavaCluster:
+    """A controller at metadata.version 4.3-IV0."""
+    return new_java_cluster(brokers=0, metadata_version="4.3").start_all()
+
+
+async def test_what_a_release_lacks_is_told(below_kip_1312: JavaCluster) -> None:
     """Goal: UnregisterController needs Kafka 4.4 and its metadata.version. Method: ask 4.3.1, or 4.4.0 at 4.3-IV0."""
     refusal, words = (
         (UnsupportedByServerError, "supports no version of UnregisterController")
         if version_key(RELEASE) < (4, 4)
         else (ServerError, "UNSUPPORTED_VERSION")
     )
-    cluster = new_java_cluster(brokers=0, metadata_version="4.3").start_all()
-    async with AdminClient(bootstrap_controllers=cluster.bootstrap_controllers.split(",")) as admin:
+    async with AdminClient(bootstrap_controllers=below_kip_1312.bootstrap_controllers.split(",")) as admin:
         with pytest.raises(refusal, match=words):
             await admin.unregister_controller(99)
