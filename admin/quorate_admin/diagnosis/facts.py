@@ -116,6 +116,11 @@ class Examination:
         """Returns the finalized level of a feature, 0 if it has none."""
         return 0 if self.features is None else self.features.finalized.get(feature, 0)
 
+    @property
+    def is_through_brokers(self) -> bool:
+        """Whether brokers were asked, not controllers: only they list brokers without the log."""
+        return self.brokers is not None and not self.is_log_read
+
     def replicas_on(self, broker_id: int) -> int | None:
         """Returns the number of partitions with a replica on a broker; None if partitions were not examined."""
         if self.partitions is None or Subject.PARTITIONS in self.unexamined:

@@ -137,7 +137,7 @@ class _States:
     """The brokers of troubled partitions in words."""
 
     def __init__(self, facts: Examination, judged: ClusterFacts) -> None:
-        self._registered = facts.brokers
+        self._registered = facts.brokers or {}
         self._judged = judged
 
     def text(self, brokers: Mapping[int, int], beginning: str) -> str:
@@ -152,7 +152,7 @@ class _States:
     def advice(self, brokers: Mapping[int, int], otherwise: str) -> str:
         """Which brokers to start or restart; `otherwise` if all of them run."""
         states = {node_id: self._state(node_id) for node_id in brokers}
-        down = [node_id for node_id, state in states.items() if state in ("down", _UNREGISTERED, "fenced")]
+        down = [node_id for node_id, state in states.items() if state in (_DOWN, _FENCED, _UNREGISTERED)]
         restarted = [node_id for node_id, state in states.items() if state == _RUNS_UNREGISTERED]
         steps = []
         if restarted:
@@ -164,17 +164,17 @@ class _States:
         return " ".join(steps) or otherwise
 
     def _state(self, node_id: int) -> str:
-        if self._registered is None:
-            return "state unknown"
         follows = self._judged.follows(node_id)
         registered = self._registered.get(node_id)
         if registered is None:
             return _RUNS_UNREGISTERED if follows else _UNREGISTERED
         if not registered.fenced:
             return "running"
-        return "down" if follows is False else "fenced"
+        return _DOWN if follows is False else _FENCED
 
 
+_DOWN: Final = "down"
+_FENCED: Final = "fenced"
 _UNREGISTERED: Final = "not registered"
 _RUNS_UNREGISTERED: Final = "running, not registered"
 

@@ -28,7 +28,7 @@ def _quorum(_: Examination, reason: str, commands: Commands) -> Finding:
 
 
 def _registrations(facts: Examination, reason: str, commands: Commands) -> Finding:
-    if facts.controllers is None:
+    if facts.is_through_brokers:
         return Finding(
             severity=Severity.NOTE,
             code=Code.REGISTRATIONS_NOT_EXAMINED,
@@ -59,7 +59,7 @@ def _partitions(facts: Examination, reason: str, commands: Commands) -> Finding:
         else f"Only {known.partitions} partitions of {known.topics} topics were examined",
         evidence=reason,
         advice="Run the doctor as a principal that has DESCRIBE on all topics:"
-        if facts.controllers is None
+        if facts.is_through_brokers
         else f"{_log_advice(facts)} Brokers report partitions, too: `quorate doctor --bootstrap-server HOST:PORT`.",
         commands=(commands.doctor(),),
     )

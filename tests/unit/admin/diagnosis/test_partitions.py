@@ -309,9 +309,11 @@ def test_what_was_not_examined_is_a_finding_with_its_reason(subject: Subject) ->
 
 def test_what_only_a_leader_serves_is_a_note_without_one() -> None:
     """Goal: the missing leader comes first. Method: the log, which could not be read, with no quorum."""
-    facts = cluster(
-        quorum=None, unexamined={Subject.PARTITIONS: "no leader", Subject.REGISTRATIONS: "no leader"}
+    unread = {Subject.PARTITIONS: "no leader", Subject.REGISTRATIONS: "no leader"}
+    facts = replace(
+        cluster(quorum=None, is_log_read=False, unexamined=unread), controllers=None, brokers=None
     )
     findings = found(facts)
     assert [one.severity for one in findings.values()] == [Severity.DANGER, Severity.NOTE, Severity.NOTE]
     assert all("CLUSTER_ACTION" not in (one.advice or "") for one in findings.values())
+    assert "the metadata log was not read" in findings["registrations-not-examined"].message
