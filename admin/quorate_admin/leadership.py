@@ -165,6 +165,7 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
     quorum = await connection.request(describe_quorum_request(), ASK_TIMEOUT_MS)
     partition = next(iter(metadata_partitions(quorum)), None)
     code = quorum.error_code if partition is None else partition.error_code
+    leads = {ErrorCode.none: True, ErrorCode.not_leader_or_follower: False}.get(code)
     cluster_id, (node_id, configs) = await asyncio.gather(_cluster_id(connection), _configs(connection))
     voters = {
         node.node_id: tuple(Address(one.host, one.port) for one in node.listeners) for node in quorum.nodes
@@ -174,13 +175,15 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
         address=str(connection.address),
         node_id=node_id,
         cluster_id=cluster_id,
-        leads={ErrorCode.none: True, ErrorCode.not_leader_or_follower: False}.get(code),
+        leads=leads,
         follows=partition is not None
-        and code is not ErrorCode.none
+        and leads is not True
         and bool(quorum.nodes)
         and partition.leader_id >= 0,
         epoch=-1 if partition is None else partition.leader_epoch,
         voters={one: tuple(map(str, addresses)) for one, addresses in voters.items()},
+        # Stock Kafka reports leader 0 with this error, Quorate none with -1.
+        is_empty=leads is False and not voters and partition is not None and partition.leader_id < 0,
         features=versions.features,
     )
     return asked, (*others, *_listed(configs.get(_BOOTSTRAP_SERVERS) or ""))

@@ -34,6 +34,8 @@ class AskedController:
     follows: bool = False
     epoch: int = -1
     voters: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    is_empty: bool = False
+    """Its log is empty, so that it knows no voters. Only Quorate's controllers say so."""
     features: FeatureDescription | None = None
 
     @property
@@ -93,6 +95,12 @@ class QuorumSearch:
         return tuple(node_id for node_id in sorted(self.voters) if not self._is_answering(node_id))
 
     @property
+    def empty_voters(self) -> tuple[int, ...]:
+        """The voters that answer with an empty log, as after the loss of a disk, in ascending order."""
+        empty = {one.node_id for one in self.answering if one.is_empty}
+        return tuple(node_id for node_id in sorted(self.voters) if node_id in empty)
+
+    @property
     def silent_addresses(self) -> tuple[str, ...]:
         """The addresses at which nobody answers, as far as they are not those of voters."""
         of_voters = {address for addresses in self.voters.values() for address in addresses}
@@ -108,11 +116,18 @@ class QuorumSearch:
 
     @property
     def missing(self) -> str:
-        """Which voters do not answer: "voters 2, 3 do not answer"."""
-        silent, elsewhere = self.silent_voters, self.silent_addresses
-        if silent:
-            ids = ", ".join(map(str, silent))
-            return f"voter {ids} does not answer" if len(silent) == 1 else f"voters {ids} do not answer"
+        """Which voters do not answer, or with an empty log: "voters 2, 3 do not answer"."""
+        silent, empty, elsewhere = self.silent_voters, self.empty_voters, self.silent_addresses
+        parts = [
+            f"voter{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))} {words[len(ids) > 1]}"
+            for ids, words in (
+                (silent, ("does not answer", "do not answer")),
+                (empty, ("has an empty log", "have empty logs")),
+            )
+            if ids
+        ]
+        if parts:
+            return ", ".join(parts)
         if self.voters:
             return "all voters answer, so an election is under way or fails"
         if elsewhere:
@@ -140,12 +155,18 @@ class QuorumSearch:
     @property
     def advice(self) -> str:
         """What has to be done for a leader to be elected."""
-        voters, silent = self.voters, self.silent_voters
+        voters, silent, empty = self.voters, self.silent_voters, self.empty_voters
         if not voters:
             return "Start the controllers that are down: a majority of the voters has to run."
-        lacking = majority(len(voters)) - (len(voters) - len(silent))
+        lacking = majority(len(voters)) - (len(voters) - len(silent) - len(empty))
         if lacking <= 0:
             return "A majority of the voters answers: wait some seconds. If no leader is elected, their logs say why."
+        if lacking > len(silent):
+            whose = f"controller{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
+            return (
+                f"A majority of the voters needs its logs: give {whose} the former disks, or recover the quorum from "
+                "a voter that has its log (docs/operations.md, Recover a lost quorum)."
+            )
         if len(silent) == 1:
             return f"Start controller {silent[0]}: a majority of the voters has to run."
         *first, last = map(str, silent)

@@ -129,6 +129,23 @@ async def test_stock_controllers_are_asked_for_their_configuration(
     )
 
 
+async def test_a_lost_disk_is_told_from_a_controller_of_stock_kafka() -> None:
+    """Goal: no wait for a voter that has nothing. Method: a survivor, and a voter without a voter set: ours, and one
+    of stock Kafka, which reports leader 0 and no voters whatever its log has.
+    """
+    for leader_id, empty in ((-1, (2,)), (0, ())):
+        async with FakeCluster([1, 2], is_controllers=True) as cluster:
+            first, second = cluster.nodes.values()
+            described = quorum(ErrorCode.not_leader_or_follower, {1: first.address, 2: second.address})
+            bare = quorum(ErrorCode.not_leader_or_follower, leader_id=leader_id)
+            first.handlers["DescribeQuorum"] = lambda _, response=described: response
+            second.handlers["DescribeQuorum"] = lambda _, response=bare: response
+            first.handlers["DescribeConfigs"] = configs_of(1)
+            second.handlers["DescribeConfigs"] = configs_of(2)
+            found = await leadership.search_quorum(config(first.address))
+        assert (found.is_led, found.silent_voters, found.empty_voters) == (False, (), empty)
+
+
 async def test_a_leader_is_found_at_an_address_that_another_controller_names() -> None:
     """Goal: one bootstrap controller is enough. Method: a controller that does not lead names one that does."""
     async with FakeCluster([1, 2], is_controllers=True) as cluster:

@@ -48,6 +48,11 @@ def search(*asked: AskedController) -> QuorumSearch:
         ([stock(1), silent(2), silent(3)], "nobody answers at h:2, h:3"),
         ([stock(1), stock(2)], "2 controllers answer"),
         ([stock(1)], "one controller answers"),
+        (
+            [ours(1), ours(2, voters={}, is_empty=True), silent(3)],
+            "voter 3 does not answer, voter 2 has an empty log",
+        ),
+        ([ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))], "voters 2, 3 have empty logs"),
     ],
 )
 def test_the_missing_voters_are_named(asked: list[AskedController], missing: str) -> None:
@@ -97,6 +102,11 @@ def test_refused_means_that_nobody_listens_anywhere() -> None:
         ([ours(1), ours(2), silent(3)], "A majority of the voters answers: wait some seconds."),
         ([ours(1, voters={1: ("h:1",), 2: ("h:2",)}), silent(2)], "Start controller 2: a majority"),
         ([stock(1), silent(2)], "Start the controllers that are down: a majority"),
+        ([ours(1), ours(2, voters={}, is_empty=True), silent(3)], "Start controller 3: a majority"),
+        (
+            [ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))],
+            "A majority of the voters needs its logs: give controllers 2, 3 the former disks, or recover the quorum",
+        ),
     ],
 )
 def test_the_advice_is_what_a_majority_lacks(asked: list[AskedController], advice: str) -> None:
