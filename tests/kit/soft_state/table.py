@@ -301,7 +301,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         "truncate_to",
         "voters",
     ),
-    "raft.node.RaftNode": _parts("_replica")
+    "raft.node.RaftNode": _parts("_outsider_watch", "_replica")
     | _turn("_deadline_ms")
     | _stays(
         _told_role="the last role that was reported",
@@ -314,6 +314,10 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _is_reported="whether the lookup was logged, until there is a leader",
         _found="an address that was found, until it fails or the voter set has another one",
         _silent="voters that did not answer in the last election, until there is a leader",
+    ),
+    "raft.outsider.OutsiderWatch": _stays(
+        _is_reported="whether the warning was logged, until this replica is a voter",
+        _since_ms="since when this replica is no voter",
     ),
     "raft.peers.Peers": _set("_backoff_ms_max", "_request_timeout_ms", "_retry_backoff_ms", "_rng")
     | _rows(
