@@ -233,6 +233,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         _epoch="the epoch that the others are of",
         _heard="the last heartbeat of each other controller",
         _holder="the controller that may write a checkpoint",
+        _own="the state and the last checkpoint of the active controller",
     )
     | _stays(_handed_over_ms="no leadership is handed over again within a minute, nor by the next one"),
     "node.snapshotter.Snapshotter": _parts("_raft")
