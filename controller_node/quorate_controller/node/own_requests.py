@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.node import RaftNode
-
-NO_SNAPSHOT: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +134,8 @@ class OwnRequests:
         return deadline_ms
 
     def _beat(self, now_ms: int) -> Due:
-        latest = self._snapshotter.latest_id
-        offset = NO_SNAPSHOT if latest is None else latest.offset
-        request = self._heartbeats.request(self._snapshotter.state, offset, now_ms)
+        snapshotter = self._snapshotter
+        request = self._heartbeats.request(snapshotter.state, snapshotter.latest_offset, now_ms)
         return Due(own=OwnRequest(destination=self._to_leader(), request=request))
 
     # ------------------------------------------------------------------------------------- the leader

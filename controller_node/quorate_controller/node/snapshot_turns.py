@@ -15,6 +15,7 @@ from quorate_protocol.kafka.extensions.controller_heartbeat_response import Cont
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.snapshotter import NO_SNAPSHOT
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -29,15 +30,19 @@ SILENCE_MS_MAX: Final = 15_000
 BEHIND_MS_MAX: Final = 10_000
 """A voter that has not been caught up for so long does not count as one that could replace another."""
 
+WAITING_MS_MAX: Final = 2_000
+"""A controller whose snapshot is due reports every 0.5 s. Once it is silent for longer, no other one waits for it."""
+
 HANDOVER_PAUSE_MS: Final = 60_000
 """The least time between two leaderships that are handed over for a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """The last heartbeat of another controller, and its time."""
+    """The last heartbeat of a controller, and its time. `last_snapshot_offset` is -1 without a snapshot."""
 
     state: SnapshotState
+    last_snapshot_offset: int
     at_ms: int
 
 
@@ -50,6 +55,7 @@ class SnapshotTurns:
         self._hands_over = hands_over
         self._epoch = -1
         self._heard: dict[int, Heard] = {}
+        self._own: Heard | None = None
         self._holder: int | None = None
         self._handed_over_ms: int | None = None
 
@@ -68,14 +74,20 @@ class SnapshotTurns:
             return ControlError(
                 ErrorCode.invalid_request, f"SnapshotState is {request.snapshot_state}; 0, 1 and 2 are known."
             )
+        offset = request.last_snapshot_offset
+        if offset < NO_SNAPSHOT:
+            return ControlError(
+                ErrorCode.invalid_request, f"LastSnapshotOffset is {offset}; it is -1 without a snapshot."
+            )
         self._begin_epoch()
-        self._heard[node_id] = Heard(state=state, at_ms=now_ms)
+        self._heard[node_id] = Heard(state=state, last_snapshot_offset=offset, at_ms=now_ms)
         has_turn = self._has_turn(node_id, state, now_ms)
         return ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=has_turn)
 
-    def own(self, state: SnapshotState, now_ms: int) -> bool:
+    def own(self, state: SnapshotState, last_snapshot_offset: int, now_ms: int) -> bool:
         """Notes the state of the active controller itself. Returns whether it has the turn."""
         self._begin_epoch()
+        self._own = Heard(state=state, last_snapshot_offset=last_snapshot_offset, at_ms=now_ms)
         return self._has_turn(self._node_id, state, now_ms)
 
     def has_successor(self, now_ms: int) -> bool:
@@ -100,6 +112,7 @@ class SnapshotTurns:
         if self._raft.epoch != self._epoch:
             self._epoch = self._raft.epoch
             self._heard.clear()
+            self._own = None
             self._holder = None
 
     def _alive(self, now_ms: int) -> dict[int, Heard]:
@@ -122,10 +135,29 @@ class SnapshotTurns:
             writes = any(
                 heard.state is SnapshotState.WRITING for other, heard in alive.items() if other != node_id
             )
-            if writes or self._is_fragile(now_ms):
+            if writes or self._is_fragile(now_ms) or self._another_is_first(node_id, now_ms):
                 return False
             self._holder = node_id
         return self._holder == node_id
+
+    def _another_is_first(self, node_id: int, now_ms: int) -> bool:
+        """Whether another controller waits whose snapshot is older: it replays more after a restart, and keeps more
+        of its log.
+        """
+        controllers = dict(self._alive(now_ms))
+        if self._own is not None:
+            controllers[self._node_id] = self._own
+        asking = controllers.pop(node_id)
+        return any(
+            other.state is SnapshotState.DUE
+            and now_ms - other.at_ms <= WAITING_MS_MAX
+            and other.last_snapshot_offset < asking.last_snapshot_offset
+            for other in controllers.values()
+        )
+
+    def last_snapshot_offsets(self, now_ms: int) -> dict[int, int]:
+        """The end offset of the last snapshot of each other controller that sends heartbeats, -1 without one."""
+        return {node_id: heard.last_snapshot_offset for node_id, heard in self._alive(now_ms).items()}
 
     def _is_fragile(self, now_ms: int) -> bool:
         """Whether voters have fallen behind, and the loss of one more would cost the majority."""

@@ -35,6 +35,9 @@ PAUSE_FACTOR: Final = 2
 RETRY_MS: Final = 1_000
 """The pause after a checkpoint was due, but had nothing new to contain."""
 
+NO_SNAPSHOT: Final = -1
+"""The offset of the last snapshot of a controller that has none (KIP-631)."""
+
 WAIT_MS: Final = 500
 """How long to wait before a checkpoint that may not be begun is looked at again without another event."""
 
@@ -107,6 +110,12 @@ class Snapshotter:
         """The newest checkpoint on disk that was made from a log, None before the first."""
         latest = self._storage.snapshots.latest
         return None if latest == BOOTSTRAP_SNAPSHOT_ID else latest
+
+    @property
+    def latest_offset(self) -> int:
+        """The end offset of `latest_id`, NO_SNAPSHOT before the first."""
+        latest = self.latest_id
+        return NO_SNAPSHOT if latest is None else latest.offset
 
     def applied(self, size_bytes: int) -> None:
         """Counts committed bytes towards the next checkpoint."""

@@ -75,6 +75,8 @@ class NodeStatus:
     """Registered controllers, ghosts among them."""
     broker_states: Mapping[int, int] = field(default_factory=dict)
     """Kafka's BrokerRegistrationState by broker id: 10 fenced, 20 controlled shutdown, 30 active."""
+    last_snapshot_offsets: Mapping[int, int] = field(default_factory=dict)
+    """On the active controller, end offsets of the last snapshots by controller id, -1 without one (KIP-631)."""
     commit_latency: LatencyHistogram | None = None
     """From appending on the active controller to the commit."""
     event_queue_time: LatencyHistogram | None = None
@@ -125,6 +127,7 @@ def node_status(
         overdue_answer_count=node.broker_waits.overdue_count,
         controller_count=image_counts.controllers,
         broker_states={broker_id: _broker_state(broker) for broker_id, broker in brokers.items()},
+        last_snapshot_offsets=node.last_snapshot_offsets,
         commit_latency=node.commit_latency,
         event_queue_time=event_queue_time,
     )

@@ -154,6 +154,14 @@ class ControllerNode:
         return self._proposals.commit_latency
 
     @property
+    def last_snapshot_offsets(self) -> dict[int, int]:
+        """On the active controller, the end offset of each controller's last snapshot, -1 without one; else empty."""
+        if not self.is_active:
+            return {}
+        others = self._snapshot_turns.last_snapshot_offsets(self.now_ms)
+        return {self.node_id: self.snapshotter.latest_offset, **others}
+
+    @property
     def is_registered(self) -> bool:
         """Whether the image has the registration of this process; never below metadata.version 15."""
         return self._own_requests.registration_reason is None
@@ -411,8 +419,8 @@ class ControllerNode:
         if not self.is_active:
             outcome: Payload | ControlError = not_controller()
         else:
-            turns, own_state = self._snapshot_turns, self.snapshotter.state
-            turns.own(own_state, self.now_ms)
+            turns, snapshotter = self._snapshot_turns, self.snapshotter
+            turns.own(snapshotter.state, snapshotter.latest_offset, self.now_ms)
             outcome = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
         self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
 
@@ -425,7 +433,7 @@ class ControllerNode:
             return True
         if not self.is_active:
             may_begin = self._own_requests.may_snapshot(now_ms)
-        elif not self._snapshot_turns.own(snapshotter.state, now_ms):
+        elif not self._snapshot_turns.own(snapshotter.state, snapshotter.latest_offset, now_ms):
             may_begin = False
         elif self._snapshot_turns.has_successor(now_ms):
             self._snapshot_turns.handed_over(now_ms)

@@ -37,6 +37,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.model import NO_NODE_ID
+from quorate_controller.raft.outsider import OutsiderWatch
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
@@ -78,6 +79,7 @@ class RaftNode:
         self._told_role: RoleChange | None = None
         self._told_state: RoleState | None = None
         self._leaves_at_ms: int | None = None
+        self._outsider_watch = OutsiderWatch()
 
     def start(self, now_ms: int) -> "Ready":
         """Start the replica. Call it once, before the first `step`."""
@@ -236,6 +238,8 @@ class RaftNode:
             )
             if change != self._told_role:
                 self._told_role = replica.effects.role = change
+        if not self._is_at_rest():
+            self._deadline_ms = min(self._deadline_ms, self._outsider_watch.look(replica))
         if self._leaves_at_ms is not None and not self.is_shut_down:
             self._deadline_ms = min(self._deadline_ms, self._leaves_at_ms)
         return replica.effects.take()

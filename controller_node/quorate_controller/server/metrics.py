@@ -225,6 +225,14 @@ class MetricsPage(Collector):
         for broker_id, broker_state in status.broker_states.items():
             brokers.add_metric([str(broker_id)], broker_state)
         yield brokers
+        snapshots = GaugeMetricFamily(
+            "quorate_last_snapshot_offset",
+            "End offset of each controller's last snapshot, -1 without one, on the active controller (KIP-631)",
+            labels=["controller"],
+        )
+        for node_id, offset in status.last_snapshot_offsets.items():
+            snapshots.add_metric([str(node_id)], offset)
+        yield snapshots
         yield CounterMetricFamily(
             "quorate_elections", "Elections that this node stood for", value=status.election_count
         )

@@ -246,6 +246,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         _epoch="the epoch that the others are of",
         _heard="the last heartbeat of each other controller",
         _holder="the controller that may write a checkpoint",
+        _own="the state and the last checkpoint of the active controller",
     )
     | _stays(_handed_over_ms="no leadership is handed over again within a minute, nor by the next one"),
     "node.snapshotter.Snapshotter": _parts("_raft")
@@ -313,7 +314,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         "truncate_to",
         "voters",
     ),
-    "raft.node.RaftNode": _parts("_replica")
+    "raft.node.RaftNode": _parts("_outsider_watch", "_replica")
     | _turn("_deadline_ms")
     | _stays(
         _told_role="the last role that was reported",
@@ -326,6 +327,10 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _is_reported="whether the lookup was logged, until there is a leader",
         _found="an address that was found, until it fails or the voter set has another one",
         _silent="voters that did not answer in the last election, until there is a leader",
+    ),
+    "raft.outsider.OutsiderWatch": _stays(
+        _is_reported="whether the warning was logged, until this replica is a voter",
+        _since_ms="since when this replica is no voter",
     ),
     "raft.peers.Peers": _set("_backoff_ms_max", "_request_timeout_ms", "_retry_backoff_ms", "_rng")
     | _rows(

@@ -17,6 +17,7 @@ from quorate_controller.node.snapshot_turns import (
     BEHIND_MS_MAX,
     HANDOVER_PAUSE_MS,
     SILENCE_MS_MAX,
+    WAITING_MS_MAX,
     SnapshotTurns,
 )
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
@@ -58,15 +59,15 @@ class Active:
         self.quorum: Any = Quorum(1, 2, 3)
         self.turns = SnapshotTurns(self.quorum, node_id=OWN_ID, hands_over=hands_over)
 
-    def hear(self, node_id: int, state: int, at_ms: int = NOW_MS) -> bool:
+    def hear(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> bool:
         """A heartbeat of a registered controller. Returns whether it has the turn."""
-        answer = self.answer(node_id, state, at_ms)
+        answer = self.answer(node_id, state, at_ms, offset=offset)
         assert isinstance(answer, ControllerHeartbeatResponse)
         return answer.start_snapshot
 
-    def answer(self, node_id: int, state: int, at_ms: int = NOW_MS) -> Any:
+    def answer(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> Any:
         request = ControllerHeartbeatRequest(
-            controller_id=node_id, last_snapshot_offset=-1, snapshot_state=state
+            controller_id=node_id, last_snapshot_offset=offset, snapshot_state=state
         )
         return self.turns.heartbeat(request, {1, 2, 3, 4}, at_ms)
 
@@ -78,16 +79,53 @@ def test_one_controller_has_the_turn_until_it_has_written() -> None:
     active = Active()
     assert active.hear(2, DUE)
     assert not active.hear(3, DUE)
-    assert not active.turns.own(DUE, NOW_MS)
+    assert not active.turns.own(DUE, -1, NOW_MS)
     assert active.hear(2, DUE), "the answer was lost: it asks again"
     assert not active.hear(2, WRITING)
-    assert not active.turns.own(DUE, NOW_MS)
+    assert not active.turns.own(DUE, -1, NOW_MS)
     assert not active.hear(2, IDLE)
-    assert active.turns.own(DUE, NOW_MS)
-    assert not active.turns.own(WRITING, NOW_MS)
+    assert active.turns.own(DUE, -1, NOW_MS)
+    assert not active.turns.own(WRITING, -1, NOW_MS)
     assert not active.hear(3, DUE)
-    assert not active.turns.own(IDLE, NOW_MS)
+    assert not active.turns.own(IDLE, -1, NOW_MS)
     assert active.hear(3, DUE)
+
+
+def test_the_oldest_snapshot_is_replaced_first() -> None:
+    """Goal: LastSnapshotOffset decides among those that wait. Method: two controllers and the active one are due
+    while a fourth writes; the one with the lowest offset gets the turn, whoever asks first.
+    """
+    active = Active()
+    assert not active.hear(4, WRITING)
+    assert not active.hear(2, DUE, offset=500)
+    assert not active.hear(3, DUE, offset=100)
+    assert not active.turns.own(DUE, 300, NOW_MS)
+    assert not active.hear(4, IDLE, offset=900)
+    assert not active.hear(2, DUE, offset=500)
+    assert not active.turns.own(DUE, 300, NOW_MS)
+    assert active.hear(3, DUE, offset=100)
+    assert active.turns.last_snapshot_offsets(NOW_MS) == {2: 500, 3: 100, 4: 900}
+    assert not active.hear(3, IDLE, offset=950)
+    assert not active.hear(2, DUE, offset=500)
+    assert active.turns.own(DUE, 300, NOW_MS)
+
+
+def test_nobody_waits_for_long_for_a_controller_that_fell_silent() -> None:
+    """Goal: an older snapshot of a dead controller holds up nobody. Method: it asks once, while another writes."""
+    active = Active()
+    assert not active.hear(4, WRITING)
+    assert not active.hear(3, DUE, offset=100)
+    assert not active.hear(4, IDLE, offset=900)
+    assert not active.hear(2, DUE, NOW_MS + WAITING_MS_MAX, offset=500)
+    assert active.hear(2, DUE, NOW_MS + WAITING_MS_MAX + 1, offset=500)
+    assert active.turns.last_snapshot_offsets(NOW_MS + SILENCE_MS_MAX + 1) == {2: 500}
+
+
+def test_an_impossible_offset_is_refused() -> None:
+    """Goal: nobody gets each turn with an offset below all others. Method: -2."""
+    refused = Active().answer(2, DUE, offset=-2)
+    assert isinstance(refused, ControlError)
+    assert refused.error_code is ErrorCode.invalid_request
 
 
 def test_who_writes_without_a_turn_is_waited_for() -> None:
@@ -137,7 +175,7 @@ def test_nobody_writes_while_the_loss_of_one_would_cost_the_majority(
     quorum: Any = Quorum(*voters)
     quorum.behind = behind
     turns = SnapshotTurns(quorum, node_id=OWN_ID, hands_over=False)
-    assert turns.own(DUE, NOW_MS) is has_turn
+    assert turns.own(DUE, -1, NOW_MS) is has_turn
 
 
 def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:

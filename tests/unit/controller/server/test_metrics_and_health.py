@@ -90,6 +90,7 @@ async def test_gauges_show_the_status(scraper: Scraper) -> None:
         latest_snapshot_end_offset=100,
         latest_snapshot_timestamp_ms=400_000,
         broker_states={5: 30},
+        last_snapshot_offsets={3000: 100, 3001: -1},
     )
     samples = scraper.scrape()
     assert samples["kafka_controller_kafkacontroller_activecontrollercount"] == 1
@@ -99,6 +100,8 @@ async def test_gauges_show_the_status(scraper: Scraper) -> None:
     assert samples["kafka_server_snapshotemitter_latestsnapshotgeneratedagems"] == 600_000
     assert samples["kafka_controller_kafkacontroller_brokerregistrationstate{5}"] == 30
     assert samples["quorate_open_connections"] == 7
+    assert samples["quorate_last_snapshot_offset{3000}"] == 100
+    assert samples["quorate_last_snapshot_offset{3001}"] == -1
 
 
 async def test_the_build_is_shown(scraper: Scraper) -> None:
