@@ -1,7 +1,4 @@
-"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.4.0), and JSON.
-
-KIP-919 gives it --bootstrap-controller, too, which Kafka's tool does not have.
-"""
+"""`quorate delegation-tokens`: the options and the output of kafka-delegation-tokens (Kafka 4.4.0), and JSON."""
 
 import base64
 import binascii
@@ -78,7 +75,8 @@ def delegation_tokens(
 ) -> None:
     """Create, renew, expire and describe delegation tokens.
 
-    The client must authenticate: configure that with --command-config.
+    The client must authenticate: configure that with --command-config. --bootstrap-controller is from KIP-919, and
+    Kafka's tool does not have it.
     """
     given = given_options(context)
     action = check_options(given)
