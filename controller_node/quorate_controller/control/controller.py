@@ -36,6 +36,7 @@ from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenReq
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.records.generated import AbortTransactionRecord
 
 from quorate_controller.control.acls import AclManager
 from quorate_controller.control.activation import activation
@@ -201,16 +202,23 @@ class QuorumController:
         """
         assert not self._is_active
         self._is_active = True
-        self._heartbeats.activate(now_ms)
-        self._transitions.activate()
+        self._start_soft_state(now_ms)
         self._schedule.start(now_ms)
         return activation(self._image, self._config.bootstrap, self._configs)
+
+    def _start_soft_state(self, now_ms: int) -> None:
+        """Derives sessions and transitions from the image."""
+        self._heartbeats.activate(now_ms)
+        self._transitions.activate()
+
+    def _forget_soft_state(self) -> None:
+        self._heartbeats.deactivate()
+        self._transitions.deactivate()
 
     def deactivate(self) -> None:
         """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
-        self._heartbeats.deactivate()
-        self._transitions.deactivate()
+        self._forget_soft_state()
         self._elections.forget_passes()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
@@ -251,10 +259,14 @@ class QuorumController:
         self,
         records: "Sequence[MetadataRecord]",
         base_offset: int,
-        now_ms: int,  # noqa: ARG002 - part of the facade: soft state may need to know the time
+        now_ms: int,
     ) -> None:
         """Takes note of records that were just replayed into the image, on active and standby alike."""
         if self._is_active:
+            if any(isinstance(record, AbortTransactionRecord) for record in records):
+                # The image had what the previous leader's transaction changed, brokers that it fenced included.
+                self._forget_soft_state()
+                self._start_soft_state(now_ms)
             for offset, record in enumerate(records, base_offset):
                 self._heartbeats.observe(record, offset)
 

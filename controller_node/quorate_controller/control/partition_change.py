@@ -233,8 +233,10 @@ def _last_known_elr(partition: PartitionRegistration, target: _Target, leader: i
         return None
     if partition.has_leader:
         return (partition.leader,)
-    # It lost its leader while the feature was off, and loses the only replica in sync now.
-    return partition.isr[:1] if not target.isr and not target.elr and partition.isr else None
+    if target.isr or target.elr:
+        return None
+    # Without a leader since the feature was off, it loses the last replica that was in sync, or eligible.
+    return (partition.isr or partition.elr)[:1] or None
 
 
 def _directories(

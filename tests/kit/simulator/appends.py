@@ -69,6 +69,7 @@ class Appends:
         self._copies: dict[Key, _Copies] = {}
         self._hot: list[Key] = []
         self._stopped = False
+        self._had_elr = False
         for broker in brokers:
             broker.on_start = self._restarted
         self._elected: dict[Key, None] = {}
@@ -132,6 +133,7 @@ class Appends:
     def _work(self) -> None:
         if self._stopped:
             return
+        self._note_elr()
         history = self._world.partitions.history
         self._hot = [key for key in self._hot if key in history and self._rng.random() >= COOLS_DOWN]
         if len(self._hot) < HOT_PARTITIONS and history:
@@ -141,6 +143,16 @@ class Appends:
         if self._hot:
             self._step(self._rng.choice(self._hot))
         self._world.schedule(self._rng.randint(*STEP_MS), self._work)
+
+    def _note_elr(self) -> None:
+        """Without eligible leader replicas, clean elections may lose what was acknowledged. So what the first leaders
+        acknowledge after the feature was switched on is the first that counts.
+        """
+        has_elr = self._world.committed.fold.has_elr
+        if has_elr and not self._had_elr:
+            for key, states in self._world.partitions.history.items():
+                self._elected_uncleanly(key, states[-1].leader_epoch + 1)
+        self._had_elr = has_elr
 
     def _lose_power(self) -> None:
         """Several brokers lose their power at the same time, as those in one rack do."""

@@ -108,7 +108,13 @@ class Cluster:
         is_dynamic = self._is_dynamic(machine)
         voter_ids = self.initial_voter_ids if is_dynamic and is_initial_voter else ()
         initial_voters = [Machine(node_id) for node_id in voter_ids]
-        format_disk(machine, self._properties(machine), is_dynamic=is_dynamic, initial_voters=initial_voters)
+        format_disk(
+            machine,
+            self._properties(machine),
+            is_dynamic=is_dynamic,
+            initial_voters=initial_voters,
+            metadata_version=self.shape.metadata_version,
+        )
 
     def _properties(self, machine: Machine) -> dict[str, str]:
         if self._is_dynamic(machine):

@@ -107,6 +107,8 @@ class Happening(Enum):
     PRODUCER_IDS_ALLOCATED = "blocks of producer ids allocated"
     BROKER_UNREGISTERED = "brokers unregistered"
     LEVEL_CHANGED = "levels of features changed"
+    METADATA_VERSION_CHANGED = "levels of metadata.version changed"
+    ELR_CHANGED = "levels of eligible.leader.replicas.version changed"
     TOPIC_GROWN = "partitions added to topics"
     ELECTION_ASKED_FOR = "elections of preferred leaders asked for"
     GIANT_TOPIC = "topics of tens of thousands of partitions made and to be deleted"

@@ -12,6 +12,7 @@ from quorate_controller.directories.format import (
     QuorumChoice,
     format_directories,
 )
+from quorate_protocol.features import METADATA_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def format_disk(
-    machine: Machine, properties: Mapping[str, str], *, is_dynamic: bool, initial_voters: Sequence[Machine]
+    machine: Machine,
+    properties: Mapping[str, str],
+    *,
+    is_dynamic: bool,
+    initial_voters: Sequence[Machine],
+    metadata_version: int,
 ) -> None:
     """As `quorate controller format` does, with --initial-controllers or --no-initial-controllers if dynamic."""
     quorum = QuorumChoice.UNSPECIFIED
@@ -29,6 +35,7 @@ def format_disk(
     options = FormatOptions(
         cluster_id=CLUSTER_ID,
         quorum=quorum,
+        release_version=METADATA_VERSIONS[metadata_version].name,
         initial_controllers=tuple(
             InitialController(
                 node_id=voter.node_id,

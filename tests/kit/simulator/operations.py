@@ -30,6 +30,12 @@ from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeatur
 from kit.simulator.clients import active_node_id, upsertion
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
+from quorate_protocol.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from quorate_protocol.kafka.enums import ScramMechanism
 
 if TYPE_CHECKING:
@@ -47,8 +53,10 @@ PAUSE_MS: Final = (100, 900)
 TIMEOUT: Final = timedelta(seconds=30)
 LITERAL, ANY, ALLOW, READ, TOPIC = 3, 1, 3, 3, 2
 PREFERRED: Final = 0
-LEVELS: Final = (("group.version", 1), ("transaction.version", 2), ("share.version", 1))
-"""Features whose levels go up and down, and the highest level of each."""
+LEVELS: Final = {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != KRAFT_VERSION}
+"""Features whose levels go up and down, and the lowest and highest level of each. kraft.version has its own fault."""
+STEP_MAX: Final = 4
+"""How far a level moves at once: metadata.version passes through many of its levels."""
 MOVED_MAX: Final = 20
 """Replicas that a broker moves to another directory at once."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -222,14 +230,18 @@ class Operations:
         return UnregisterBrokerRequest(broker_id=broker.broker_id), check, Happening.BROKER_UNREGISTERED
 
     def _change_level(self) -> Wanted:
-        name, level_max = self._rng.choice(LEVELS)
+        name = self._rng.choice(tuple(LEVELS))
+        level_min, level_max = LEVELS[name]
         current = self._row(("feature", name)) or 0
-        level = self._rng.choice([level for level in range(level_max + 1) if level != current])
+        if current < level_min:
+            return None  # the first leader has not written the levels yet
+        levels = range(max(level_min, current - STEP_MAX), min(level_max, current + STEP_MAX) + 1)
+        level = self._rng.choice([level for level in levels if level != current])
         update = FeatureUpdateKey(
             feature=name, max_version_level=level, upgrade_type=UPGRADE if level > current else SAFE_DOWNGRADE
         )
         request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=False)
-        return request, lambda _: None, Happening.LEVEL_CHANGED
+        return request, lambda _: None, _LEVEL_CHANGES.get(name, Happening.LEVEL_CHANGED)
 
     # ---------------------------------------------------------------------------------------- partitions
 
@@ -274,6 +286,12 @@ class Operations:
         return request, lambda _: None, Happening.REPLICAS_MOVED
 
 
+_LEVEL_CHANGES: Final = {
+    METADATA_VERSION: Happening.METADATA_VERSION_CHANGED,
+    ELIGIBLE_LEADER_REPLICAS: Happening.ELR_CHANGED,
+}
+
+
 def _error_of(response: Any) -> ErrorCode:
     """The error of a response, or of its only result."""
     for name in ("results", "filter_results", "directories"):
@@ -296,7 +314,7 @@ _WISHES: Final[tuple[Callable[[Operations], Wanted], ...]] = (
     Operations._remove_token,
     Operations._allocate_producer_ids,
     Operations._unregister_broker,
-    Operations._change_level,
+    *[Operations._change_level] * 4,
     Operations._grow_topic,
     Operations._elect_leaders,
     *[Operations._assign_directory] * 5,

@@ -27,6 +27,7 @@ from quorate_protocol.image.partitions import NO_LEADER, PartitionRegistration
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -48,6 +49,7 @@ Key = tuple["UUID", int]
 
 _HANDLED: Final = (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -115,6 +117,7 @@ class CommittedPartitions:
             if isinstance(record, BrokerRegistrationChangeRecord) and record.fenced < 0
         }
         changed: dict[Key, None] = {}
+        cleared: list[Key] = []
         some_left = False
         for offset, record in offsets:
             match record:
@@ -127,8 +130,13 @@ class CommittedPartitions:
                     changed[self._create(record, offset)] = None
                 case PartitionChangeRecord():
                     changed[self._change(record, offset)] = None
+                case ClearElrRecord():
+                    cleared += self._clear_elr(record, offset)
                 case _:
                     some_left |= self._broker(record)
+        for key in cleared:
+            # Not between two records: those behind it may give a partition its ELR back.
+            self._check_sane(key, self.history[key][-1])
         if not self._is_sliced and len(self.history) <= CHANGES_PER_SLICE_MAX:
             for key in self.history if some_left else changed:
                 if key in self.history:
@@ -207,6 +215,19 @@ class CommittedPartitions:
         self._check_joining(key, before, after)
         self._check_reassignment(key, before, after)
         return key
+
+    def _clear_elr(self, record: ClearElrRecord, offset: int) -> list[Key]:
+        cleared = []
+        for key, states in self.history.items():
+            is_meant = not record.topic_name or record.topic_name == self.names[key[0]]
+            if is_meant and (states[-1].elr or states[-1].last_known_elr):
+                change = PartitionChangeRecord(
+                    topic_id=key[0], partition_id=key[1], eligible_leader_replicas=(), last_known_elr=()
+                )
+                states.append(states[-1].merge(change))
+                self.offsets[key].append(offset)
+                cleared.append(key)
+        return cleared
 
     def _violated(self, invariant: str, key: Key, detail: str) -> InvariantViolation:
         return InvariantViolation(invariant, f"{self.names.get(key[0])}-{key[1]}: {detail}")

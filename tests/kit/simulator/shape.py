@@ -9,6 +9,13 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from kit.simulator.wire import DYNAMIC_RELEASES, RELEASES, Release
+from quorate_protocol.features import (
+    FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+    METADATA_VERSION_OF_NEW_CLUSTERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +33,8 @@ SLOWNESS: Final = (10, 100)
 """At 100, a row that is written takes 2 ms, as a thousandth of a large topic does elsewhere."""
 OF_PARTITIONS: Final = 0.15
 """How many of the others have brokers that work on partitions."""
+OTHER_LEVEL: Final = 0.3
+"""How many have another metadata.version at first than new clusters."""
 FETCH_BYTES_MAX: Final = (1000, 1 << 20, 1 << 20)
 ONE_BATCH_BYTES_MAX: Final = 200
 """A follower gets batch after batch, and stands between two of them for a while."""
@@ -80,6 +89,8 @@ class Shape:
     """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
     """The order in which things break; None: chance alone."""
+    metadata_version: int = METADATA_VERSION_OF_NEW_CLUSTERS
+    """The level of metadata.version that the disks are formatted with."""
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -111,7 +122,16 @@ class Shape:
             fetch_bytes_max=rng.choice(FETCH_BYTES_MAX),
         )
         shape = shape._mixed(rng) if schedules.random() < MIXED else shape
-        return shape._slowed(schedules) if schedules.random() < SLOW else shape
+        shape = shape._slowed(schedules) if schedules.random() < SLOW else shape
+        return shape._of_another_level(seed)
+
+    def _of_another_level(self, seed: int) -> Shape:
+        """The same or, for some seeds, a cluster of another level of metadata.version."""
+        rng = Random(f"level of {seed}")
+        if rng.random() >= OTHER_LEVEL:
+            return self
+        lowest = FEATURES[KRAFT_VERSION].default_since[1] if self.is_dynamic else METADATA_VERSION_MIN
+        return replace(self, metadata_version=rng.randint(lowest, METADATA_VERSION_MAX))
 
     def _slowed(self, rng: Random) -> Shape:
         """The same with slow processors in some machines, or in all."""
@@ -158,7 +178,7 @@ class Shape:
             drifts_ppm=_drifts(rng, voters),
             works_on_partitions=True,
             is_sliced=is_sliced,
-        )
+        )._of_another_level(seed)
 
     @classmethod
     def membership(cls, seed: int) -> Shape:

@@ -17,9 +17,11 @@ from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
     UserScramCredentialRecord,
 )
@@ -92,6 +94,37 @@ def test_a_log_in_order_needs_nothing():
     image = MetadataImage()
     replay(image, *activate(image).records)
     assert activate(image).records == ()
+
+
+def test_a_broker_that_an_aborted_transaction_fenced_has_a_session():
+    """Goal: it is unfenced again, and fenced when it stays silent. Method: activate, then wait for its session."""
+    image = MetadataImage()
+    broker = RegisterBrokerRecord(
+        broker_id=1,
+        is_migrating_zk_broker=False,
+        incarnation_id=UUID(int=1),
+        broker_epoch=1,
+        end_points=(),
+        features=(),
+        rack=None,
+        fenced=False,
+        in_controlled_shutdown=False,
+        log_dirs=(),
+    )
+    replay(image, level("metadata.version", 25), broker)
+    replay(image, BeginTransactionRecord(name="big"))
+    replay(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=1))
+    config = ControlConfig(node_id=3000, cluster_id="c")
+    control = QuorumController(config, image, Random(0), None)
+    records = control.activate(0).records
+    assert records == (ABORT,)
+    offset = image.end_offset
+    replay(image, *records)
+    control.observe(records, offset, 0)
+    assert not image.cluster.brokers[1].fenced
+    result = control.tick(config.broker_session_timeout_ms + 1)
+    assert result is not None
+    assert result.records == (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=1),)
 
 
 def test_an_abandoned_transaction_is_aborted():

@@ -258,6 +258,16 @@ def test_the_last_in_sync_leads_again_although_it_had_no_leader_with_the_feature
     assert partition.leader_recovery_state is LeaderRecoveryState.RECOVERING
 
 
+def test_the_last_eligible_replica_is_remembered_although_it_never_led_with_the_feature(
+    elr_cluster, make_partition
+) -> None:
+    """Goal: as above. Method: the only eligible broker is unregistered."""
+    elr_cluster.add_topic("a", make_partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1,)))
+    elr_cluster.apply(elr_cluster.transitions.on_broker_unregistered(1))
+    partition = elr_cluster.partition("a")
+    assert (partition.isr, partition.elr, partition.last_known_elr) == ((), (), (1,))
+
+
 def test_another_level_of_the_feature_clears_stale_elrs(elr_cluster, make_partition) -> None:
     """Goal: a leader without the feature acknowledges without its ELR. Method: off; without an ELR, on."""
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)))
