@@ -6,7 +6,7 @@ result to the routing.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, Final, TypeVar
@@ -91,8 +91,9 @@ class Transport:
         try:
             return await self._until_answered(to, send, code_to_retry, timeout_ms)
         except NoNodeServesError as error:
+            which = "of the cluster" if error.are_all_asked else "that answers"
             raise UnsupportedEndpointError(
-                f"no controller of the cluster serves {api.name}, as those of Kafka do not; "
+                f"no controller {which} serves {api.name}, as those of Kafka do not; "
                 "connect to brokers instead (--bootstrap-server)"
             ) from error
 
@@ -151,6 +152,11 @@ class Transport:
                 if connection is not None and isinstance(error, RequestTimeoutError):
                     attempt.unanswered = error
                 self._note_failure(target, error, attempt)
+                if attempt.lacking and connection is None:
+                    # Those that answer do not serve the request: nobody waits for the others to run.
+                    attempt.lacking.add(target.address)
+                    attempt.has_unreached = True
+                    continue
             else:
                 self.routing.succeeded(target)
                 code = code_to_retry(answer)
@@ -230,8 +236,10 @@ class Transport:
                         raise attempt.failure()
                     await asyncio.sleep(max(1, until_ms - self._now_ms()) / 1000)
                 case Refuse(reason=reason):
-                    error_class = NoNodeServesError if attempt.lacking else UnreachableError
-                    raise error_class({**attempt.reasons, str(to): reason})
+                    reasons = {**attempt.reasons, str(to): reason}
+                    if attempt.lacking:
+                        raise NoNodeServesError(reasons, are_all_asked=not attempt.has_unreached)
+                    raise UnreachableError(reasons)
 
     async def _discover(self, to: To, attempt: "_Attempts") -> None:
         # Another task may have discovered the cluster while this one waited for the lock.
@@ -350,7 +358,11 @@ class Transport:
 
 
 class NoNodeServesError(UnreachableError):
-    """Each node that may be asked does not serve the request."""
+    """Each node that answers does not serve the request."""
+
+    def __init__(self, reasons: Mapping[str, str], *, are_all_asked: bool) -> None:
+        super().__init__(reasons)
+        self.are_all_asked = are_all_asked
 
 
 class _Attempts:
@@ -362,7 +374,9 @@ class _Attempts:
         self.count = 0
         self.reasons: dict[str, str] = {}
         self.lacking: set[Address] = set()
-        """The nodes that do not serve the request."""
+        """The nodes that do not serve the request, and that are not asked again."""
+        self.has_unreached = False
+        """Whether one of them could not be asked."""
         self.unanswered: RequestTimeoutError | None = None
         """Set if the last attempt sent the request and got no response: it may have been carried out."""
 

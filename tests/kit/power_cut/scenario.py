@@ -85,6 +85,7 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
             voters={one: cluster.address(one) for one in cluster.controllers},
             running=frozenset(running),
             leader_id=before if before == after else None,
+            is_java=implementation == "java",
         )
         limit_s = LIMIT_S + 2 * max(0, startup_s - STARTUP_S)
         found = [f"{one.tool}: {problem}" for one in said for problem in problems(one, truth, limit_s)]

@@ -16,6 +16,7 @@ _BEHIND = re.compile(r"not caught up: (?P<ids>\d+(?:, \d+)*)")
 _NOBODY = re.compile(r"nobody answers at (?P<addresses>[0-9.]+:\d+(?:, [0-9.]+:\d+)*)")
 _LEADER = re.compile(r"(?:LeaderId:\s+|: leader |led by )(\d+)|voters, (\d+) leads")
 _NO_LEADER = re.compile(r"no leader|without a leader")
+_TOPICS_OF_BROKERS = re.compile(r"no controller .* serves DescribeTopicPartitions.*--bootstrap-server")
 FALSE = re.compile(r"Traceback|MetadataVersion|UNSUPPORTED_VERSION|not supported")
 """What no text may say: the level of these clusters supports everything that is asked."""
 
@@ -35,6 +36,7 @@ class Truth:
     voters: Mapping[int, str]
     running: frozenset[int]
     leader_id: int | None
+    is_java: bool = False
 
     @property
     def dead(self) -> frozenset[int]:
@@ -88,7 +90,7 @@ def problems(said: Said, truth: Truth, limit_s: float) -> Iterator[str]:
     named = said.named_dead(truth.voters)
     if named & truth.running:
         yield f"says that {sorted(named & truth.running)} are missing, which run"
-    if not said.text.strip():
+    if not said.text.strip() and not (said.tool == "topics" and said.exit_code == 0):
         yield "says nothing"
     if said.denies_leader:
         yield from _without_leader(said, truth, named)
@@ -149,12 +151,18 @@ def _shows(text: str) -> Callable[[Said, Truth], Iterator[str]]:
     return check
 
 
+def _lists_topics(said: Said, truth: Truth) -> Iterator[str]:
+    """There are none. Controllers of Kafka do not list them."""
+    if said.exit_code != 0 and not (truth.is_java and _TOPICS_OF_BROKERS.search(said.text)):
+        yield f"exit code {said.exit_code}"
+
+
 _CONTENT_OF: Mapping[str, Callable[[Said, Truth], Iterator[str]]] = {
     "doctor": _doctor,
     "metadata-quorum": _names_leader,
     "features": _shows("metadata.version"),
     "configs": _shows(f"{CONFIG}={VALUE}"),
-    "topics": _shows(""),
+    "topics": _lists_topics,
     "play status": _names_leader,
     "condition": _condition,
 }

@@ -1,5 +1,6 @@
 """Reads that brokers serve, and of the controllers only those of Quorate: whom the client asks, and what it says."""
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -100,6 +101,17 @@ async def test_stock_controllers_are_said_not_to_serve_it(name: str) -> None:
         assert asked(cluster, name) == []
     assert f"no controller of the cluster serves {name}" in str(raised.value)
     assert "--bootstrap-server" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_nobody_waits_for_controllers_that_do_not_run(name: str) -> None:
+    """Goal: the message in seconds. Method: of three controllers of Kafka, one is gone; the timeout is a minute."""
+    async with controllers() as cluster:
+        await cluster.nodes[2].stop()
+        bootstrap = [cluster.nodes[node_id].address for node_id in (1, 3)]
+        async with AdminClient(bootstrap_controllers=bootstrap) as admin:
+            with pytest.raises(UnsupportedEndpointError, match=f"no controller that answers serves {name}"):
+                await asyncio.wait_for(READS[name](admin), 30)
 
 
 @pytest.mark.parametrize("active", [1, -1], ids=["the active one is dead", "none is active"])

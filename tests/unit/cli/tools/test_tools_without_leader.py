@@ -55,13 +55,27 @@ def _described(voters: dict[int, str]) -> Any:
     return answer("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
 
 
+def _configs_described(request: Any) -> Any:
+    results = tuple(
+        nested(
+            "DescribeConfigs",
+            "DescribeConfigsResult",
+            error_code=ErrorCode.none,
+            resource_type=one.resource_type,
+            resource_name=one.resource_name,
+        )
+        for one in request.body.resources
+    )
+    return answer("DescribeConfigs", results=results)
+
+
 @pytest.fixture(params=[True, False], ids=["restarted", "running on"])
 async def survivor(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
     """The survivor of three voters: one that has found no leader since its start, or one that still lists all."""
     async with FakeCluster([1], is_controllers=True) as cluster:
         voters = {1: cluster.bootstrap[0], 2: FREE, 3: FREE}
         cluster.handle("DescribeQuorum", lambda _: _described(voters))
-        cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs"))
+        cluster.handle("DescribeConfigs", _configs_described)
         if request.param:
             cluster.finalized_features, cluster.finalized_features_epoch = {}, -1
             cluster.handle(
@@ -82,11 +96,11 @@ def _is_clean(ran: Ran) -> bool:
 @pytest.mark.parametrize("tool", TOOLS, ids=" ".join)
 async def test_tools_name_the_missing_voters(survivor: FakeCluster, tool: tuple[str, ...]) -> None:
     """Goal: one line that is true, not a level that is not supported, or a minute of silence. Method: each tool that
-    asks controllers, at a survivor; levels and endpoints are described from what the survivor knows.
+    asks controllers, at a survivor; levels, endpoints and configs are described from what the survivor knows.
     """
     ran = await run_tool(tool[0], "-C", survivor.bootstrap[0], *tool[1:])
     if ran.exit_code == 0:
-        assert tool[-1] in ("describe", "list-endpoints")
+        assert tool[-1] in ("describe", "list-endpoints", "brokers")
         assert survivor.finalized_features_epoch == 17
         return
     assert (ran.exit_code, _is_clean(ran)) == (1, True), ran
@@ -102,7 +116,11 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
     assert "Start controllers 2 or 3: a majority of the voters has to run." in ran.stdout
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0], "-o", "json")
-    assert [one["code"] for one in ran.json["findings"]] == ["no-leader"]
+    assert [one["code"] for one in ran.json["findings"]] == [
+        "no-leader",
+        "partitions-not-examined",
+        "registrations-not-examined",
+    ]
     assert ran.json["leaderId"] is None
 
 
