@@ -250,4 +250,23 @@ MISTAKES: Final = (
         harm="a client takes an invalid topic for one that is being created (KIP-4)",
         tests=("unit/controller/server/test_dispatch.py",),
     ),
+    Mistake(
+        name="an ended connection keeps its transport",
+        file="controller_node/quorate_controller/server/connection.py",
+        edits=(("        self._transport = ENDED\n", ""),),
+        harm="256 KiB of each connection with TLS stay until the next full garbage collection",
+        tests=("unit/controller/server/test_ended_connections.py",),
+    ),
+    Mistake(
+        name="an ended connection keeps its place",
+        file="controller_node/quorate_controller/server/connection_quotas.py",
+        edits=(
+            (
+                "        place.close = _nothing  # it refers to the connection, and the connection to its place\n",
+                "",
+            ),
+        ),
+        harm="as above, without TLS",
+        tests=("unit/controller/server/test_ended_connections.py",),
+    ),
 )

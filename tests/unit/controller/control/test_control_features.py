@@ -6,7 +6,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_controller.control.api import ControlError, KRaftVersionUpgrade
-from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from quorate_protocol.records.generated import (
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+)
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 ELR = "eligible.leader.replicas.version"
@@ -168,6 +174,22 @@ def test_eligible_leader_replicas_need_one_min_insync_replicas(new_harness):
         ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value=None),
         level(ELR, 1),
     ]
+    harness.apply(update((ELR, 1, UPGRADE)))
+    assert harness.records == [level(ELR, 1)]
+
+
+def test_eligible_leader_replicas_end_with_their_feature(harness):
+    """Goal: a leader without the feature acknowledges without them. Method: switch it off, and on again."""
+    harness.apply(update((ELR, 1, UPGRADE)))
+    harness.start_broker(1)
+    harness.start_broker(2)
+    topic_id = harness.add_topic("a", 1, 2)
+    harness.replay(
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=(1,), eligible_leader_replicas=(2,))
+    )
+    harness.apply(update((ELR, 0, SAFE_DOWNGRADE)))
+    assert harness.records == [level(ELR, 0), ClearElrRecord(topic_name="")]
+    assert harness.image.topics.by_name["a"].partitions[0].elr == ()
     harness.apply(update((ELR, 1, UPGRADE)))
     assert harness.records == [level(ELR, 1)]
 
