@@ -67,7 +67,7 @@ def test_controllers_are_configured_without_brokers(java_cluster: JavaCluster, j
     eventually(
         lambda: quorate("configs", *brokers, "--describe", *whose).stdout == line, TIMEOUT_S, "the quota"
     )
-    assert "bootstrap.controllers" in refused(quorate("configs", *at, "--describe", *whose))
+    assert "--bootstrap-server" in refused(quorate("configs", *at, "--describe", *whose))
 
 
 def test_a_user_logs_in_with_the_credential_that_was_set(java_cluster: JavaCluster) -> None:

@@ -11,7 +11,16 @@ import pytest
 from kit.kafka import jars_of
 from kit.releases import RELEASES
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
-from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, SERVED_APIS, AnsweredBy, api_of, find_api
+from quorate_protocol.kafka.apis import (
+    APIS,
+    CONTROLLER_APIS,
+    CONTROLLER_READ_APIS,
+    SERVED_APIS,
+    AnsweredBy,
+    ListenerType,
+    api_of,
+    find_api,
+)
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
@@ -62,6 +71,23 @@ def test_what_kafkas_controllers_serve_is_served_or_has_a_reason() -> None:
     rows = [line for line in DIFFERENCES.read_text().splitlines() if line.startswith("| ")]
     unexplained = {name for name in missing if not any(name in row and "not listed" in row for row in rows)}
     assert not unexplained, f"docs/protocol-differences.md has to say why {unexplained} are not listed"
+
+
+def test_reads_of_controllers_are_those_of_brokers() -> None:
+    """Goal: only what brokers serve, in their versions, and nothing that a broker forwards or everybody is offered.
+    Method: compare with the table of all APIs.
+    """
+    assert set(CONTROLLER_READ_APIS) == {41, 48, 50, 75}
+    assert not CONTROLLER_READ_APIS.keys() & SERVED_APIS.keys()
+    for key, api in CONTROLLER_READ_APIS.items():
+        known = APIS[key]
+        assert (api.name, api.version_min, api.version_max) == (
+            known.name,
+            known.version_min,
+            known.version_max,
+        )
+        assert ListenerType.BROKER in api.listeners
+        assert not api.is_forwardable
 
 
 def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
