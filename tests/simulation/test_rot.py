@@ -41,7 +41,7 @@ def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.Monk
         return read_spans(*args, **(options | {"check_crc": False}))  # type: ignore[arg-type]
 
     monkeypatch.setattr(segment, "read_spans", unchecked)
-    found = {"ConsistentCommittedData", "MajorityReachedHighWatermark", "SameImages"}
+    found = {"ConsistentCommittedData", "Liveness", "MajorityReachedHighWatermark", "SameImages"}
     assert first_violation(Shape.rotten).name in found
 
 
