@@ -32,6 +32,7 @@ RARE = {
     Happening.TOKEN_REMOVED: 10,
     Happening.CREDENTIAL_DELETED: 10,
     Happening.BROKER_UNREGISTERED: 10,
+    Happening.METADATA_VERSION_CHANGED: 10,
     Happening.GIANT_TOPIC: 2,
     Happening.JAVA_LIKE_LEADER: 10,
 }
