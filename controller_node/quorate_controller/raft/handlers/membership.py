@@ -155,6 +155,8 @@ def handle_remove_voter(
     voters = replica.voters.remove(request.voter) if error_code is ErrorCode.none else None
     if voters is None:
         return RemoveRaftVoterResponse(error_code=error_code, error_message=message)
+    # Its failures do not count for a replica with the same id that replaces it.
+    replica.peers.heard_from(request.voter.node_id)
     leader_state(replica).change = VoterChange(
         kind=ChangeKind.REMOVE,
         token=token,

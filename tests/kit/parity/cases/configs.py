@@ -69,6 +69,7 @@ CASES = (
         ],
         ends=Ends.FAILED,
         at=["controller"],
+        clusters=JAVA,
     ),
     with_topic(
         changes(

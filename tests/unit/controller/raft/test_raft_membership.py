@@ -329,6 +329,16 @@ def test_only_an_exact_voter_is_removed(lab, voter: ReplicaKey) -> None:
     assert leading(lab).ask(request)[0].error_code is ErrorCode.voter_not_found
 
 
+def test_failures_of_a_removed_voter_do_not_delay_its_successor(lab) -> None:
+    """Goal: a replaced disk is added at once. Method: the voter failed often before it is removed."""
+    node = leading(lab)
+    peers = node.node._replica.peers
+    for _ in range(8):
+        peers.back_off(3, node.now_ms)
+    node.ask(remove(lab, 3))
+    assert peers.is_ready(3, node.now_ms)
+
+
 def test_the_last_voter_stays(lab) -> None:
     """Goal: a quorum is never empty. Method: remove the only voter."""
     node = lab.node(1, log=lab.formatted(1))
