@@ -218,7 +218,10 @@ def a_deleted_user_is_gone(bench: Bench) -> None:
     users.delete("alice")
     operated.wait(lambda: users.read("alice") is None, "the resource to go")
     bench.clients.await_outcome(KafkaError._AUTHENTICATION, "alice", bench.passwords[-1])
-    assert set(bench.acls()) == {"bob Read", "carol Create", "carol Write"}
+    operated.wait(
+        lambda: set(bench.acls()) == {"bob Read", "carol Create", "carol Write"},
+        "the ACLs of the others alone",
+    )
     described = bench.ask(lambda client: client.describe_user_scram_credentials())
     assert set(described.values) == {"carol"}
 
