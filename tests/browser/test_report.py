@@ -28,9 +28,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_it_fits_and_says_nothing_on_the_console(
     tab: Any, report: Path, tmp_path: Path, width: int, is_dark: bool
 ) -> None:
-    """Goal: readable everywhere. Method: open it at three widths, by day and by night, and measure: nothing is
-    wider than the screen, each picture is there once, its text is large enough and within it.
-    """
     await tab.look(width=width, is_dark=is_dark)
     await tab.open(report.as_uri())
     pictures = Path(os.environ.get("QUORATE_SCREENSHOTS", tmp_path))
@@ -57,9 +54,6 @@ async def test_it_fits_and_says_nothing_on_the_console(
 
 
 async def test_it_loads_nothing_and_its_pictures_have_names(tab: Any, report: Path) -> None:
-    """Goal: self-contained and accessible. Method: ask the page what it loaded, and Chromium what it tells to screen
-    readers; open a table behind a picture.
-    """
     await tab.look(width=1280)
     await tab.open(report.as_uri())
     assert await tab.evaluate("performance.getEntriesByType('resource').map((one) => one.name)") == []
@@ -79,7 +73,6 @@ async def test_it_loads_nothing_and_its_pictures_have_names(tab: Any, report: Pa
 
 
 async def test_it_can_be_printed(tab: Any, report: Path) -> None:
-    """Goal: paper. Method: print it; wide pictures on white, whatever the screen was."""
     await tab.look(width=360, is_dark=True)
     await tab.open(report.as_uri())
     await tab.call("Emulation.setEmulatedMedia", media="print")

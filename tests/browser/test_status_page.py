@@ -35,9 +35,6 @@ def pictures(tmp_path: Path) -> Path:
 async def test_it_fits_phones_tablets_and_desks_by_day_and_by_night(
     tab: Any, serve: Serve, pictures: Path, width: int, is_dark: bool
 ) -> None:
-    """Goal: readable everywhere, nothing on the console. Method: open all kinds of pages, look at their size and
-    colours, keep a picture (in QUORATE_SCREENSHOTS, if set).
-    """
     served = await serve(token=TOKEN)
     for snapshot in (busy(), replace(well(), key=ClusterKey("kafka", "calm"))):
         put(served.registry, snapshot)
@@ -55,7 +52,7 @@ async def test_it_fits_phones_tablets_and_desks_by_day_and_by_night(
 
 
 async def test_it_changes_while_the_cluster_does(tab: Any, serve: Serve) -> None:
-    """Goal: what happens is seen without a reload, and scroll and focus stay. Method: change what is known."""
+    """What happens is seen without a reload, and scroll and focus stay."""
     served = await serve()
     put(served.registry, busy())
     await tab.open(f"{served.url}{CLUSTER}")
@@ -75,7 +72,6 @@ async def test_it_changes_while_the_cluster_does(tab: Any, serve: Serve) -> None
 
 
 async def test_everything_can_be_done_with_the_keyboard(tab: Any, serve: Serve) -> None:
-    """Goal: no mouse is needed, from the list to a restart. Method: press Tab and Enter alone."""
     served = await serve(token=TOKEN)
     put(served.registry, busy())
     await tab.open(f"{served.url}/")
@@ -105,7 +101,6 @@ async def test_everything_can_be_done_with_the_keyboard(tab: Any, serve: Serve) 
 
 
 async def test_a_screen_reader_finds_its_way(tab: Any, serve: Serve) -> None:
-    """Goal: landmarks, names and roles. Method: ask Chromium for the tree that it gives to screen readers."""
     served = await serve()
     put(served.registry, busy())
     await tab.open(f"{served.url}{CLUSTER}")
@@ -126,7 +121,7 @@ async def test_a_screen_reader_finds_its_way(tab: Any, serve: Serve) -> None:
 
 
 async def test_names_from_outside_are_shown_and_never_run(tab: Any, serve: Serve) -> None:
-    """Goal: whoever names a host or an error can't script the page. Method: names that try."""
+    """Whoever names a host or an error can't script the page."""
     served = await serve()
     hostile = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
     put(served.registry, replace(busy(), problem=hostile))
@@ -152,9 +147,6 @@ async def enter(tab: Any) -> None:
 
 
 async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictures: Path) -> None:
-    """Goal: the page is live while a roll runs. Method: the real planner rolls a model of a cluster; after each
-    step wait for the page to show it: who is stopped, how many voters are caught up, that the leader goes last.
-    """
     cluster, served = RollingCluster(), await serve()
     put(served.registry, cluster.look())
     await tab.open(f"{served.url}{CLUSTER}")

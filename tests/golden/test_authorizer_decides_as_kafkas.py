@@ -100,7 +100,7 @@ def any_acls(rng: Random) -> list[AccessControlEntry]:
 
 
 def test_decisions_are_kafkas() -> None:
-    """Goal: no ACL means something else here. Method: random ACLs and questions about them, to both."""
+    """No ACL means something else here."""
     rng = Random(7)
     commands: list[tuple[object, ...]] = []
     ours = []
@@ -145,7 +145,6 @@ def test_decisions_are_kafkas() -> None:
 
 
 def test_blocks_and_addresses_are_read_as_kafka_reads_them() -> None:
-    """Goal: the same blocks are refused with the same words, and contain the same addresses. Method: odd ones too."""
     pairs = [(block, address) for block in BLOCKS for address in ADDRESSES]
     ours = []
     for block, address in pairs:

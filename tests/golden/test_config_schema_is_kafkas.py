@@ -15,7 +15,6 @@ GENERATOR = Path(__file__).resolve().parents[2] / "tools" / "generate_config_sch
 @pytest.mark.integration
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_config_schema_is_up_to_date(release: str) -> None:
-    """Goal: data and jars agree. Method: generate again and compare, from each release alone."""
     jars = jars_of(release)
     if shutil.which("java") is None:
         pytest.skip("java is missing: install a JRE, version 17 or later")

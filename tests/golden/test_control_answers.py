@@ -209,11 +209,7 @@ def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_we_answer_as_kafka_does(answered, section):
-    """Goal: the same code, text, values, sources and synonyms. Method: compare answer by answer.
-
-    Ours are the newest release's. An older one does not know some configs, has other texts for the bounds of group
-    configs, and fewer levels than our controller.
-    """
+    """The same code, text, values, sources and synonyms."""
     release, answers = answered
     compared = 0
     for asked_section, question, answer in answers:

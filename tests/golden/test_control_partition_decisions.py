@@ -66,7 +66,6 @@ def to_record(answer: dict[str, Any] | None) -> PartitionChangeRecord | None:
 
 @pytest.mark.parametrize("case", read("partition_changes.json"), ids=lambda _: "")
 def test_a_partition_changes_as_in_kafka(case: dict[str, Any]) -> None:
-    """Goal: the same record, no more and no less, in any state. Method: Kafka's own answers."""
     partition, wanted = to_partition(case["partition"]), to_wanted(case["wanted"])
     record = change_partition(TOPIC_ID, 0, partition, wanted, to_rules(case))
     assert record == to_record(case["answer"])
@@ -74,7 +73,6 @@ def test_a_partition_changes_as_in_kafka(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", read("reassignments.json"), ids=lambda _: "")
 def test_replicas_are_reassigned_as_in_kafka(case: dict[str, Any]) -> None:
-    """Goal: reassignments begin, replace each other and are cancelled in any state. Method: Kafka's answers."""
     partition, wanted = to_partition(case["partition"]), case["wanted"]
     if "cancel" in wanted:
         change = cancellation(partition, is_unclean_allowed=wanted["unclean"])
@@ -109,7 +107,6 @@ class AlwaysZero:
 
 @pytest.mark.parametrize("case", read("replica_placements.json"), ids=lambda _: "")
 def test_replicas_are_placed_as_in_kafka(case: dict[str, Any]) -> None:
-    """Goal: the same placement from the same chance. Method: Kafka's answers with a random that gives 0."""
     brokers = [
         UsableBroker(broker_id=broker_id, rack=rack, fenced=fenced)
         for broker_id, rack, fenced in case["brokers"]

@@ -27,7 +27,6 @@ CAPTURED = list(captured_exchanges())
 
 
 def test_capture_covers_what_a_controller_serves() -> None:
-    """Goal: a new capture that misses an API is noticed. Method: the APIs that must occur."""
     names = {captured.api.name for captured in CAPTURED}
     assert names >= {
         "AddRaftVoter",
@@ -65,10 +64,6 @@ def test_capture_covers_what_a_controller_serves() -> None:
 
 @pytest.mark.parametrize("captured", CAPTURED, ids=identify)
 def test_decoding_and_encoding_gives_the_same_bytes(captured: Captured) -> None:
-    """Goal: we speak what Kafka speaks, byte for byte.
-
-    Method: header and body of both sides, there and back.
-    """
     api, version = captured.api, captured.version
     header = read_request_header(captured.request)
     request = encode_request_header(
@@ -83,10 +78,7 @@ def test_decoding_and_encoding_gives_the_same_bytes(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", CAPTURED, ids=identify)
 def test_our_server_and_client_handle_it(captured: Captured) -> None:
-    """Goal: the canonical classes hold all that Kafka said.
-
-    Method: parse the request as a server and answer with the captured response; receive it as a client.
-    """
+    """The canonical classes hold all that Kafka said."""
     request = parse_request(captured.request)
     client = ClientConnection(request.client_id)
     sent = client.send(request.body, request.version)
@@ -100,10 +92,7 @@ def test_our_server_and_client_handle_it(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", [c for c in CAPTURED if c.api.key == FETCH], ids=identify)
 def test_fetched_records_are_whole_batches(captured: Captured) -> None:
-    """Goal: what the leader sends is what our replay reads.
-
-    Method: batches of the response, there and back.
-    """
+    """What the leader sends is what our replay reads."""
     for topic in captured.response_body.responses:
         for partition in topic.partitions:
             records = partition.records or b""
@@ -112,7 +101,6 @@ def test_fetched_records_are_whole_batches(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", CAPTURED, ids=identify)
 def test_damaged_frames_are_typed_errors(captured: Captured) -> None:
-    """Goal: no input crashes a server. Method: cut a real request at each byte; flip a bit of every byte."""
     for size in range(min(len(captured.request), 400)):
         with pytest.raises(ProtocolError):
             parse_request(captured.request[:size])

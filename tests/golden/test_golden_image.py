@@ -74,7 +74,6 @@ def by_kind(records: list[MetadataRecord]) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)
 def test_replaying_kafkas_log_gives_kafkas_checkpoint(path: Path) -> None:
-    """Goal: we understand each record as Kafka does. Method: replay, compare records."""
     end_offset, epoch = snapshot_id(path)
     image = replayed(path.parent / "00000000000000000000.log", end_offset)
     checkpoint = read_checkpoint([path.read_bytes()])
@@ -89,7 +88,7 @@ def test_replaying_kafkas_log_gives_kafkas_checkpoint(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)
 def test_a_restored_checkpoint_is_the_replayed_log(path: Path) -> None:
-    """Goal: a node that fetched Kafka's snapshot knows what one with the log knows. Method: both."""
+    """A node that fetched Kafka's snapshot knows what one with the log knows."""
     checkpoint = read_checkpoint([path.read_bytes()])
     restored = MetadataImage()
     restored.restore(checkpoint.records, Provenance(end_offset=snapshot_id(path)[0]))
@@ -98,7 +97,6 @@ def test_a_restored_checkpoint_is_the_replayed_log(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)
 def test_our_checkpoint_has_head_and_sizes_of_kafkas(path: Path) -> None:
-    """Goal: versions and encoding of records are Kafka's. Method: head, sizes, kinds."""
     data = path.read_bytes()
     first, *rest = decode_batches(data)
     theirs = read_checkpoint([data])
@@ -125,7 +123,7 @@ def test_our_checkpoint_has_head_and_sizes_of_kafkas(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=identify)
 def test_reading_and_writing_a_checkpoint_gives_its_bytes(path: Path) -> None:
-    """Goal: bootstrap, formatted and real checkpoints have the structure we write. Method: compare."""
+    """Bootstrap, formatted and real checkpoints have the structure we write."""
     data = path.read_bytes()
     checkpoint = read_checkpoint([data])
     records = list(checkpoint.records)
@@ -148,7 +146,6 @@ def test_reading_and_writing_a_checkpoint_gives_its_bytes(path: Path) -> None:
 
 
 def test_a_log_of_old_records_can_be_replayed() -> None:
-    """Goal: a cluster that began at 3.3-IV3 is understood. Method: replay all, write it, read it back."""
     image = replayed(DATA / "oldest" / "00000000000000000000.log")
     assert image.metadata_version == 19
     assert image.topics.by_name

@@ -34,13 +34,11 @@ def data_records(paths: list[Path]) -> Iterator[Record]:
 
 @pytest.mark.parametrize("path", FILES, ids=identify)
 def test_batches_are_the_same_bytes_again(path: Path) -> None:
-    """Goal: our log is Kafka's log. Method: decode each batch of a file and encode it again."""
     assert b"".join(encode_batch(batch) for batch in batches(path)) == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", FILES, ids=identify)
 def test_offsets_follow_each_other(path: Path) -> None:
-    """Goal: headers say what batches hold. Method: scanned headers against decoded batches."""
     headers = list(scan_batches(path.read_bytes(), check_crc=True))
     decoded = batches(path)
     assert [(h.base_offset, h.last_offset) for h in headers] == [
@@ -52,7 +50,6 @@ def test_offsets_follow_each_other(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=identify)
 def test_records_are_the_same_bytes_again(path: Path) -> None:
-    """Goal: metadata records of each version are Kafka's. Method: decode and encode in the version found."""
     for record in data_records([path]):
         assert record.value is not None
         version = record.value[2]
@@ -61,7 +58,6 @@ def test_records_are_the_same_bytes_again(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=identify)
 def test_control_batches_are_the_same_bytes_again(path: Path) -> None:
-    """Goal: raft's own records are Kafka's. Method: decode control batches and build them again."""
     found = []
     for batch in batches(path):
         if not batch.is_control:
@@ -76,7 +72,6 @@ def test_control_batches_are_the_same_bytes_again(path: Path) -> None:
 
 
 def test_capture_covers_records_and_versions() -> None:
-    """Goal: a new capture that misses a record is noticed. Method: (key, version) pairs that must occur."""
     logs = [path for path in FILES if path.suffix == ".log"]
     pairs = {(record.value[1], record.value[2]) for record in data_records(logs) if record.value is not None}
     registrations = {(0, 1), (0, 3), (0, 4), (17, 0), (17, 1), (17, 3), (27, 0), (1, 0)}

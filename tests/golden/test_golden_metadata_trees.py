@@ -35,11 +35,7 @@ def without_provenance(tree: str) -> list[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_trees_are_kafkas(name: str) -> None:
-    """Goal: names, order and texts are Kafka's, for everything that a metadata log can say.
-
-    Method: `tree /image` of logs and checkpoints of stock Kafka, and of one with a record of each kind, against
-    what Kafka printed. Kafka shows a default quota entity with an empty name and without content; we show it.
-    """
+    """Names, order and texts are Kafka's, for everything that a metadata log can say."""
     ours, notes = tree_of(FILES[name])
     kafkas = (TREES / f"{name}.txt").read_text()
     assert ours.replace(DEFAULT_QUOTA, "") == kafkas.replace("clientQuotas:\n  :\n", "clientQuotas:\n")
@@ -48,11 +44,6 @@ def test_trees_are_kafkas(name: str) -> None:
 
 
 def test_a_directory_continues_its_checkpoint_with_the_log(tmp_path: Path) -> None:
-    """Goal: --directory is checkpoint and log together.
-
-    Method: Kafka's directory, whose log begins at 0, has the same tree with its newest checkpoint, with the one
-    before, and with none.
-    """
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     for file in (GOLDEN / "data" / "current").iterdir():
@@ -67,10 +58,7 @@ def test_a_directory_continues_its_checkpoint_with_the_log(tmp_path: Path) -> No
 
 
 def test_a_torn_end_is_left_out_and_told(tmp_path: Path) -> None:
-    """Goal: a log that a crash cut short, or that is being written, can be read.
-
-    Method: the log is cut within and before its last batches; what is whole is shown, and the rest told.
-    """
+    """A log that a crash cut short, or that is being written, can be read."""
     log = FILES["current-log"].read_bytes()
     whole, _ = tree_of(FILES["current-log"])
     file = tmp_path / "00000000000000000000.log"

@@ -65,7 +65,6 @@ def any_name(rng: Random) -> bytes:
 
 @pytest.mark.integration
 def test_names_are_printed_as_java_prints_them() -> None:
-    """Goal: the same certificate is the same principal. Method: random names in DER, to Java and to us."""
     if answers_of_java([("name", name_of_text(0x1E, b"\0a").hex())]) != ["L=a"]:
         pytest.skip(
             "this JDK takes each kind of text in names for UTF-8: 17.0.21.1 or one of its siblings is missing"
@@ -125,16 +124,12 @@ def compare(pairs: Iterable[tuple[str, str, str | None]]) -> None:
 
 
 def test_mapping_rules_do_what_kafkas_did() -> None:
-    """Goal: a configuration means the same here, or is refused. Method: the captured answers of Kafka's class
-    (tools/capture_principal_mappings.py).
-    """
     assert [(rules, name) for rules, name, _ in captured_mappings()] == pairs_to_capture()
     compare(captured_mappings())
 
 
 @pytest.mark.integration
 def test_mapping_rules_do_what_kafkas_do() -> None:
-    """Goal: as above. Method: other random rules and names, to Kafka's class and to us."""
     pairs = list(random_pairs(12, MAPPINGS))
     theirs = answers_of_java([("rule", encoded(rules), encoded(name)) for rules, name in pairs])
     compare((*pair, their) for pair, their in zip(pairs, theirs, strict=True))

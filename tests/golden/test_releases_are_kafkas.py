@@ -56,9 +56,6 @@ def facts(release: str) -> Facts:
 
 
 def test_levels_of_metadata_version(release: str, facts: Facts) -> None:
-    """Goal: names, marks and the level for production. Method: compare with our table, which has no level besides
-    those of the newest release.
-    """
     known = [int(level) for level, *_ in facts("metadata.version")]
     assert known == list(features.METADATA_VERSIONS)[: len(known)]
     assert release != RELEASES[-1] or len(known) == len(features.METADATA_VERSIONS)
@@ -69,7 +66,7 @@ def test_levels_of_metadata_version(release: str, facts: Facts) -> None:
 
 
 def test_levels_of_other_features(release: str, facts: Facts) -> None:
-    """Goal: a release's row, defaults and dependencies. Method: compare each level that the release knows."""
+    """A release's row, defaults and dependencies."""
     levels = {name: int(level) for name, level in facts("feature")}
     assert levels == ROWS[release].feature_levels
     for name, level, since, needed in facts("level"):
@@ -98,7 +95,7 @@ RECORDS = {
 
 
 def test_what_a_level_can_do(facts: Facts) -> None:
-    """Goal: capabilities begin, and record versions change, where Kafka has it. Method: each that the release has."""
+    """Capabilities begin, and record versions change, where Kafka has it."""
     for name, text, answer in facts("capability"):
         level = int(text)
         if name in RECORDS:
@@ -113,7 +110,6 @@ def test_what_a_level_can_do(facts: Facts) -> None:
 
 
 def test_names_mean_the_same_levels(release: str, facts: Facts) -> None:
-    """Goal: --release-version is read as Kafka reads it. Method: names; an older release does not know later ones."""
     for text, level in facts("named"):
         try:
             ours = features.metadata_version_named(text)
@@ -125,7 +121,6 @@ def test_names_mean_the_same_levels(release: str, facts: Facts) -> None:
 
 
 def test_error_codes(facts: Facts) -> None:
-    """Goal: numbers, names and what is retried. Method: compare each error of the release."""
     for number, name, is_retriable in facts("error"):
         code = error_code_of(int(number))
         assert (int(code), code.name.upper()) == (int(number), name)
@@ -133,7 +128,6 @@ def test_error_codes(facts: Facts) -> None:
 
 
 def test_forwarded_apis(release: str, facts: Facts) -> None:
-    """Goal: brokers forward what controllers take from an Envelope. Method: the keys that ApiKeys marks so."""
     ours = {
         key for key, api in APIS.items() if api.is_forwardable and api.version_max_in(release) is not None
     }

@@ -124,7 +124,6 @@ def answered(request: pytest.FixtureRequest, questions: ModuleType) -> Answered:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_we_answer_as_kafka_does(answered: Answered, section: str) -> None:
-    """Goal: the same codes, texts, principals and times. Method: compare answer by answer, in JSON."""
     stock, ours = (json.loads(json.dumps(answers[section])) for answers in answered)
     assert len(ours) == len(stock) > 1
     for number, (expected, answer) in enumerate(zip(stock, ours, strict=True)):
@@ -132,7 +131,6 @@ def test_we_answer_as_kafka_does(answered: Answered, section: str) -> None:
 
 
 def test_the_questions_meet_most_rules(answered: Answered) -> None:
-    """Goal: the comparison compares something. Method: the codes that stock Kafka answered the tokens with."""
     codes = {ErrorCode(answer["error_code"]) for answer in answered[0]["tokens"]}
     assert codes == {
         ErrorCode.none,

@@ -114,9 +114,6 @@ def comparable(request: Mapping[str, str]) -> dict[str, Any]:
 
 
 def test_token_requests_are_those_of_kafka(tmp_path: Path) -> None:
-    """Goal: an issuer sees no difference. Method: Kafka's retrievers and ours, with the same properties, at an
-    endpoint that checks secrets and assertions; compare what each has sent.
-    """
     with token_endpoint(Issuer.with_keys("ES256"), {"client": "s€cret"}) as endpoint:
         endpoint.assertion_keys = {
             "client": rsa_key("client").public_key(),

@@ -172,9 +172,6 @@ class Tokens:
 
 
 def test_tokens_are_judged_as_by_kafka(tmp_path: Path) -> None:
-    """Goal: who gets in with a token gets in at Kafka, as the same principal. Method: tokens with random mistakes
-    in key, header, form and claims, to Kafka's class and to ours, under three configurations.
-    """
     tokens = Tokens(Random(13))
     file = tmp_path / "jwks.json"
     file.write_text(json.dumps(tokens.jwks))

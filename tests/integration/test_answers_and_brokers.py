@@ -66,16 +66,10 @@ async def unknown_for_s(broker: str) -> list[float]:
 
 
 def test_the_broker_that_was_asked_knows_the_topic(quorum: AddressedQuorum) -> None:
-    """Goal: a client never waits for the log to reach the broker that it asked.
-
-    Method: a broker that is late. What it has, it applies in a thread of its own, so that some milliseconds remain.
-    The median, because a leader that is deposed on a busy machine does not wait.
-    """
     waited = asyncio.run(unknown_for_s(start(quorum, "forwarder")))
     assert median(waited) < SOON_S, waited
 
 
 def test_without_the_wait_a_late_broker_does_not_know_it(quorum: AddressedQuorum) -> None:
-    """Goal: the test above can fail. Method: the same with answers at commit, as Kafka's controllers give them."""
     waited = asyncio.run(unknown_for_s(start(quorum, "nobody")))
     assert median(waited) > SOON_S, waited

@@ -96,9 +96,7 @@ def authorized(
 
 
 def test_clients_may_do_what_acls_of_either_tool_allow(authorized: AuthorizedCluster) -> None:
-    """Goal: forwarded requests are authorized by the client's principal and host. Method: alice and bob create and
-    delete topics through the broker, while kafka-acls and quorate acls add and remove ACLs, there and at controllers.
-    """
+    """Forwarded requests are authorized by the client's principal and host."""
     tools, cluster = authorized.tools, authorized.cluster
     refused = authorized.create("alice", "alices-orders")
     assert refused.exit_code == 1
@@ -158,9 +156,6 @@ def test_clients_may_do_what_acls_of_either_tool_allow(authorized: AuthorizedClu
 
 
 def test_acls_survive_the_active_controller_and_all_of_them(authorized: AuthorizedCluster) -> None:
-    """Goal: each controller decides by the same ACLs, also after a start. Method: bob's ACL is added, then the active
-    controller is killed, then all controllers are.
-    """
     cluster, admin = authorized.cluster, authorized.at_broker("admin")
     authorized.tools(
         *(KAFKA_ACLS, *admin, "--add", "--allow-principal", "User:bob", "--operation", "Create", "--cluster")

@@ -33,11 +33,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) ->
 
 
 def test_controllers_join_replace_themselves_and_come_back(cluster: Membership) -> None:
-    """Goal: what the configuration's page says of it: an observer becomes a voter, a new disk replaces the old
-    one, and who is removed while it runs is back. Ours join leaders of both kinds; Java's join ours.
-
-    Method: start two with the key, take the disk of ours, remove it while it runs; a voter is removed for good
-    only when it is stopped before.
+    """What the configuration's page says of it: an observer becomes a voter, a new disk replaces the old one,
+    and who is removed while it runs is back. Ours join leaders of both kinds; Java's join ours.
     """
     cluster.format(JAVA, JOINER)
     cluster.start(JAVA, JOINER)

@@ -60,7 +60,6 @@ def read_all(cluster: Cluster, topic: str, isolation: str) -> list[str]:
 
 
 def test_librdkafka_produces_and_consumes(shared_cluster: Cluster, confluent_admin: AdminClient) -> None:
-    """Goal: librdkafka works with acks=all. Method: create, produce idempotently, read back, delete."""
     topic = unused("confluent")
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     config = {
@@ -81,9 +80,7 @@ def test_librdkafka_produces_and_consumes(shared_cluster: Cluster, confluent_adm
 
 
 def test_transactions_commit_and_abort(shared_cluster: Cluster, confluent_admin: AdminClient) -> None:
-    """Goal: a transactional producer works: producer ids come from our controllers. Method: commit one
-    transaction, abort another, and read with both isolation levels.
-    """
+    """A transactional producer works: producer ids come from our controllers."""
     topic = unused("transactions")
     confluent_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     config = {
@@ -114,7 +111,6 @@ def test_transactions_commit_and_abort(shared_cluster: Cluster, confluent_admin:
 def test_kafka_python_produces_and_consumes(
     shared_cluster: Cluster, kafka_python_admin: KafkaAdminClient
 ) -> None:
-    """Goal: kafka-python works with acks=all. Method: create, produce, consume in a group, delete."""
     topic = unused("kafka-python")
     kafka_python_admin.create_topics([KafkaPythonTopic(topic, 1, 1)])
     producer = KafkaProducer(bootstrap_servers=shared_cluster.bootstrap_servers, acks="all")

@@ -16,9 +16,7 @@ from quorate_protocol.kafka.enums import ScramMechanism
 
 
 async def test_what_is_exported_is_what_is_there(shared_cluster: Cluster) -> None:
-    """Goal: GitOps can begin on a living cluster. Method: a topic, a user with a quota and credentials; export with
-    the command, load, observe and plan as the operator does.
-    """
+    """GitOps can begin on a living cluster."""
     servers = shared_cluster.bootstrap_servers
     topic, user = f"Export.{unused('topic')}", unused("user")
     entity = ClientQuotaEntity.of({USER: user})

@@ -137,10 +137,7 @@ def assert_topics_kept(cluster: Cluster, names: list[str]) -> None:
 
 
 def test_a_killed_broker_is_fenced_and_comes_back(cluster: Cluster) -> None:
-    """Goal: the life of a broker that dies: fenced, its leaders moved, out of the ISR; then all back.
-
-    Method: kill -9 one of three under acks=all with min.insync.replicas=2, start it again.
-    """
+    """The life of a broker that dies: fenced, its leaders moved, out of the ISR; then all back."""
     topic = create_topic(cluster, "killed")
     victim = cluster.brokers[1]
     left = set(cluster.brokers) - {victim}
@@ -162,10 +159,7 @@ def test_a_killed_broker_is_fenced_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
-    """Goal: kafka-leader-election moves leaders through our controllers.
-
-    Method: restart a broker, which leaves it with no leader, and elect preferred leaders of one topic.
-    """
+    """Kafka-leader-election moves leaders through our controllers."""
     topic = create_topic(cluster, "preferred")
     preferred = [one.leader for one in partitions_of(cluster, topic)]
     restarted = cluster.brokers[0]
@@ -188,10 +182,7 @@ def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
 
 
 def test_a_broker_that_leaves_hands_its_leaders_over_first(cluster: Cluster) -> None:
-    """Goal: controlled shutdown: no partition is without a leader, and no session has to run out.
-
-    Method: terminate a broker, watch another one's metadata until the process is gone, look at the result.
-    """
+    """Controlled shutdown: no partition is without a leader, and no session has to run out."""
     topic = create_topic(cluster, "leaving")
     leaving = cluster.brokers[2]
     left = set(cluster.brokers) - {leaving}
@@ -213,10 +204,7 @@ def test_a_broker_that_leaves_hands_its_leaders_over_first(cluster: Cluster) -> 
 
 
 def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
-    """Goal: what clients were told stays true when the active controller dies under load.
-
-    Method: kill -9 it three times while one client produces with acks=all and another creates topics.
-    """
+    """What clients were told stays true when the active controller dies under load."""
     topic = create_topic(cluster, "controllers")
     with (
         ContinuousProducer(cluster.bootstrap_servers, topic) as producer,
@@ -238,7 +226,6 @@ def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
 
 
 def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
-    """Goal: the quorum's disks are enough. Method: kill -9 all three at once under load, start them again."""
     topic = create_topic(cluster, "everything")
     with (
         ContinuousProducer(cluster.bootstrap_servers, topic) as producer,
@@ -259,7 +246,6 @@ def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
 
 
 def test_an_active_controller_that_leaves_hands_over_at_once(patient: Cluster) -> None:
-    """Goal: SIGTERM costs no fetch timeout. Method: from the signal to a successor with a commit."""
     leader = patient.await_quorum().leader_id
     others = [one for one in patient.controllers if one != leader]
 

@@ -54,9 +54,7 @@ def half_requests(crowd: ExitStack, port: int, data: bytes) -> list[socket.socke
 
 
 def test_sockets_of_strangers_never_take_the_files_of_the_log(tmp_path: Path, crowd: ExitStack) -> None:
-    """Goal: half-sent requests can't keep a controller from opening its own files, which would end it. Method: a
-    controller that may open few files, and more strangers on the HTTP port and on the Kafka port than it has files.
-    """
+    """Half-sent requests can't keep a controller from opening its own files, which would end it."""
     port = free_ports(2)
     http_port = port + 1
     config = write_config(

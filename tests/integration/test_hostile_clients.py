@@ -32,11 +32,7 @@ APPLIES = {
 
 @pytest.mark.parametrize("protocol", list(ON))
 def test_hostile_clients_disturb_nobody(tmp_path: Path, protocol: str) -> None:
-    """Goal: whoever reaches a listener can't depose the leader, fence brokers or fill the memory.
-
-    Method: one attack after the other on the leader, while a broker sends heartbeats, topics are created and others
-    connect; no epoch passes, nobody is refused, each limit counts.
-    """
+    """Whoever reaches a listener can't depose the leader, fence brokers or fill the memory."""
     with besieged(tmp_path, protocol) as siege:
         for name in ON[protocol]:
             attack = ATTACKS[name]

@@ -37,9 +37,6 @@ def has_lost_connection(cluster: Cluster, node_id: int, peer: int) -> bool:
 
 
 def test_idle_connections_that_close_depose_nobody(cluster: Cluster) -> None:
-    """Goal: a healthy quorum keeps its leader. Method: nothing fails; each follower sees the leader close an
-    idle connection, and for several idle periods every answer names the same leader of the same epoch.
-    """
     before = cluster.await_quorum()
     followers = set(cluster.controllers) - {before.leader_id}
     for node_id in followers:

@@ -164,12 +164,7 @@ def kinds_in(log: Path) -> set[str]:
 
 
 def test_images_and_snapshots_are_the_same_in_java_and_in_python(quorum: Cluster) -> None:
-    """Goal: Java makes of what our leaders write the image that we make of it, and the other way round.
-
-    Method: Java and Python lead in turn while random requests of all kinds change the metadata. Then our reader and
-    Kafka's own loader replay the log, and compare what they get with the snapshots of all controllers, record by
-    record.
-    """
+    """Java makes of what our leaders write the image that we make of it, and the other way round."""
     epochs: set[int] = set()
     snapshots: list[Snapshot] = []
     with closing(_first_node(quorum)) as node:

@@ -148,7 +148,6 @@ def assert_same_records(printed: str, batches: Iterable[RecordBatch]) -> set[str
 
 
 def test_metadata_shell_shows_our_image(written: Cluster) -> None:
-    """Goal: Java reads our snapshot as we do. Method: browse it as a person would, compare with our replay."""
     snapshot, image = newest(written)
     topic = image.topics.by_name[f"topic-{TOPICS - 1}"]
     looks = [
@@ -185,13 +184,11 @@ def test_metadata_shell_shows_our_image(written: Cluster) -> None:
 
 
 def test_metadata_shell_runs_single_commands(written: Cluster) -> None:
-    """Goal: the shell works in scripts. Method: `ls /` of each snapshot that there is."""
     for snapshot in snapshots_in(written.metadata(CONTROLLER)):
         assert shell(written, snapshot.path, "ls", "/").split() == ["image", "local"]
 
 
 def test_dumping_our_log_shows_our_records(written: Cluster) -> None:
-    """Goal: Java decodes each record that we write as we do. Method: dump all segments, compare record by record."""
     partition = written.metadata(CONTROLLER)
     segments = sorted(partition.glob("*.log"))
     printed = dump(written, segments, "--cluster-metadata-decoder", "--skip-record-metadata")
@@ -204,7 +201,7 @@ def test_dumping_our_log_shows_our_records(written: Cluster) -> None:
 
 
 def test_dumping_our_snapshots_shows_our_records(written: Cluster) -> None:
-    """Goal: Java decodes our snapshots as we do, and they hold what the log says. Method: dump and compare."""
+    """Java decodes our snapshots as we do, and they hold what the log says."""
     partition = written.metadata(CONTROLLER)
     snapshots = snapshots_in(partition)
     offsets = [one.end_offset for one in snapshots]
@@ -217,7 +214,6 @@ def test_dumping_our_snapshots_shows_our_records(written: Cluster) -> None:
 
 @pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only"])
 def test_our_indexes_are_sound(written: Cluster, check: str) -> None:
-    """Goal: offset and time indexes are Kafka's. Method: DumpLogSegments' own checks on all of them."""
     partition = written.metadata(CONTROLLER)
     indexes = sorted(path for path in partition.iterdir() if path.suffix in (".index", ".timeindex"))
     assert len(indexes) >= 2 * SEGMENTS_MIN

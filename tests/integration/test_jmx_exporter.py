@@ -70,7 +70,6 @@ def _names(page: str) -> set[str]:
 
 
 def test_java_controllers_have_the_names_of_ours(pages: tuple[str, str]) -> None:
-    """Goal: one dashboard shows mixed quorums. Method: all documented gauges of controllers that Kafka has, too."""
     rows = re.findall(r"^\| `(kafka_\w+)` \|[^|]*\|([^|]+)\|$", METRICS.read_text(), re.MULTILINE)
     beans = ("KafkaController,", "raft-metrics,")
     gauges = {
@@ -81,7 +80,6 @@ def test_java_controllers_have_the_names_of_ours(pages: tuple[str, str]) -> None
 
 
 def test_the_dashboard_of_brokers_has_its_metrics(pages: tuple[str, str]) -> None:
-    """Goal: no panel stays empty. Method: the names in its queries, on the page of a broker with a topic."""
     panels = json.loads(BROKERS.read_text())["panels"]
     queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     used = set().union(*(re.findall(r"\b(?:kafka|jvm|process)_\w+", query) for query in queries))
@@ -90,6 +88,6 @@ def test_the_dashboard_of_brokers_has_its_metrics(pages: tuple[str, str]) -> Non
 
 
 def test_a_page_is_small(pages: tuple[str, str]) -> None:
-    """Goal: a scrape costs little, however many clients there are. Method: the number of series."""
+    """A scrape costs little, however many clients there are."""
     for page in pages:
         assert sum(not line.startswith("#") for line in page.splitlines()) < SERIES_MAX

@@ -14,11 +14,7 @@ FETCH_TIMEOUT_MS = 8_000
 
 
 def test_the_largest_requests_cost_no_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: nobody can depose the active controller by the size of a request.
-
-    Method: what `python -m benchmarks --only size` measures, with fewer brokers: thousands of topics in one request,
-    a topic that grows to 100,000 partitions, and its deletion. The epoch stays.
-    """
+    """Nobody can depose the active controller by the size of a request."""
     monkeypatch.syspath_prepend(str(ROOT))
     size = importlib.import_module("benchmarks.size")
     quorum = importlib.import_module("benchmarks.quorum")

@@ -195,9 +195,7 @@ def both(pair: Pair, build: Callable[[Asked], Any], version: int | None = None) 
 @pytest.mark.parametrize("endpoint_type", [1, 2, 3])
 @pytest.mark.parametrize("operations", [False, True])
 def test_describe_cluster(pair: Pair, version: int, endpoint_type: int, operations: bool) -> None:
-    """Goal: clients of controllers get what they know (KIP-919, KIP-1073). Method: all versions, every endpoint
-    type; version 0 has none, and asks for brokers by that.
-    """
+    """Clients of controllers get what they know (KIP-919, KIP-1073)."""
     if version == 0:
         endpoint_type = 1
     java, python = both(pair, lambda _: describe(endpoint_type, operations=operations), version)
@@ -205,11 +203,7 @@ def test_describe_cluster(pair: Pair, version: int, endpoint_type: int, operatio
 
 
 def test_a_ghost_blocks_a_level_until_it_is_refreshed(pair: Pair) -> None:
-    """Goal: the way out for clusters below metadata.version 33 works alike, word for word.
-
-    Method: a controller of an old release registers and is gone; an upgrade is refused; a registration on its
-    behalf with a newer range and no listeners is taken; the upgrade passes; nobody is sent to the ghost.
-    """
+    """The way out for clusters below metadata.version 33 works alike, word for word."""
     steps: list[Callable[[Asked], Any]] = [
         lambda _: register(START_LEVEL, incarnation=1),
         lambda _: describe(),
@@ -284,9 +278,7 @@ OWN_WORDS = {
 
 @pytest.mark.parametrize("name", VOTER_REQUESTS)
 def test_requests_about_voters(pair: Pair, name: str) -> None:
-    """Goal: KIP-853's answers are Kafka's. Method: one request of each kind that is right or wrong in its own way;
-    messages are compared where they are more than the print of an object.
-    """
+    """KIP-853's answers are Kafka's."""
     java, python = both(pair, VOTER_REQUESTS[name])
     if name in OWN_WORDS:
         messages = (java.pop("error_message"), python.pop("error_message"))
@@ -295,10 +287,7 @@ def test_requests_about_voters(pair: Pair, name: str) -> None:
 
 
 def test_a_leader_may_be_told_of_itself(pair: Pair) -> None:
-    """Goal: a stray UpdateRaftVoter does not end a leader; a Java leader of 4.3.1 ends with a fatal fault.
-
-    Method: the leader's own entry, as it is, sent by a stranger to ours.
-    """
+    """A stray UpdateRaftVoter does not end a leader; a Java leader of 4.3.1 ends with a fatal fault."""
     answer = pair.python.ask(update_voter(pair.python))
     assert answer.error_code is ErrorCode.none
     assert pair.python.described().controller_id == NODE_ID

@@ -48,11 +48,7 @@ def running(mixed: Cluster) -> Cluster:
 
 
 def test_leadership_passes_both_ways_by_resignation_and_by_death(running: Cluster) -> None:
-    """Goal: Java and Python leaders take over from each other and lose nothing that was acknowledged.
-
-    Method: while topics are created without pause, have each implementation lead, terminate it and kill it;
-    then compare the acknowledged topics and the images of all directories.
-    """
+    """Java and Python leaders take over from each other and lose nothing that was acknowledged."""
     departures: list[Callable[[int], None]] = [running.terminate, running.kill]
     with ContinuousTopics(running.bootstrap_servers, "passing") as topics:
         for implementation in ("python", "java"):
@@ -67,7 +63,7 @@ def test_leadership_passes_both_ways_by_resignation_and_by_death(running: Cluste
 
 
 def test_killing_all_controllers_loses_nothing(running: Cluster) -> None:
-    """Goal: a mixed quorum's disks are enough. Method: kill -9 all three under load, start them again."""
+    """A mixed quorum's disks are enough."""
     with ContinuousTopics(running.bootstrap_servers, "all-killed") as topics:
         await_progress(running, topics)
         running.kill(*running.controllers)
@@ -77,11 +73,7 @@ def test_killing_all_controllers_loses_nothing(running: Cluster) -> None:
 
 
 def test_directories_change_hands_in_the_middle_of_life(running: Cluster) -> None:
-    """Goal: what one implementation wrote, the other goes on with, as follower and as leader.
-
-    Method: exchange the implementation of one node of each kind, on the same directory, have it follow and
-    lead under topic creation, and exchange it back.
-    """
+    """What one implementation wrote, the other goes on with, as follower and as leader."""
     nodes = [running.controllers_in("python")[-1], running.controllers_in("java")[-1]]
     with ContinuousTopics(running.bootstrap_servers, "exchanged") as topics:
         for node_id in nodes:
@@ -106,11 +98,6 @@ def test_directories_change_hands_in_the_middle_of_life(running: Cluster) -> Non
 
 @pytest.mark.parametrize("leader_is", ["java", "python"])
 def test_an_empty_disk_is_filled_by_fetching_a_snapshot(running: Cluster, leader_is: str) -> None:
-    """Goal: FetchSnapshot works from Java to us and from us to Java.
-
-    Method: create topics until the leader has taken snapshots, replace the disk of a follower of the other
-    implementation, start it, and find the leader's snapshot with the log behind it in its directory.
-    """
     leader = lead_with(running, leader_is)
     follower = next(one for one in running.controllers if running.implementation(one) != leader_is)
     with ContinuousTopics(running.bootstrap_servers, f"snapshot-{leader_is}") as topics:

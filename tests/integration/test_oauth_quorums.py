@@ -154,11 +154,7 @@ def describe(found: Federated, security: SecurityConfig, node_id: int) -> int:
 
 
 def test_leadership_passes_while_tokens_are_replaced(federated: Federated) -> None:
-    """Goal: nodes of both kinds get in at each other, and stay in when their tokens end (KIP-368).
-
-    Method: while topics are created through the broker, have each implementation lead for longer than a token lasts,
-    and terminate it; no connection may end because its session does.
-    """
+    """Nodes of both kinds get in at each other, and stay in when their tokens end (KIP-368)."""
     cluster, endpoint = federated.cluster, federated.endpoint
     with ContinuousTopics(cluster.bootstrap_servers, "federated") as topics:
         for implementation in ("python", "java"):
@@ -185,9 +181,7 @@ def test_leadership_passes_while_tokens_are_replaced(federated: Federated) -> No
 
 
 def test_tokens_are_refused_alike(federated: Federated) -> None:
-    """Goal: whom Kafka's controllers refuse, ours refuse with the same answer. Method: tokens with a mistake each,
-    to controllers of both kinds; and one without a mistake, whose holder may do what ACLs allow.
-    """
+    """Whom Kafka's controllers refuse, ours refuse with the same answer."""
     issuer = federated.issuer
     now_s = issuer.claims()["iat"]
     stranger = Issuer({"RS256": ("RS256", new_key("RS256", "stranger"))})
@@ -223,9 +217,6 @@ def test_tokens_are_refused_alike(federated: Federated) -> None:
 
 
 def test_stock_tools_get_a_token_and_get_in(federated: Federated, tmp_path: Path) -> None:
-    """Goal: Kafka's own client is served. Method: kafka-metadata-quorum asks each controller, with the client's id
-    and secret and an ACL; then with a wrong secret.
-    """
     allow(federated.cluster, federated.as_client("node"), "User:client", AclOperation.DESCRIBE)
     allow(federated.cluster, federated.as_client("node"), "User:client", AclOperation.ALTER)
     kafka = stock_kafka_of(RELEASE)

@@ -39,7 +39,6 @@ def pids(status: dict[str, Any]) -> dict[int, int]:
 
 
 def test_what_play_prints_works_and_survives_a_stop(player: Player) -> None:
-    """Goal: the first minutes of a newcomer. Method: play, run each printed line, stop, play again, read again."""
     player.write(CONTROLLERS_ALONE % free_ports(3) + BROKER % free_ports(1))
     lines = printed_lines(player.play().stdout)
 
@@ -72,7 +71,6 @@ def test_what_play_prints_works_and_survives_a_stop(player: Player) -> None:
 
 
 def test_the_status_tells_the_truth_about_processes(player: Player) -> None:
-    """Goal: pids, directories and memory are real. Method: compare with the system."""
     printed = json.loads(player.play("-o", "json").stdout)
     status = player.status()
     assert printed.keys() == status.keys()
@@ -87,7 +85,6 @@ def test_the_status_tells_the_truth_about_processes(player: Player) -> None:
 
 
 def test_the_active_controller_is_replaced_and_comes_back(player: Player) -> None:
-    """Goal: what a user sees on `play kill`. Method: kill the active one and wait for all to be ready again."""
     player.play()
     before = player.status()
     active = before["quorum"]["leaderId"]
@@ -101,7 +98,6 @@ def test_the_active_controller_is_replaced_and_comes_back(player: Player) -> Non
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(player: Player) -> None:
-    """Goal: no orphans, and no obstacle for the next play. Method: kill -9 the supervisor of a running cluster."""
     player.play()
     (supervisor,) = [process for process in player.processes() if "supervise" in process.cmdline()]
     supervisor.kill()
@@ -112,7 +108,7 @@ def test_nothing_outlives_a_supervisor_that_is_killed(player: Player) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_play_in_the_foreground(player: Player, number: signal.Signals) -> None:
-    """Goal: Ctrl-C stops the cluster in order. Method: signal the play once it says that it is ready."""
+    """Ctrl-C stops the cluster in order."""
     command = player.command("-f", str(player.manifest))
     with subprocess.Popen(
         command, **player.surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -132,7 +128,6 @@ def test_a_signal_ends_a_play_in_the_foreground(player: Player, number: signal.S
 
 
 def test_without_java_the_controllers_are_played_alone(player: Player) -> None:
-    """Goal: no Java, no failure, and a line that says how to change it. Method: a JAVA_HOME without one."""
     player.write(CONTROLLERS_ALONE % free_ports(3) + BROKER % free_ports(1))
     player.environment = {**player.environment, "JAVA_HOME": "/nowhere"}
     ran = player.play()
@@ -143,7 +138,7 @@ def test_without_java_the_controllers_are_played_alone(player: Player) -> None:
 
 
 def test_a_node_that_keeps_dying_ends_the_play_with_its_log(player: Player) -> None:
-    """Goal: what can't start is told soon, and nothing stays. Method: a heap that Java refuses."""
+    """What can't start is told soon, and nothing stays."""
     player.write(CONTROLLERS_ALONE % free_ports(3) + BROKER % free_ports(1))
     player.environment = {**player.environment, "KAFKA_HEAP_OPTS": "-Xmx1nonsense"}
     said = player.refusal()
@@ -153,7 +148,6 @@ def test_a_node_that_keeps_dying_ends_the_play_with_its_log(player: Player) -> N
 
 
 def test_a_port_in_use_is_told_and_nothing_is_started(player: Player) -> None:
-    """Goal: a clear error. Method: a server on the second controller's port."""
     start = free_ports(3)
     player.write(CONTROLLERS_ALONE % start)
     with socket.create_server(("127.0.0.1", start + 1)):
@@ -164,7 +158,6 @@ def test_a_port_in_use_is_told_and_nothing_is_started(player: Player) -> None:
 
 
 def test_a_directory_of_another_cluster_is_refused_and_kept(player: Player) -> None:
-    """Goal: nothing is lost. Method: play, stop, ask for another cluster id in the same directory, play again."""
     player.play()
     before = player.status()
     player.run("stop")
@@ -180,7 +173,6 @@ def test_a_directory_of_another_cluster_is_refused_and_kept(player: Player) -> N
 
 @pytest.mark.parametrize("java", [(3000,), (3000, 3001)])
 def test_java_and_python_controllers_play_together(player: Player, java: Sequence[int]) -> None:
-    """Goal: a manifest chooses what runs each controller. Method: one and two Java controllers of three."""
     nodes = ", ".join(f"{{nodeId: {node_id}, implementation: java}}" for node_id in java)
     text = player.manifest.read_text().replace("spec: {", f"spec: {{nodes: [{nodes}], ")
     player.write(text)

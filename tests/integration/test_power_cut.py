@@ -22,11 +22,7 @@ QUORUMS = ("static", "dynamic")
 def test_what_is_said_is_true(
     implementation: str, quorums: Sequence[str], orders: Sequence[str], tmp_path: Path, kafka_jars: Path
 ) -> None:
-    """Goal: an administrator learns within 10 s who is missing, and nothing that is false.
-
-    Method: kill three controllers at once; start them one by one, the former leader first or last; each time ask
-    everything at the same time. What is true is known from processes and their quorum-state files.
-    """
+    """An administrator learns within 10 s who is missing, and nothing that is false."""
 
     def rows(quorum: str) -> list[Row]:
         facts = {"quorum": quorum, "implementation": implementation}

@@ -100,9 +100,6 @@ def lists_topics(cluster: SecuredCluster, login: str) -> bool:
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["kafka-configs", "quorate configs"])
 def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, *, is_ours: bool) -> None:
-    """Goal: quotas live as with Java controllers. Method: with a tool set, change and remove them, for a user, a
-    client of a user, and an address; the broker describes them, and refuses what the controllers refuse.
-    """
     at = ("--bootstrap-server", cluster.bootstrap_servers)
 
     def run(*arguments: str) -> str:
@@ -140,7 +137,6 @@ def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, 
 
 
 def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
-    """Goal: no broker is needed to set a quota. Method: set one at the controllers; the broker describes it."""
     whose = ("--user", "direct")
     at = ("--bootstrap-controller", cluster.bootstrap_controllers)
     succeeded(quorate("configs", *at, "--alter", *whose, "--add-config", "producer_byte_rate=7"))
@@ -152,9 +148,6 @@ def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
 
 
 def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> None:
-    """Goal: the same answers without a broker. Method: topics, quotas, users and tokens, described by a stock broker
-    and by our controllers; nobody gets a token over PLAINTEXT.
-    """
     broker = ("--bootstrap-server", cluster.bootstrap_servers)
     controllers = ("--bootstrap-controller", cluster.bootstrap_controllers)
     succeeded(quorate("topics", *broker, "--create", "--topic", "described", "--partitions", "3"))
@@ -212,10 +205,7 @@ def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> 
 def test_a_scram_user_logs_in_until_deleted(
     cluster: SecuredCluster, java_tool: JavaTools, mechanism: str
 ) -> None:
-    """Goal: what our controllers store lets a user log in at a stock broker. Method: set a credential with Kafka's
-    tool, log in with Kafka's client and with ours; a wrong password is refused; delete it with our tool, and log in
-    no more.
-    """
+    """What our controllers store lets a user log in at a stock broker."""
     at, user = ("--bootstrap-server", cluster.bootstrap_servers), f"user-of-{mechanism.lower()}"
     whose = ("--entity-type", "users", "--entity-name", user)
     credential = f"{mechanism}=[iterations=8192,password=a-secret]"
@@ -237,10 +227,7 @@ def test_a_scram_user_logs_in_until_deleted(
 
 
 def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: SecuredCluster) -> None:
-    """Goal: no deletion shuts others out where brokers start (ScramDelta.apply of 4.3.1 and 4.4.0). Method: delete
-    all users of a mechanism but one; kill the stock broker, which has no snapshot, and start it; the user logs
-    in, and one that is gone does not.
-    """
+    """No deletion shuts others out where brokers start (ScramDelta.apply of 4.3.1 and 4.4.0)."""
     at, mechanism = ("--bootstrap-server", cluster.bootstrap_servers), "SCRAM-SHA-512"
     gone, kept = [f"gone-{number}" for number in range(7)], "kept"
     for user in (*gone, kept):
@@ -257,10 +244,6 @@ def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: Sec
 
 
 def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
-    """Goal: tokens of our controllers are Kafka's. Method: a SCRAM user makes one with Kafka's tool; one logs in with
-    it at the stock broker and at our controllers, and makes no other with it; it is renewed with our tool, and
-    expired with Kafka's: then nobody takes it.
-    """
     at = ("--bootstrap-server", cluster.bootstrap_servers)
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
     for user in ("owner", "stranger"):
@@ -316,10 +299,7 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
 
 
 def test_log_levels_belong_to_one_controller(cluster: SecuredCluster, java_tool: JavaTools) -> None:
-    """Goal: the levels of each controller are read and changed while it runs, active or not (KIP-919). Method: set
-    one with Kafka's tool, active controller and standby in turn; both tools describe it there, the other has the old
-    one; remove it with our tool. Another level is refused.
-    """
+    """The levels of each controller are read and changed while it runs, active or not (KIP-919)."""
     at = ("--bootstrap-controller", cluster.bootstrap_controllers)
     logger = "quorate_controller.server"
     first, second = cluster.controllers

@@ -68,9 +68,7 @@ def only(files: dict[str, Path], beginning: str, end: str) -> Path:
 
 
 def test_two_runs_make_the_same_bytes(files: dict[str, Path], tmp_path: Path) -> None:
-    """Goal: anybody can build a release again and compare. Method: a second run, elsewhere, with another umask, and
-    the checksums by sha256sum.
-    """
+    """Anybody can build a release again and compare."""
     umask = os.umask(0o077)
     try:
         again = make_dist(tmp_path / "again", "--downloads", "https://downloads.example.com/v1")
@@ -85,9 +83,6 @@ def test_two_runs_make_the_same_bytes(files: dict[str, Path], tmp_path: Path) ->
 
 
 def test_the_wheel_runs_without_the_sources(files: dict[str, Path], tmp_path: Path) -> None:
-    """Goal: nothing is left out of the wheel. Method: a new virtual environment that has the wheel, and finds the
-    packages that it needs, but not our sources, in that of the tests; commands of each package.
-    """
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path)
     (place,) = tmp_path.glob("lib/python*/site-packages")
     pip = (
@@ -115,7 +110,6 @@ def test_the_wheel_runs_without_the_sources(files: dict[str, Path], tmp_path: Pa
 
 
 def test_the_sdist_has_what_the_wheel_is_built_from(files: dict[str, Path], tmp_path: Path) -> None:
-    """Goal: distributions build from source. Method: the wheel, built from the unpacked sdist, has the same names."""
     with tarfile.open(only(files, "quorate-", ".tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
@@ -141,10 +135,6 @@ def test_the_sdist_has_what_the_wheel_is_built_from(files: dict[str, Path], tmp_
 
 
 def test_the_chart_finds_the_images_of_its_registry(helm: Helm, tmp_path: Path) -> None:
-    """Goal: a fork's release runs the fork's images. Method: render charts that are packed with and without another
-    registry.
-    """
-
     def images(*options: str) -> set[str]:
         directory = tmp_path / f"{len(options)}"
         chart = only(make_dist(directory, *options), "quorate-chart-", ".tgz")
@@ -162,7 +152,6 @@ def test_the_chart_finds_the_images_of_its_registry(helm: Helm, tmp_path: Path) 
 
 
 def test_actionlint_finds_nothing_in_the_workflows() -> None:
-    """Goal: GitHub accepts them. Method: actionlint, which knows its syntax, contexts and permissions."""
     workflows = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
     ran = subprocess.run(
         [program("actionlint"), "-no-color", *workflows], capture_output=True, text=True, check=False
@@ -171,9 +160,6 @@ def test_actionlint_finds_nothing_in_the_workflows() -> None:
 
 
 def test_the_plugin_needs_nothing_but_its_archive(files: dict[str, Path], tmp_path: Path) -> None:
-    """Goal: `kubectl quorate` is installed by unpacking. Method: unpack it, link it as krew does, run it twice with a
-    cache of its own; without its package of Kubernetes it says how to get it; a broken archive leaves no environment.
-    """
     plugin, links, cached = tmp_path / "plugin", tmp_path / "links", tmp_path / "cache"
     links.mkdir()
     with tarfile.open(only(files, "kubectl-quorate-", ".tar.gz")) as archive:

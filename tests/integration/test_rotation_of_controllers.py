@@ -102,11 +102,7 @@ def await_let_in(cluster: Cluster, authority: Path, shown: Path, *, is_let_in: b
 def test_no_request_is_lost_and_nobody_is_elected(
     cluster: Cluster, certificates: Certificates, stores: dict[int, NodeStores]
 ) -> None:
-    """Goal: files of certificates and authorities change below running controllers, and nobody notices.
-
-    Method: renew all certificates; make a step that comes too early, which is refused; exchange the authority in
-    three steps; look from outside at what is shown and whom controllers let in. Processes and epoch stay the same.
-    """
+    """Files of certificates and authorities change below running controllers, and nobody notices."""
     directory = certificates.authority.parent
     quorum, pids = cluster.await_quorum(), [cluster.pid(one) for one in cluster.controllers]
     assert cluster.controller_security is not None

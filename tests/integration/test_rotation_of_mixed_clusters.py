@@ -322,7 +322,7 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
 
 
 def test_certificates_are_renewed(rotated: Rotated) -> None:
-    """Goal: nobody notices that certificates change below running nodes. Method: renew all; no process ends."""
+    """Nobody notices that certificates change below running nodes."""
     cluster = rotated.cluster
     pids = [cluster.pid(one) for one in rotated.stores]
     quorum = cluster.await_quorum()
@@ -333,7 +333,7 @@ def test_certificates_are_renewed(rotated: Rotated) -> None:
 
 
 def test_the_authority_is_exchanged(rotated: Rotated) -> None:
-    """Goal: the three steps of docs/operations.md lose nothing. Method: take them; look whom nodes let in."""
+    """The three steps of docs/operations.md lose nothing."""
     certificates = rotated.certificates
     other = signed(certificates.authority.parent, "other-client", authority="other-ca")
     with clients(rotated) as asking:
@@ -348,7 +348,6 @@ def test_the_authority_is_exchanged(rotated: Rotated) -> None:
 
 
 def test_the_password_of_a_client_is_exchanged(rotated: Rotated) -> None:
-    """Goal: a client goes on until it has the new password. Method: alter it, have clients log in anew with it."""
     cluster, old, new = rotated.cluster, rotated.password, "another-client-secret"
     with clients(rotated) as asking:
         rotated.set_password(new)
@@ -367,7 +366,7 @@ def test_the_password_of_a_client_is_exchanged(rotated: Rotated) -> None:
 
 
 def test_the_login_of_nodes_is_exchanged(rotated: Rotated) -> None:
-    """Goal: the three rolls of docs/operations.md lose nothing. Method: take them; look who may log in at the end."""
+    """The three rolls of docs/operations.md lose nothing."""
     former = rotated.as_node()
     with clients(rotated) as asking:
         rotated.logins["node2"] = "node2-secret"

@@ -135,10 +135,7 @@ def javas_credentials(logs: Sequence[Log]) -> list[Credentials]:
 
 
 def test_kafka_keeps_all_other_users_of_our_logs(tmp_path: Path, kafka_jars: Path) -> None:  # noqa: ARG001 - skips
-    """Goal: a stock broker that starts after a deletion knows all users. Method: Kafka's own loader replays logs of
-    deletions and additions in one go, as a starting broker does: its image has the users of ours. Without the
-    transactions it does not: if this fails, Kafka is mended, and they are needed for older releases alone.
-    """
+    """A stock broker that starts after a deletion knows all users."""
     logs = [
         write_log(tmp_path / f"{number}", requests, with_transactions=True)
         for number, requests in enumerate(histories())

@@ -164,11 +164,7 @@ def create_client(secured: Secured) -> None:
 
 
 def test_leadership_passes_between_java_and_python(secured: Secured) -> None:
-    """Goal: votes, fetches, forwarded requests and heartbeats cross the secured listeners both ways.
-
-    Method: while topics are created through the broker, have each implementation lead, and terminate it; compare
-    the acknowledged topics and the images of all directories.
-    """
+    """Votes, fetches, forwarded requests and heartbeats cross the secured listeners both ways."""
     cluster = secured.cluster
     with ContinuousTopics(cluster.bootstrap_servers, "secured") as topics:
         for implementation in ("python", "java"):
@@ -182,7 +178,7 @@ def test_leadership_passes_between_java_and_python(secured: Secured) -> None:
 
 
 def test_registrations_say_how_listeners_are_secured(secured: Secured) -> None:
-    """Goal: others learn the protocol (KIP-919). Method: registrations of Java and ours, in a log of ours."""
+    """Others learn the protocol (KIP-919)."""
     cluster = secured.cluster
     high_watermark = cluster.await_quorum().high_watermark
     image = image_of(cluster.metadata(cluster.controllers_in("python")[0]), high_watermark)
@@ -194,11 +190,7 @@ def test_registrations_say_how_listeners_are_secured(secured: Secured) -> None:
 
 
 def test_others_are_refused_alike(secured: Secured) -> None:
-    """Goal: who is no node has the rights that ACLs give, and none without authentication.
-
-    Method: on leaders of both implementations, ask as a client without an ACL and in the ways that the listener
-    refuses; then as the same client with an ACL.
-    """
+    """Who is no node has the rights that ACLs give, and none without authentication."""
 
     async def describe(security: SecurityConfig, leader: int, timeout_ms: int = 10_000) -> int:
         async with controllers_of(secured.cluster, security, leader, retries=0) as admin:

@@ -50,12 +50,7 @@ def shipping(cluster: Cluster, node_id: int, history: Path) -> Iterator[subproce
 
 
 def test_a_history_has_no_hole(tmp_path: Path, kafka_jars: Path) -> None:
-    """Goal: what was once closed is in the history, whole, whatever controllers delete and however ships end.
-
-    Method: a quorum of both kinds with small segments and little retention; records until segments were deleted at
-    the source; the shippers are killed in the middle and started again, and end by SIGTERM. In the end each history
-    is one run of batches from offset 0, byte for byte what the source has of it, and a last round adds nothing.
-    """
+    """What was once closed is in the history, whole, whatever controllers delete and however ships end."""
     manifest = manifests(controllers=3, java=[JAVA], brokers=1, config=CONFIG)
     cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
     history = tmp_path / "history"

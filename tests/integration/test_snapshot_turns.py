@@ -123,9 +123,6 @@ def snapshot_rounds(cluster: Cluster) -> dict[int, list[Event]]:
 
 
 def test_controllers_do_not_write_snapshots_at_the_same_time(new_quorum: NewQuorum) -> None:
-    """Goal: a snapshot takes time from one controller at once. Method: snapshots by time, which are due at nearly the
-    same moments, of an image whose snapshot takes longer than that; no two overlap, and all come.
-    """
     cluster = new_quorum(controllers=3, config={"metadata.log.max.snapshot.interval.ms": INTERVAL_MS})
     logged = snapshot_rounds(cluster)
     written = {node_id: snapshots_of(events) for node_id, events in logged.items()}
@@ -142,8 +139,8 @@ def test_controllers_do_not_write_snapshots_at_the_same_time(new_quorum: NewQuor
 
 
 def test_the_active_controller_hands_over_before_its_own_snapshot(new_quorum: NewQuorum) -> None:
-    """Goal: with the setting, the active controller writes its first snapshot after it has given the leadership away.
-    Method: the order of what it logged, and that another one became active.
+    """With the setting, the active controller writes its first snapshot after it has given the leadership
+    away.
     """
     cluster = new_quorum(
         controllers=3,

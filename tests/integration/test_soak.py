@@ -76,9 +76,6 @@ def hears(network: Network, receiver: int, sender: int) -> bool:
 
 
 def test_a_node_is_cut_off_in_one_direction(network: Network) -> None:
-    """Goal: faults are those that the schedule names. Method: datagrams both ways between nodes of which one is deaf,
-    then deaf for one peer, then mute, then healed.
-    """
     assert hears(network, 1, 2)
     network.cut(1, hears=False, is_heard=True)
     assert (hears(network, 1, 2), hears(network, 2, 1)) == (False, True)
@@ -93,7 +90,6 @@ def test_a_node_is_cut_off_in_one_direction(network: Network) -> None:
 
 
 def test_packets_are_lost_and_delayed_until_it_is_healed(network: Network) -> None:
-    """Goal: the commands of the other faults work on this kernel. Method: all packets are lost; a slow link."""
     network.lose(1, 1.0)
     assert not hears(network, 1, 2)
     network.heal(1)
@@ -104,7 +100,6 @@ def test_packets_are_lost_and_delayed_until_it_is_healed(network: Network) -> No
 
 
 def test_a_small_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
-    """Goal: a full disk fails writes. Method: a file is written before, while and after it is filled."""
     _require_parts()
     disk = SmallDisk(tmp_path / "disk", 1)
     try:
@@ -121,9 +116,7 @@ def test_a_small_disk_is_full_and_has_room_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_soak_leaves_nothing_behind(tmp_path: Path, kafka_jars: Path) -> None:
-    """Goal: namespaces, links, mounts and processes are removed on SIGTERM. Method: a soak with a temporary directory
-    of its own is terminated when its nodes are about to start.
-    """
+    """Namespaces, links, mounts and processes are removed on SIGTERM."""
     _require_parts()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -167,9 +160,7 @@ def test_an_interrupted_soak_leaves_nothing_behind(tmp_path: Path, kafka_jars: P
 def test_a_mistake_is_found(
     mistake: str, tmp_path: Path, kafka_jars: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what the checker promises to find, it finds on real processes. Method: a short soak whose Python
-    controllers make the mistake; the rule that they break is known.
-    """
+    """What the checker promises to find, it finds on real processes."""
     _require_parts()
     monkeypatch.chdir(tmp_path)  # where reports go
     outcome = runner.soak(SEED_OF_SPLITS, MINUTES, kafka_jars, print, mistake=mistake)

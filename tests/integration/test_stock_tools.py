@@ -36,7 +36,7 @@ def await_printed(cluster: Cluster, holds: Callable[[str], bool], name: str, *ar
 
 
 def test_topics_are_created_described_grown_and_deleted(shared_cluster: Cluster) -> None:
-    """Goal: kafka-topics works for a topic's whole life. Method: each of its commands, one after the other."""
+    """Kafka-topics works for a topic's whole life."""
     topic = unused("life")
     create = ("--create", "--topic", topic, "--partitions", "3", "--replication-factor", "1")
     describe = ("kafka-topics", "--describe", "--topic", topic)
@@ -61,7 +61,6 @@ def test_topics_are_created_described_grown_and_deleted(shared_cluster: Cluster)
     ids=["broker", "cluster default"],
 )
 def test_configs_of_brokers_are_set_and_deleted(shared_cluster: Cluster, entity: tuple[str, ...]) -> None:
-    """Goal: dynamic broker configs take effect. Method: set with kafka-configs, describe, delete, describe."""
     config = "log.cleaner.threads=2"
     succeeds(shared_cluster, "kafka-configs", "--alter", *entity, "--add-config", config)
     await_printed(shared_cluster, lambda text: config in text, "kafka-configs", "--describe", *entity)
@@ -70,7 +69,6 @@ def test_configs_of_brokers_are_set_and_deleted(shared_cluster: Cluster, entity:
 
 
 def test_wrong_config_is_refused_with_its_reason(shared_cluster: Cluster) -> None:
-    """Goal: validation reaches the person. Method: a bad value and an unknown name for a topic's config."""
     checked = unused("checked")
     succeeds(shared_cluster, "kafka-topics", "--create", "--topic", checked, "--partitions", "1")
     topic = ("--alter", "--entity-type", "topics", "--entity-name", checked, "--add-config")
@@ -83,7 +81,6 @@ def test_wrong_config_is_refused_with_its_reason(shared_cluster: Cluster) -> Non
 
 
 def test_a_group_consumes_what_was_produced(shared_cluster: Cluster) -> None:
-    """Goal: console producer, consumer and group tool work. Method: ten lines in, ten lines out of a group."""
     lines = [f"line {number}" for number in range(10)]
     topic, group = unused("lines"), unused("readers")
     succeeds(shared_cluster, "kafka-topics", "--create", "--topic", topic, "--partitions", "2")
@@ -110,7 +107,7 @@ def test_a_group_consumes_what_was_produced(shared_cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", ["broker", "controllers"])
 def test_the_quorum_is_described(shared_cluster: Cluster, way: str) -> None:
-    """Goal: kafka-metadata-quorum knows voters and observers. Method: both reports, both ways to ask."""
+    """Kafka-metadata-quorum knows voters and observers."""
     address = () if way == "broker" else ("--bootstrap-controller", shared_cluster.bootstrap_controllers)
     status = succeeds(shared_cluster, "kafka-metadata-quorum", *address, "describe", "--status")
     leader_id = shared_cluster.await_leader()
@@ -125,7 +122,6 @@ def test_the_quorum_is_described(shared_cluster: Cluster, way: str) -> None:
 
 @pytest.mark.parametrize("way", ["broker", "controllers"])
 def test_features_go_up_and_down(shared_cluster: Cluster, way: str) -> None:
-    """Goal: kafka-features sees and changes levels. Method: downgrade one, upgrade it, ask for one too high."""
     address = () if way == "broker" else ("--bootstrap-controller", shared_cluster.bootstrap_controllers)
     feature = ("--feature", "group.version=0")
     down = succeeds(shared_cluster, "kafka-features", *address, "downgrade", *feature)
@@ -145,7 +141,6 @@ def test_features_go_up_and_down(shared_cluster: Cluster, way: str) -> None:
 
 
 def test_the_cluster_names_itself_and_its_endpoints(shared_cluster: Cluster) -> None:
-    """Goal: kafka-cluster works both ways. Method: cluster-id and list-endpoints from broker and controllers."""
     address = ("--bootstrap-controller", shared_cluster.bootstrap_controllers)
     cluster_id = succeeds(shared_cluster, "kafka-cluster", "cluster-id").rpartition(" ")[2]
     assert succeeds(shared_cluster, "kafka-cluster", "cluster-id", *address).rpartition(" ")[2] == cluster_id
@@ -157,7 +152,7 @@ def test_the_cluster_names_itself_and_its_endpoints(shared_cluster: Cluster) -> 
 
 
 def test_versions_and_elections(shared_cluster: Cluster) -> None:
-    """Goal: kafka-broker-api-versions and kafka-leader-election work. Method: run both, read what they say."""
+    """Kafka-broker-api-versions and kafka-leader-election work."""
     assert re.search(r"CreateTopics\(19\): 2 to 7", succeeds(shared_cluster, "kafka-broker-api-versions"))
     election = ("--election-type", "preferred", "--all-topic-partitions")
     assert "Error" not in succeeds(shared_cluster, "kafka-leader-election", *election)

@@ -32,14 +32,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
 
 
 def test_each_tool_of_the_proposal_is_run() -> None:
-    """Goal: all eight tools of KIP-919. Method: compare with the commands."""
+    """All eight tools of KIP-919."""
     assert set(TOOLS) <= {command.partition(" ")[0] for command in COMMANDS}
 
 
 def test_the_tools_work_while_no_broker_runs(cluster: SecuredCluster) -> None:
-    """Goal: administrators need no broker to read and to change. Method: stop the only broker, run each tool, and
-    compare with the page; `make transcript` writes it. A cluster of an older release has other levels.
-    """
     text = transcript(cluster)
     if RELEASE == NEWEST_RELEASE:
         page = PAGE.read_text()
@@ -47,7 +44,6 @@ def test_the_tools_work_while_no_broker_runs(cluster: SecuredCluster) -> None:
 
 
 def test_the_last_controller_answers_reads_without_a_leader(cluster: SecuredCluster) -> None:
-    """Goal: reads need no majority. Method: kill two of three controllers, and read what the third one has."""
     survivor, *others = cluster.controllers
     cluster.kill(*others)
     at = connection_options(cluster)
@@ -64,9 +60,6 @@ def test_the_last_controller_answers_reads_without_a_leader(cluster: SecuredClus
 
 
 def test_a_mixed_quorum_answers(tmp_path: Path, kafka_jars: Path) -> None:
-    """Goal: one controller of ours is enough. Method: two stock controllers and ours, no broker; a quota that the
-    active one of them has set is described.
-    """
     manifest = manifests(controllers=3, java=(3000, 3001), brokers=0)
     mixed = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
     try:

@@ -129,9 +129,6 @@ def has_snapshot_without(cluster: Cluster, node_id: int) -> bool:
 
 
 def test_a_level_below_33_refuses_and_says_which_is_needed(cluster: Cluster) -> None:
-    """Goal: a way on for those whose cluster is too old. Method: unregister a stopped observer at 4.3-IV0; a voter
-    is refused as such even then.
-    """
     stop_observer(cluster)
     refusal = unregister(cluster, OBSERVER)
     assert refusal is not None
@@ -144,10 +141,8 @@ def test_a_level_below_33_refuses_and_says_which_is_needed(cluster: Cluster) -> 
 
 
 def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
-    """Goal: nothing is left of a decommissioned controller: not in images, not in later snapshots, not after all
+    """Nothing is left of a decommissioned controller: not in images, not in later snapshots, not after all
     controllers have started again from what they have on disk.
-
-    Method: unregister it at metadata.version 33, wait for snapshots without it, restart everybody else.
     """
     finalize(cluster, UNREGISTRATION)
     stop_registered_observer(cluster)
@@ -170,9 +165,6 @@ def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
 
 
 def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None:
-    """Goal: unregistering the wrong one does not last. Method: unregister an observer that runs; its log has the
-    record that removed it, and behind it a registration of the same incarnation.
-    """
     finalize(cluster, UNREGISTRATION)
     start_observer(cluster)
     before = registrations(cluster)[OBSERVER]
@@ -188,7 +180,6 @@ def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None
 
 
 def test_voters_are_refused_at_level_33(cluster: Cluster) -> None:
-    """Goal: no voter's feature levels are ever ignored. Method: the active controller, and another voter."""
     finalize(cluster, UNREGISTRATION)
     leader_id = cluster.await_leader()
     others = [one for one in cluster.controllers if one not in (leader_id, OBSERVER)]

@@ -88,9 +88,7 @@ def code_of(refusal: ServerError | None) -> ErrorCode | None:
 
 
 def test_a_stock_broker_forwards_to_our_controllers(tmp_path: Path) -> None:
-    """Goal: brokers of Kafka 4.4 know the request, and pass on what our controller says. Method: a voter, which ours
-    refuses also when it is not the leader, and an id that nobody has.
-    """
+    """Brokers of Kafka 4.4 know the request, and pass on what our controller says."""
     manifest = manifests(controllers=1, metadata_version="4.4")
     cluster = Cluster.create(tmp_path / "cluster", jars_of(RELEASE), manifest)
     try:
@@ -105,7 +103,6 @@ def test_a_stock_broker_forwards_to_our_controllers(tmp_path: Path) -> None:
 
 
 def test_the_order_of_java_s_checks_below_the_level(stock: Cluster) -> None:
-    """Goal: Java checks leader, level and registration in this order. Method: requests with several things wrong."""
     leader = stock.await_leader()
     follower = next(one for one in stock.controllers if one != leader)
     for unregister in ways(stock):
@@ -117,10 +114,6 @@ def test_the_order_of_java_s_checks_below_the_level(stock: Cluster) -> None:
 
 
 def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -> None:
-    """Goal: the difference to ours is known, and does no harm.
-
-    Method: a follower, at a controller and through a broker; then the leader, and an id that nobody has.
-    """
     finalize(stock, UNREGISTRATION)
     leader = stock.await_leader()
     follower = next(one for one in stock.controllers if one != leader)
@@ -132,10 +125,8 @@ def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -
 
 
 def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None:
-    """Goal: what Java allows here, ours refuse for a reason: nobody knows what a voter without registration supports.
-
-    Method: unregister a voter that is stopped; it still is a voter, and the doctor says that it blocks every upgrade.
-    Start it, and the doctor finds nothing about it.
+    """What Java allows here, ours refuse for a reason: nobody knows what a voter without registration
+    supports.
     """
     finalize(stock, UNREGISTRATION)
     leader = stock.await_leader()
@@ -164,11 +155,7 @@ def is_forgotten(node_id: int, bootstrap: tuple[str, str]) -> bool:
 
 
 def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> None:
-    """Goal: our tools work at a stock quorum, and through its brokers.
-
-    Method: stop a voter, remove and unregister it in one step. The doctor finds nothing about it any more, the live
-    shell no longer lists it, and to unregister it again is refused.
-    """
+    """Our tools work at a stock quorum, and through its brokers."""
     finalize(stock, UNREGISTRATION)
     quorum = stock.await_quorum()
     gone = next(one for one in quorum.voters if one.node_id != quorum.leader_id)

@@ -74,14 +74,13 @@ def advertised_host(name: str, directory: Path, kind: str) -> str:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_controllers_advertise_what_those_of_kafka_advertise(tmp_path: Path, kind: str, release: str) -> None:
-    """Goal: a file of stock Kafka works as it is. Method: start both with the same file; compare registrations."""
     stock, ours = (advertised_host(name, tmp_path / name, kind) for name in (release, QUORATE))
     assert ours == stock
 
 
 @pytest.mark.parametrize("name", [*RELEASES, QUORATE])
 def test_all_interfaces_cannot_be_advertised(tmp_path: Path, name: str) -> None:
-    """Goal: as in Kafka, neither tool takes advertised.listeners with 0.0.0.0. Method: format, then run anyway."""
+    """As in Kafka, neither tool takes advertised.listeners with 0.0.0.0."""
     lines = (DYNAMIC, "advertised.listeners=CONTROLLER://0.0.0.0:9093")
     config = write_config(tmp_path, *lines)
     for command in commands(name, config, *STANDALONE):

@@ -28,5 +28,5 @@ def full_benches() -> Iterator[Benches]:
     "case", [*CASES, *REPLAYS, *TASKS], ids=lambda case: f"{case.api} {case.what}".replace(" ", "-")
 )
 def test_no_step_is_long_and_nothing_grows_faster_than_it_must(both: Benches, case: Case) -> None:
-    """Goal: no request of any size, and no record, stops a controller. Method: count lines, see `kit.work`."""
+    """No request of any size, and no record, stops a controller."""
     assert measure(case, *both, 1.0).problems == []

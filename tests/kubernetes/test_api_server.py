@@ -24,7 +24,6 @@ POD = {
 def test_pods_that_are_not_restricted_are_refused(
     api_client: kubernetes.client.ApiClient, namespace: str
 ) -> None:
-    """Goal: Pod Security admission is on. Method: a privileged pod in a namespace that enforces restricted ones."""
     with pytest.raises(ApiException) as refused:
         kubernetes.client.CoreV1Api(api_client).create_namespaced_pod(namespace, POD)
     assert refused.value.status == 403
@@ -32,7 +31,6 @@ def test_pods_that_are_not_restricted_are_refused(
 
 
 def test_a_service_account_may_do_what_rbac_grants(api_server: ApiServer, namespace: str) -> None:
-    """Goal: RBAC decides. Method: a new ServiceAccount lists pods before and after a Role is bound to it."""
     kubeconfig = api_server.kubeconfig_of(namespace, "reader")
     with api_server.client() as admin, api_server.client(kubeconfig) as reader:
         pods = kubernetes.client.CoreV1Api(reader)
@@ -71,7 +69,6 @@ sys.stdin.read()
 
 
 def test_a_killed_run_leaves_no_process(api_server: ApiServer, tmp_path: Path) -> None:
-    """Goal: nothing is left behind, whatever happens. Method: kill the process that started a control plane."""
     assert api_server.programs.kubectl is None or api_server.programs.kubectl.is_file()
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-c", _HOLD, f"{tmp_path}", f"{free_ports(PORTS)}"]

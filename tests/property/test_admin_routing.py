@@ -214,7 +214,6 @@ for case in (TestRouting, TestRoutingWithoutCheck, TestRoutingWithoutRebootstrap
     seed=st.integers(),
 )
 def test_backoff_is_bounded_and_doubles(failures: int, first_ms: int, max_ms: int, seed: int) -> None:
-    """Goal: neither a storm nor a stand-still. Method: any settings; within a fifth of the doubled time."""
     wait_ms = backoff_ms(failures, first_ms, max_ms, Random(seed))
     if failures == 0 or first_ms == 0:
         assert wait_ms == 0

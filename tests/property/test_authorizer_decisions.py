@@ -81,9 +81,6 @@ def _is_about(one: AccessControlEntry, operation: AclOperation) -> bool:
 def test_decisions_equal_those_of_a_scan(
     acls: list[AccessControlEntry], removed: set[int], committed: int, default: bool, data: st.DataObject
 ) -> None:
-    """Goal: index and rules forget and invent nothing. Method: add ACLs, remove some, undo what is not committed, and
-    compare a decision after each of the three with a scan of the image.
-    """
     image = MetadataImage()
     authorizer = Authorizer(image, super_users=[SUPER_USER], allow_everyone_if_no_acl_found=default)
 

@@ -45,9 +45,6 @@ def records_of(rng: Random, base_timestamp_ms: int) -> bytes:
 
 
 def test_records_are_split_alike() -> None:
-    """Goal: the same records, and nothing accepted that Python refuses. Method: valid bytes and damaged ones, read
-    with the right number of records and with others, and timestamps at the borders.
-    """
     native, rng = extension.Records(Record), Random(7)
     accepted = refused = 0
     for base_timestamp_ms in (0, 1_700_000_000_123, 2**63 - 1, -(2**63)):
@@ -69,7 +66,6 @@ def test_records_are_split_alike() -> None:
 
 
 def test_values_are_joined_alike() -> None:
-    """Goal: the same bytes. Method: values about the borders of lengths, more than one byte of a varint counts."""
     native, rng = extension.Records(Record), Random(7)
     values = [rng.randbytes(rng.choice(LENGTHS)) for _ in range(9_000)]
     for count in (1, 63, 64, 65, 9_000):

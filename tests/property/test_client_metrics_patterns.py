@@ -16,9 +16,6 @@ expressions = st.one_of(atoms, repeated, nested, st.text(max_size=40))
 @example(expression="a{99999999999}")
 @example(expression="(" * 16_000 + ")" * 16_000)
 def test_a_pattern_is_taken_or_refused(expression: str) -> None:
-    """Goal: no expression raises what the controller does not answer. Method: expressions of all kinds, in the
-    bounds of a config's value and beyond.
-    """
     refusal = None
     try:
         validate_client_metrics({"match": f"client_id={expression}"})

@@ -184,7 +184,6 @@ def compared(
 
 @pytest.mark.parametrize("part", range(8))
 def test_generated_functions_do_what_closures_do(part: int) -> None:
-    """Goal: nobody can tell when a class is generated. Method: `compared`."""
     readers, writers = (
         CodecFunctions(closure_reader, generated_reader),
         CodecFunctions(closure_writer, generated_writer),
@@ -199,11 +198,7 @@ def test_generated_functions_do_what_closures_do(part: int) -> None:
 @pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 @pytest.mark.parametrize("part", range(8))
 def test_native_functions_do_what_closures_do(part: int) -> None:
-    """Goal: nobody can tell whether the extension is installed, but by its speed.
-
-    Method: `compared`; and native functions give up where closures refuse, and nowhere else but for values of other
-    types that can be written all the same, such as an int for a float.
-    """
+    """Nobody can tell whether the extension is installed, but by its speed."""
     python_readers, python_writers = Counted(CLOSURE_READERS), Counted(CLOSURE_WRITERS)
     codecs = NativeCodecs(import_module("quorate_native"), python_readers, python_writers)
     refused = accepted = 0

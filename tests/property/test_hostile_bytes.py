@@ -33,9 +33,7 @@ def released() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", sorted(targets()))
 def test_a_reader_refuses_what_it_can_not_read(name: str) -> None:
-    """Goal: no exception but those promised, and none that a controller logs. Method: good input, what once broke a
-    reader, and changes of it; `make fuzz` tries a million more by coverage.
-    """
+    """No exception but those promised, and none that a controller logs."""
     target = targets()[name]
     corpus = target.corpus()
     for seed, inputs in enumerate((corpus, mutated(corpus, 1, INPUTS.get(name, INPUTS_DEFAULT)))):
@@ -47,12 +45,10 @@ def test_a_reader_refuses_what_it_can_not_read(name: str) -> None:
 
 
 def test_good_input_is_read() -> None:
-    """Goal: targets that refuse everything test nothing. Method: the corpora without what once broke a reader."""
     for target in targets().values():
         for data in target.good():
             target.read(data)
 
 
 def test_what_is_kept_belongs_to_a_target() -> None:
-    """Goal: no file that nobody reads. Method: the folders."""
     assert {path.name for path in KEPT.glob("*") if path.is_dir()} <= targets().keys()

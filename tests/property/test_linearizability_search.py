@@ -82,23 +82,19 @@ def _fits(order: Sequence[Operation], model: Any) -> bool:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(operations(VALUES), max_size=OPERATIONS_MAX))
 def test_values_are_judged_as_by_all_orders(history: list[Operation]) -> None:
-    """Goal: the search neither misses an order nor invents one. Method: short histories of a value."""
+    """The search neither misses an order nor invents one."""
     assert (first_violation(history, ValueModel()) is None) == is_explained(history, ValueModel())
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(operations(TOPICS), max_size=OPERATIONS_MAX))
 def test_topics_are_judged_as_by_all_orders(history: list[Operation]) -> None:
-    """Goal: the same for a model whose state is not always known. Method: short histories of a topic."""
     assert (first_violation(history, TopicModel()) is None) == is_explained(history, TopicModel())
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(operations(VALUES), min_size=2, max_size=OPERATIONS_MAX))
 def test_what_is_told_is_the_first_answer_that_fits_no_order(history: list[Operation]) -> None:
-    """Goal: people read of the first symptom. Method: what was known just before that answer is explained, and what
-    was known with it is not.
-    """
     violation = first_violation(history, ValueModel())
     if violation is None:
         return

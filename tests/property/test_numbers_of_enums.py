@@ -135,9 +135,7 @@ WITH_ENUMS = [
 def test_a_number_that_no_enum_has_is_no_fault_of_ours(
     controller: ServedController, api: Api, version: int
 ) -> None:
-    """Goal: no such number is an exception, UNKNOWN_SERVER_ERROR or the end of a connection. Method: each strange
-    number in each field, beside ordinary ones in the others, with and without names of resources.
-    """
+    """No such number is an exception, UNKNOWN_SERVER_ERROR or the end of a connection."""
     controller.serve(encode_request(APIS[ApiKey.CREATE_TOPICS], 7, 1, "x", TOPIC))
     for request in requests_of(api, version):
         try:
@@ -151,7 +149,6 @@ def test_a_number_that_no_enum_has_is_no_fault_of_ours(
 
 
 def test_the_apis_with_enums_are_found() -> None:
-    """Goal: the property tests something. Method: APIs that have enums for sure."""
     names = {api.name for api, _ in WITH_ENUMS}
     assert names >= {
         *("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"),

@@ -308,12 +308,7 @@ def play(random: Random, quorum: Quorum, reader: Reader) -> Reader:
 def test_an_observer_hands_out_what_is_committed_and_all_of_it(
     seed: int, fetch_max: int, held_max: int
 ) -> None:
-    """Goal: whatever happens to a quorum, an observer hands out each committed record once, in order, and no other.
-
-    Method: leaders come and go, logs part and are compacted, answers get lost, and the observer is replaced by
-    one that goes on from its position; each event is compared with the committed log, and once the quorum is calm
-    the observer reaches its end in a bounded number of exchanges.
-    """
+    """Whatever happens to a quorum, an observer hands out each committed record once, in order, and no other."""
     random = Random(seed)
     quorum = Quorum()
     config = ObserverConfig(fetch_size_bytes_max=fetch_max, fetched_size_bytes_max=held_max)
@@ -335,11 +330,6 @@ def test_an_observer_hands_out_what_is_committed_and_all_of_it(
 @settings(deadline=None)
 @given(place=st.integers(0, 300), flip=st.integers(1, 255))
 def test_damaged_records_do_not_move_an_observer(place: int, flip: int) -> None:
-    """Goal: records that were damaged on the way are never handed out.
-
-    Method: any one byte of the first batch is changed; the observer stays where it is, says why, and takes the
-    records when they come again in order.
-    """
     quorum = Quorum()
     quorum.append(3)
     quorum.commit(1)

@@ -400,16 +400,12 @@ class SlicedPartitionsMachine(PartitionsMachine):
 
 
 class TestPartitions(PartitionsMachine.TestCase):
-    """Goal: the invariants above hold. Method: random sequences of what brokers and clients do."""
-
     settings = settings(
         max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
     )
 
 
 class TestPartitionsInSlices(SlicedPartitionsMachine.TestCase):
-    """Goal: the invariants hold after slices, too. Method: as above, with brokers that come and go in slices."""
-
     settings = TestPartitions.settings
 
 
@@ -423,7 +419,7 @@ class TestPartitionsInSlices(SlicedPartitionsMachine.TestCase):
 def test_placement_obeys_its_rules(
     racks: list[str | None], fenced: set[int], num_partitions: int, data: st.DataObject
 ) -> None:
-    """Goal: no broker twice, no fenced leader, as many racks as there can be. Method: any cluster."""
+    """No broker twice, no fenced leader, as many racks as there can be."""
     fenced = {it for it in fenced if it < len(racks)}
     if len(fenced) == len(racks):
         fenced.pop()
@@ -454,7 +450,7 @@ def test_placement_obeys_its_rules(
 )
 @settings(max_examples=100, deadline=None)
 def test_placement_is_even(per_rack: int, num_racks: int, rounds: int, seed: int) -> None:
-    """Goal: racks lead, and brokers follow, equally often. Method: whole rounds over equal racks."""
+    """Racks lead, and brokers follow, equally often."""
     count = per_rack * num_racks
     given_brokers = [
         UsableBroker(broker_id=it, rack=f"rack {it % num_racks}", fenced=False) for it in range(count)

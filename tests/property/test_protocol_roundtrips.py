@@ -40,10 +40,6 @@ RECORD_VERSIONS = [
 @EXAMPLES
 @given(data=st.data())
 def test_records_round_trip_and_kio_agrees(key: int, version: int, data: st.DataObject) -> None:
-    """Goal: all records, all versions, any content.
-
-    Method: our codec there and back; kio's codec reads and writes the same bytes.
-    """
     entity_type = RECORD_CLASSES[key][version]
     record = data.draw(entities_of(entity_type))
     encoded = encode(record)
@@ -58,10 +54,6 @@ def test_records_round_trip_and_kio_agrees(key: int, version: int, data: st.Data
 @EXAMPLES
 @given(data=st.data())
 def test_framed_records_round_trip_or_are_refused(key: int, data: st.DataObject) -> None:
-    """Goal: a version carries all of a record or is refused.
-
-    Method: write a canonical record in each version; what is written reads as the same record.
-    """
     record = data.draw(entities_of(RECORD_CLASSES[key][-1]))
     for version in range(len(RECORD_CLASSES[key])):
         try:
@@ -76,7 +68,7 @@ def test_framed_records_round_trip_or_are_refused(key: int, data: st.DataObject)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_messages_round_trip(key: int, data: st.DataObject) -> None:
-    """Goal: each request and response of the controller listener in each version. Method: there and back."""
+    """Each request and response of the controller listener in each version."""
     api = CONTROLLER_APIS[key]
     version = data.draw(st.integers(api.version_min, api.version_max))
     for entity_type in (api.request_class(version), api.response_class(version)):
@@ -88,7 +80,6 @@ def test_messages_round_trip(key: int, data: st.DataObject) -> None:
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_damaged_requests_are_requests_or_typed_errors(key: int, data: st.DataObject) -> None:
-    """Goal: nothing a peer sends escapes the error family. Method: overwrite a slice of a real request."""
     api = CONTROLLER_APIS[key]
     version = data.draw(st.integers(api.version_min, api.version_max))
     message = data.draw(entities_of(api.request_class(version)))
@@ -105,7 +96,6 @@ def test_damaged_requests_are_requests_or_typed_errors(key: int, data: st.DataOb
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_typed_errors_or_values(data: bytes) -> None:
-    """Goal: as above for every entry point. Method: random bytes into each decoder."""
     decoders: tuple[Callable[[bytes], object], ...] = (
         parse_request,
         decode_record,
@@ -155,7 +145,6 @@ def record_batches(draw: st.DrawFn) -> RecordBatch:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(record_batches(), max_size=3))
 def test_batches_round_trip(batches: list[RecordBatch]) -> None:
-    """Goal: nothing in a batch is lost. Method: encode several, decode, compare; headers agree."""
     data = b"".join(encode_batch(batch) for batch in batches)
     assert list(decode_batches(data)) == batches
     headers = list(scan_batches(data, check_crc=True))
@@ -172,7 +161,7 @@ def test_batches_round_trip(batches: list[RecordBatch]) -> None:
     st.integers(0, 2**31 - 1),
 )
 def test_built_batches_equal_encoded_ones(values: list[bytes], base_offset: int, epoch: int) -> None:
-    """Goal: the leader's fast path writes what the general one writes. Method: build, decode, encode."""
+    """The leader's fast path writes what the general one writes."""
     built = build_batch(values, base_offset, epoch, timestamp_ms=1)
     (batch,) = decode_batches(built)
     assert [record.value for record in batch.records] == values
@@ -182,7 +171,6 @@ def test_built_batches_equal_encoded_ones(values: list[bytes], base_offset: int,
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=30), max_size=8), st.data())
 def test_frames_survive_any_split(payloads: list[bytes], data: st.DataObject) -> None:
-    """Goal: TCP may cut anywhere. Method: feed a stream in random pieces."""
     stream = b"".join(encode_frame(payload) for payload in payloads)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     decoder = FrameDecoder()

@@ -45,7 +45,6 @@ voter_sets = st.lists(voters, max_size=7, unique_by=lambda voter: voter.node_id)
 
 @given(st.lists(st.none() | st.integers(0, 9), min_size=1, max_size=7))
 def test_the_committed_offset_is_the_highest_that_a_majority_has(offsets: list[int | None]) -> None:
-    """Goal: sorting finds what counting finds. Method: try every offset."""
     reached = [
         offset
         for offset in range(10)
@@ -56,7 +55,6 @@ def test_the_committed_offset_is_the_highest_that_a_majority_has(offsets: list[i
 
 @given(st.integers(1, 9))
 def test_two_majorities_share_a_voter(count: int) -> None:
-    """Goal: the size is the smallest that makes any two overlap. Method: all pairs of subsets."""
     size = majority_size(count)
     subsets = [set(subset) for subset in combinations(range(count), size)]
     assert all(one & other for one in subsets for other in subsets)
@@ -73,7 +71,7 @@ def majorities(voters: VoterSet) -> list[set[ReplicaKey]]:
 
 @given(voter_sets, voters)
 def test_majorities_before_and_after_one_change_share_a_voter(before: VoterSet, voter: Voter) -> None:
-    """Goal: sets one addition or removal apart overlap, by the rule and in fact. Method: all pairs of majorities."""
+    """Sets one addition or removal apart overlap, by the rule and in fact."""
     added = () if voter.node_id in before.ids else (before.add(voter),)
     for after in (before, *added, *(before.remove(one.key) for one in before.voters)):
         if after is None or not before.voters or not after.voters:
@@ -85,14 +83,14 @@ def test_majorities_before_and_after_one_change_share_a_voter(before: VoterSet, 
 
 @given(voter_sets, voter_sets)
 def test_the_rule_lets_one_voter_differ_on_each_side(one: VoterSet, other: VoterSet) -> None:
-    """Goal: KIP-853's rule, which takes an exchange of one voter for a change too. Method: any two sets."""
+    """KIP-853's rule, which takes an exchange of one voter for a change too."""
     keys, others = ({voter.key for voter in voters.voters} for voters in (one, other))
     assert one.overlaps(other) == (max(len(keys - others), len(others - keys)) <= 1)
 
 
 @given(voter_sets, voters)
 def test_additions_and_removals_undo_each_other(voters: VoterSet, voter: Voter) -> None:
-    """Goal: add and remove change one voter, or refuse. Method: do and undo."""
+    """Add and remove change one voter, or refuse."""
     if voter.node_id in voters.ids:
         with pytest.raises(RaftSafetyError, match="unique"):
             voters.add(voter)
@@ -105,7 +103,6 @@ def test_additions_and_removals_undo_each_other(voters: VoterSet, voter: Voter) 
 
 @given(voter_sets, voters)
 def test_an_update_keeps_everybody_else(voters: VoterSet, voter: Voter) -> None:
-    """Goal: an update changes the description of one voter. Method: compare the others."""
     updated = voters.update(voter)
     assert (updated is None) == (not voters.is_voter(voter.key))
     ignoring = voters.update_ignoring_directory(voter)
@@ -122,14 +119,12 @@ def test_an_update_keeps_everybody_else(voters: VoterSet, voter: Voter) -> None:
 
 @given(voter_sets)
 def test_a_voters_record_says_it_all(voters: VoterSet) -> None:
-    """Goal: the log keeps the voter set. Method: encode, decode."""
     (batch,) = decode_batches(encode_control_batch([voters.to_record()], 0, 1, 0))
     assert VoterSet.from_record(decode_control(batch.records[0])) == voters
 
 
 @given(st.integers(1, 7), st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=12))
 def test_a_tally_is_won_or_lost_as_a_count_says(count: int, votes: list[tuple[int, bool]]) -> None:
-    """Goal: never both, and lost only when no majority is left. Method: a dictionary as the oracle."""
     tally, oracle = VoteTally(range(count)), {}
     for voter_id, is_granted in votes:
         tally.record(voter_id, is_granted=is_granted)
@@ -165,10 +160,7 @@ def log_of(epochs: list[int]) -> LogMetadata:
 def test_a_follower_finds_the_common_prefix(
     leader_runs: list[tuple[int, int]], follower_runs: list[tuple[int, int]], common: int
 ) -> None:
-    """Goal: fetch, diverge, truncate ends with a prefix of the leader's log, and keeps what is common.
-
-    Method: two logs that share a prefix and, as raft guarantees, no epoch behind it; records as the oracle.
-    """
+    """Fetch, diverge, truncate ends with a prefix of the leader's log, and keeps what is common."""
     leader = epochs_of(leader_runs)
     common = min(common, len(leader))
     used = set(leader)
@@ -192,10 +184,7 @@ def test_a_follower_finds_the_common_prefix(
 def test_retention_does_not_change_what_is_behind_it(
     runs: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """Goal: a log that was trimmed, or started from its trimmed self, compares as before.
-
-    Method: the same questions to all three, for offsets that all have.
-    """
+    """A log that was trimmed, or started from its trimmed self, compares as before."""
     epochs = epochs_of(runs)
     start = data.draw(st.integers(1, len(epochs)))
     whole, trimmed = log_of(epochs), log_of(epochs)

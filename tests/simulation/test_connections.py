@@ -44,16 +44,12 @@ def leaders_elected(seed: int) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_broken_connection_deposes_nobody(seed: int) -> None:
-    """Goal: the leader of a healthy quorum stays. Method: connections to it end about twice a second, idle or under a
-    Fetch, for 20 seconds; nobody else is elected, and clients are served.
-    """
     assert leaders_elected(seed) == 1
 
 
 def test_finds_followers_that_take_an_idle_connection_for_a_dead_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: the test above can fail. Method: a follower whose connection to the leader ends stands for election."""
     lost = responses.on_connection_lost
 
     def doubt_leader(replica: Replica, node_id: int) -> None:

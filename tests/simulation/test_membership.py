@@ -33,7 +33,6 @@ WANTED = {
 
 @pytest.mark.parametrize("first", range(1, 41, 5))
 def test_an_operator_gets_the_voters_that_it_wants(first: int) -> None:
-    """Goal: no promise is broken while an operator changes the voters. Method: five seeds of forty each."""
     results = attempts(range(first, first + 5), 1, Shape.membership)
     failures = [result.failure for result in results if result.failure]
     assert not failures, "\n".join(failures)
@@ -41,9 +40,9 @@ def test_an_operator_gets_the_voters_that_it_wants(first: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_an_operator_gets_the_voters_that_it_wants_whatever_breaks() -> None:
-    """Goal: from one voter to three, five and three, from static to dynamic, with disks lost on the way and names
-    that lead elsewhere: no promise to a client is broken, and in calm each wanted voter is there and registered.
-    Method: 200 seeds on all cores, with all invariants; what was tried is counted.
+    """From one voter to three, five and three, from static to dynamic, with disks lost on the way and names
+    that lead elsewhere: no promise to a client is broken, and in calm each wanted voter is there and
+    registered.
     """
     results = list(attempts(SEEDS, os.cpu_count() or 1, Shape.membership))
     failures = [result.failure for result in results if result.failure]
@@ -58,15 +57,11 @@ def test_an_operator_gets_the_voters_that_it_wants_whatever_breaks() -> None:
 
 
 def test_finds_changes_that_the_former_voters_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a majority of the wrong voters is found. Method: a leader goes on counting the voters that it had
-    when it was elected: it commits what too few have, or waits for ever for somebody who is gone.
-    """
     monkeypatch.setattr(Progress, "set_voters", lambda _progress, _voters: None)
     assert first_violation(Shape.membership).name in {"MajorityReachedHighWatermark", "Liveness"}
 
 
 def test_finds_a_controller_that_stays_unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the operator's promises bite, too. Method: controllers register once per process and never again."""
     difference = RegistrationKeeper.difference
 
     def only_once(self: RegistrationKeeper, registration: object) -> str | None:

@@ -47,9 +47,6 @@ def leads(world: World) -> bool:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_quorum_whose_hosts_all_moved_elects_a_leader_and_records_the_addresses(seed: int) -> None:
-    """Goal: nobody has to rebuild it. Method: half of the seeds lead old names to other machines of the quorum. All
-    nodes know the new addresses in the end, and clients are served.
-    """
     world, administrator, before = move_all(seed)
     world.run_until(world.now_ms + ELECTION_MS_MAX, lambda: leads(world))
     assert leads(world)
@@ -63,9 +60,6 @@ def test_a_quorum_whose_hosts_all_moved_elects_a_leader_and_records_the_addresse
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_machines_with_other_disks_are_never_taken_for_the_voters(seed: int) -> None:
-    """Goal: nobody leads without a majority of the voters. Method: all hosts move, and a majority of the disks are
-    empty: each machine has the id of a voter, and another directory.
-    """
     majority = len(Cluster(seed, Shape.directed(seed, Schedule.OLD_EPOCH)).machines) // 2 + 1
     world, administrator, before = move_all(seed, disks_lost=majority)
     world.run_until(world.now_ms + 2 * ELECTION_MS_MAX)
@@ -76,7 +70,6 @@ def test_machines_with_other_disks_are_never_taken_for_the_voters(seed: int) -> 
 
 
 def test_without_the_lookup_there_is_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the first test can fail. Method: no voter is found missing, as in Kafka."""
     monkeypatch.setattr(VoterLookup, "silent", property(lambda _self: frozenset()))
     for seed in SEEDS:
         world, _, _ = move_all(seed)

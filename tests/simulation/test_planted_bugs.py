@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def test_finds_a_commit_without_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a leader that counts itself alone is found. Method: the high watermark is its own log's end."""
+    """A leader that counts itself alone is found."""
 
     def highest(end_offsets: Iterable[int | None]) -> int | None:
         return max((offset for offset in end_offsets if offset is not None), default=None)
@@ -54,9 +54,6 @@ def test_finds_a_commit_without_a_majority(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_finds_a_vote_that_is_not_persisted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: voting twice in one epoch, after a restart, is found. Method: quorum-state has the epoch, but no
-    vote; voters of a release without pre-vote lose their power just after they voted.
-    """
     save = ControllerStorage.save_hard_state
 
     def forget_vote(storage: ControllerStorage, state: HardState, *, kraft_version: int) -> None:
@@ -67,7 +64,7 @@ def test_finds_a_vote_that_is_not_persisted(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_finds_a_reply_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: promising what a power failure still can take is found. Method: the flush of a turn is left out."""
+    """Promising what a power failure still can take is found."""
     monkeypatch.setattr(ControllerStorage, "flush", lambda _: None)
     assert first_violation(Shape.of).name in {
         "MajorityReachedHighWatermark",
@@ -77,9 +74,7 @@ def test_finds_a_reply_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_finds_a_commit_of_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: to count replicas of an older epoch's records is found (Raft 5.4.2). Method: a leader commits what a
-    majority has, though no record of its own epoch is among it.
-    """
+    """To count replicas of an older epoch's records is found (Raft 5.4.2)."""
     advance = Leader.advance_high_watermark
 
     def advance_at_once(leader: Leader, replica: Replica) -> None:
@@ -92,9 +87,6 @@ def test_finds_a_commit_of_an_older_epoch(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_finds_a_voter_change_before_the_first_commit_of_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a new leader that changes the voters at once is found: the voters before it may not be those that it
-    knows. Method: the high watermark of the epoch before will do.
-    """
     refusal = membership._change_refusal
 
     def without_fence(replica: Replica, verb: str) -> membership.Refusal | None:
@@ -110,9 +102,6 @@ def test_finds_a_voter_change_before_the_first_commit_of_an_epoch(monkeypatch: p
 
 
 def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: changes that go on before the one before is committed are found. Method: neither the change under way
-    nor the last VotersRecord in the log holds one up; the leader has committed in its epoch.
-    """
     refusal = membership._change_refusal
 
     def one_after_the_other(replica: Replica, verb: str) -> membership.Refusal | None:
@@ -123,9 +112,6 @@ def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an answer that shows what may still be reverted is found. Method: descriptions of configs leave the
-    active controller at once, though they contain records that no majority has.
-    """
     answer = RequestProcessor.answer
 
     def answer_reads_at_once(requests: RequestProcessor, token: int, outcome: object, *asker: object) -> None:
@@ -139,9 +125,6 @@ def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_finds_an_answer_of_a_deposed_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a promise that nobody keeps is found. Method: a controller that loses its office gives the answers
-    that waited for their commit as if they were committed.
-    """
     release = ControllerNode._release
 
     def release_all(node: ControllerNode, waiters: Sequence[Waiter], _refusal: object) -> None:
@@ -162,14 +145,14 @@ def leave_out_voters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_finds_checkpoints_without_their_voters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a missing VotersRecord is found as soon as the checkpoint has its name."""
+    """A missing VotersRecord is found as soon as the checkpoint has its name."""
     leave_out_voters(monkeypatch)
     assert first_violation(Shape.of).name == "CheckpointHasQuorum"
 
 
 def test_an_ended_cluster_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a cluster that its controllers have ended counts as a failure, whatever they believe about their voters.
-    Method: checkpoints without VotersRecord, which nobody reads back.
+    """A cluster that its controllers have ended counts as a failure, whatever they believe about their
+    voters.
     """
     leave_out_voters(monkeypatch)
     monkeypatch.setattr(Checkpoints, "check", lambda *_: None)
@@ -179,7 +162,6 @@ def test_an_ended_cluster_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_ended_cluster_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: `make simulate` ends with an exit code other than 0 for it. Method: the command with that mistake."""
     leave_out_voters(monkeypatch)
     monkeypatch.setattr(Checkpoints, "check", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["kit.simulator", "--seeds", "2", "--jobs", "1"])
@@ -188,9 +170,6 @@ def test_an_ended_cluster_fails_the_command(
 
 
 def test_finds_a_checkpoint_that_lacks_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a checkpoint that is not what the records make is found. Method: the last row of each kind of config is
-    left out.
-    """
     config_records = snapshot._config_records
 
     def all_but_one(image: ImageState) -> Iterable[object]:
@@ -201,10 +180,6 @@ def test_finds_a_checkpoint_that_lacks_a_change(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_finds_a_checkpoint_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a checkpoint may not contain what can be reverted. Method: the active controller writes down its whole
-    image.
-    """
-
     def everything(image: MetadataImage) -> ImageState:
         copied = image.copy()
         copied.provenance = image.stable
@@ -215,17 +190,13 @@ def test_finds_a_checkpoint_of_what_is_not_committed(monkeypatch: pytest.MonkeyP
 
 
 def test_finds_a_tail_that_a_failed_sync_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a log that takes for durable what only the page cache has is found. Method: a process does not write
-    again what its predecessor could not sync, and power fails later.
-    """
+    """A log that takes for durable what only the page cache has is found."""
     monkeypatch.setattr(SimulatedFile, "rewrite_from", lambda _file, _position: None)
     assert first_violation(Shape.of).name in {"MajorityReachedHighWatermark", "OnlyDamageIsRefused"}
 
 
 def test_finds_a_transaction_that_nobody_aborts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: decisions within a metadata transaction that another kind of leader has left open are found. Method: a
-    new active controller does not abort it.
-    """
+    """Decisions within a metadata transaction that another kind of leader has left open are found."""
     activate = controller.activation
 
     def without_abort(*args: object) -> ControlResult:
@@ -238,15 +209,12 @@ def test_finds_a_transaction_that_nobody_aborts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_finds_an_observer_that_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a broker that gets what can be truncated is found (ADR 29). Method: leaders send observers all that they
-    have.
-    """
+    """A broker that gets what can be truncated is found (ADR 29)."""
     monkeypatch.setattr(Leader, "readable_end", lambda _leader, replica, _key: replica.log.end_offset)
     assert first_violation(Shape.of).name == "ObserverReadsCommitted"
 
 
 def test_finds_producer_ids_that_are_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: two producers with one id are found. Method: a block is allocated without its record."""
     allocate = producer_ids.ProducerIdManager.allocate_producer_ids
 
     def without_record(manager: producer_ids.ProducerIdManager, request: object) -> ControlResult:
@@ -257,9 +225,7 @@ def test_finds_producer_ids_that_are_given_twice(monkeypatch: pytest.MonkeyPatch
 
 
 def test_finds_a_leader_in_a_failed_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a replica that leads without its directory is found (KIP-858). Method: a directory goes offline, and its
-    replicas stay what they are.
-    """
+    """A replica that leads without its directory is found (KIP-858)."""
     go_offline = PartitionTransitions.on_directories_offline
 
     def without_partitions(transitions: PartitionTransitions, *args: object) -> list[object]:
@@ -271,15 +237,12 @@ def test_finds_a_leader_in_a_failed_directory(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_finds_a_replica_on_a_cordoned_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a placement where nothing new may be placed is found (KIP-1066). Method: any broker will do."""
+    """A placement where nothing new may be placed is found (KIP-1066)."""
     monkeypatch.setattr(BrokerRegistration, "has_uncordoned_directory", True)
     assert first_violation(Shape.partitions).name == "CordonedGetsNothing"
 
 
 def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a transition that misses one partition is found. Method: of several partitions that a broker has to
-    leave at once, it stays in the last one.
-    """
     take_out = PartitionTransitions._take_out
 
     def all_but_one(transitions: PartitionTransitions, *args: object, **options: object) -> list[object]:
@@ -291,9 +254,7 @@ def test_finds_a_fenced_broker_that_keeps_a_partition(monkeypatch: pytest.Monkey
 
 
 def test_finds_a_partition_that_falls_between_two_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: what only large clusters would show is found where slices are small. Method: the last partition of a
-    slice that is not the last one is forgotten.
-    """
+    """What only large clusters would show is found where slices are small."""
     next_slice = PartitionTransitions._next_slice
 
     def one_less(transitions: PartitionTransitions, *args: object) -> tuple[list[object], bool]:
@@ -305,10 +266,7 @@ def test_finds_a_partition_that_falls_between_two_slices(monkeypatch: pytest.Mon
 
 
 def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a change of controllers between two slices is found to lose the rest. Method: a new active controller
-    does not look for brokers that are still in ISRs though they are not active. Of three controllers another one
-    takes over at once.
-    """
+    """A change of controllers between two slices is found to lose the rest."""
 
     def of_three(seed: int) -> Shape:
         return replace(
@@ -320,17 +278,13 @@ def test_finds_a_transition_that_nobody_goes_on_with(monkeypatch: pytest.MonkeyP
 
 
 def test_finds_a_copy_that_may_have_lost_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an election that is clean by its records and loses acknowledged appends is found (KIP-966). Method: a
-    broker that restarts without its controlled shutdown stays in the ELR.
-    """
+    """An election that is clean by its records and loses acknowledged appends is found (KIP-966)."""
     monkeypatch.setattr(PartitionTransitions, "on_unclean_restart", PartitionTransitions.on_broker_fenced)
     assert first_violation(Shape.partitions, first=17).name == "AcknowledgedAppends"
 
 
 def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an AlterPartition of a leader that knows an older state is found to be taken. Method: the controller
-    does not compare partition epochs.
-    """
+    """An AlterPartition of a leader that knows an older state is found to be taken."""
     epoch_error = partitions._epoch_error
 
     def without_partition_epoch(
@@ -344,9 +298,7 @@ def test_finds_a_stale_report_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_finds_a_reassignment_that_ends_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: old replicas that go before the new ones are in sync are found. Method: a reassignment is done as soon
-    as anybody who stays is in the ISR.
-    """
+    """Old replicas that go before the new ones are in sync are found."""
 
     def complete_at_once(target: partition_change._Target) -> None:
         isr = tuple(replica for replica in target.isr if replica not in target.removing_replicas)
@@ -362,9 +314,7 @@ def test_finds_a_reassignment_that_ends_too_early(monkeypatch: pytest.MonkeyPatc
 
 
 def test_finds_a_replica_that_may_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an ISR with a broker that is fenced, or that has restarted since its leader looked, is found. Method: the
-    controller takes whatever ISR the leader names.
-    """
+    """An ISR with a broker that is fenced, or that has restarted since its leader looked, is found."""
     monkeypatch.setattr(partitions.PartitionManager, "_may_join_isr", lambda _manager, _replica: True)
     assert first_violation(Shape.partitions).name in {
         "StaleAlterPartition",
@@ -374,8 +324,6 @@ def test_finds_a_replica_that_may_not_join(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_finds_an_election_of_whoever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a leader that may lack records is found. Method: any active replica is elected."""
-
     def anybody(
         target: partition_change._Target, _election: object, may_lead: Callable[[int], bool]
     ) -> int | None:
@@ -389,9 +337,7 @@ def test_finds_an_election_of_whoever_is_there(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_finds_removed_replicas_in_the_elr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a replica that was taken away and may be elected when it is back is found. Method: as in Kafka, the ELR
-    keeps whoever was in the ISR before.
-    """
+    """A replica that was taken away and may be elected when it is back is found."""
 
     def update_elr(
         target: partition_change._Target,

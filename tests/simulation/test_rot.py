@@ -22,9 +22,6 @@ SEEDS = range(1, 21)
 
 
 def test_a_damaged_node_refuses_to_run() -> None:
-    """Goal: no node serves what is not as it was written. Method: twenty seeds in which bits of logs, snapshots and
-    indexes turn all the time. A node that refuses names the file, and gets a new disk or a backup.
-    """
     results = list(attempts(SEEDS, 1, Shape.rotten))
     failures = [result.failure for result in results if result.failure]
     assert not failures, "\n".join(failures)
@@ -35,8 +32,6 @@ def test_a_damaged_node_refuses_to_run() -> None:
 
 
 def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the test above can fail. Method: recovery takes batches as they are."""
-
     def unchecked(*args: object, **options: object) -> Iterator[BatchSpan]:
         return read_spans(*args, **(options | {"check_crc": False}))  # type: ignore[arg-type]
 
@@ -46,17 +41,15 @@ def test_finds_a_log_that_is_read_without_its_checksums(monkeypatch: pytest.Monk
 
 
 def test_finds_a_log_whose_epochs_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a log that ends in a higher epoch by damage alone is found: it wins elections, or can't take part in one.
-    Method: recovery takes the epochs of batches as they are.
+    """A log that ends in a higher epoch by damage alone is found: it wins elections, or can't take part in
+    one.
     """
     monkeypatch.setattr(log, "settle_leader_epochs", lambda *_: None)
     assert first_violation(Shape.rotten).name in {"ConsistentCommittedData", "Liveness"}
 
 
 def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a node that forgets what it promised is found, though nobody misses it. Method: recovery takes all damage
-    in the last file for a torn write.
-    """
+    """A node that forgets what it promised is found, though nobody misses it."""
     monkeypatch.setattr(segment.Segment, "batch_behind_damage", lambda _segment, _size_bytes: None)
     monkeypatch.setattr(
         log.MetadataLog,

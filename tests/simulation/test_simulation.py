@@ -52,31 +52,26 @@ print([(node.node_id, node.raft.epoch, node.raft.log_end_offset) for node in wor
 
 @pytest.mark.parametrize("first", range(1, 41, 5))
 def test_seeds_keep_all_promises(first: int) -> None:
-    """Goal: no seed breaks an invariant or loses an acknowledged change. Method: five seeds of forty each."""
+    """No seed breaks an invariant or loses an acknowledged change."""
     failures = [result.failure for result in attempts(range(first, first + 5), 1) if result.failure]
     assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("name", ["partitions", "slices", "mixed"])
 def test_seeds_of_other_shapes_keep_all_promises(name: str) -> None:
-    """Goal: partitions that are kept busy, long work in small slices and peers with other timings break nothing.
-    Method: four seeds of each.
-    """
+    """Partitions that are kept busy, long work in small slices and peers with other timings break nothing."""
     failures = [result.failure for result in attempts(range(1, 5), 1, SHAPES[name]) if result.failure]
     assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("schedule", Schedule)
 def test_a_directed_schedule_does_no_harm(schedule: Schedule) -> None:
-    """Goal: what finds a planted mistake finds nothing where there is none, and does not go stale. Method: two seeds
-    of each schedule, in which it was carried out to its end.
-    """
+    """What finds a planted mistake finds nothing where there is none, and does not go stale."""
     scenarios = [run_seed(seed, SHAPES[schedule.value](seed)) for seed in (1, 2)]
     assert all(scenario.world.coverage.counts[Happening.SCHEDULE_DONE] for scenario in scenarios)
 
 
 def test_each_run_has_the_command_that_replays_it() -> None:
-    """Goal: a failure can be repeated. Method: the commands of one seed in all shapes."""
     commands = {name: replay_command(1, shape_of(1)) for name, shape_of in SHAPES.items()}
     assert commands.pop("chance") == "make simulate SEED=1"
     assert commands == {name: f"make simulate SEED=1 SHAPE={name}" for name in commands}
@@ -84,11 +79,7 @@ def test_each_run_has_the_command_that_replays_it() -> None:
 
 @pytest.mark.timeout(900)
 def test_seeds_keep_all_promises_and_try_everything() -> None:
-    """Goal: no seed breaks an invariant or loses an acknowledged change, and what was tried is not little.
-    Method: 200 seeds on all cores, 20 in which all long work is cut into slices, and four large clusters. Each kind
-    of happening has to have happened in them, and the few runs that cannot come back to life, since a majority of the
-    voters was lost with its disks, have to be few.
-    """
+    """No seed breaks an invariant or loses an acknowledged change, and what was tried is not little."""
     cores = os.cpu_count() or 1
     results = [
         *attempts(SEEDS, cores),
@@ -114,10 +105,6 @@ def test_seeds_keep_all_promises_and_try_everything() -> None:
 
 
 def test_a_seed_repeats_itself_in_another_process() -> None:
-    """Goal: a printed seed replays its failure. Method: two processes, in which sets and dicts of strings have
-    other orders, run one seed; everything that happened is the same.
-    """
-
     def history(hash_seed: str) -> str:
         environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[1])}
         return subprocess.run(

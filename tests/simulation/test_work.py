@@ -21,9 +21,6 @@ def quiet_cluster(**changes: object) -> Cluster:
 
 
 def test_a_leader_that_works_too_long_is_replaced() -> None:
-    """Goal: long turns cost a leader. Method: its machine becomes so slow that each decision takes longer than an
-    election timeout.
-    """
     cluster = quiet_cluster()
     world = cluster.world
     Administrator(world)

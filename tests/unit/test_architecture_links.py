@@ -91,7 +91,6 @@ def fault_of(document: Path, text: str, target: str) -> str | None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_to_what_they_name(document: Path) -> None:
-    """Goal: a reader who follows a link arrives. Method: each target exists and holds the named symbol."""
     links = [match for match in _LINK.finditer(prose(document)) if "://" not in match["target"]]
     faults = [fault_of(document, match["text"], match["target"]) for match in links]
     assert [fault for fault in faults if fault] == []
@@ -99,7 +98,6 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_code_in_the_text_names_what_exists(document: Path) -> None:
-    """Goal: names in the text are real. Method: look for each path, import each `quorate_....symbol`."""
     missing = []
     for name in _CODE.findall(_LINK.sub("", prose(document))):
         if _PATH.fullmatch(name) and not (ROOT / name).exists():
@@ -124,13 +122,11 @@ def _module_of(name: str) -> list[str]:
 
 
 def test_the_documents_are_found() -> None:
-    """Goal: the tests above test something. Method: the main documents are among those found."""
     names = {document.name for document in DOCUMENTS}
     assert {"README.md", "architecture.md", "where-to-find.md", "protocol-differences.md"} <= names
 
 
 def test_a_wrong_link_is_noticed() -> None:
-    """Goal: the check checks. Method: a missing file, a missing symbol, a missing heading, a wrong label."""
     document = ROOT / "docs" / "architecture.md"
     module = "../controller_node/quorate_controller/driver.py"
     assert fault_of(document, "`driver.Driver.control`", module) is None

@@ -41,12 +41,10 @@ def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_only_rounds_that_do_not_overlap_decide(
     report: ModuleType, ours: list[float], theirs: list[float], higher_is_better: bool, expected: str
 ) -> None:
-    """Goal: no verdict from noise. Method: rounds that overlap and that do not, of times and of rates."""
     assert report.verdict(ours, theirs, higher_is_better=higher_is_better) == expected
 
 
 def test_the_better_linger_of_kafka_is_compared(report: ModuleType) -> None:
-    """Goal: ours is never compared with a handicap of Kafka. Method: a row in which each linger is better once."""
     runs: dict[str, list[dict[str, Any]]] = {
         "Quorate": [{"rate": 100.0, "seconds": 0.010}],
         "Kafka": [{"rate": 200.0, "seconds": 0.040}],
@@ -59,7 +57,6 @@ def test_the_better_linger_of_kafka_is_compared(report: ModuleType) -> None:
 
 
 def test_a_failed_part_says_why_and_is_not_compared(report: ModuleType) -> None:
-    """Goal: no ratio of what was not measured. Method: a row whose part failed in ours."""
     runs: dict[str, list[dict[str, Any]]] = {
         "Quorate": [{"load failed": "closed by the peer"}],
         "Kafka": [{"seconds": 0.040}],
@@ -97,7 +94,6 @@ def server() -> Iterator[tuple[tuple[str, int], list[int]]]:
 def test_a_load_has_one_request_in_flight_on_each_connection(
     load: ModuleType, server: tuple[tuple[str, int], list[int]]
 ) -> None:
-    """Goal: the load is the one that is told. Method: connections that share frames, to a server that echoes them."""
     address, at_once = server
     frames = (b"\0\0\0\x04" + number.to_bytes(4, "big") for number in count())
     measured = load.drive(address, [frames] * CONNECTIONS, REQUESTS)

@@ -19,7 +19,6 @@ cp main.go "$2"
 def test_a_program_of_ours_is_built_when_its_source_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no test runs a driver of yesterday. Method: a compiler that copies; ask twice, change, ask again."""
     compiler = tmp_path / "bin" / "go"
     compiler.parent.mkdir()
     compiler.write_text(GO)

@@ -10,9 +10,6 @@ import pytest
     "package", ["quorate_controller", "quorate_admin", "quorate_operator", "pyspark_quorate", "quorate"]
 )
 def test_no_modules_import_each_other(package: str) -> None:
-    """Goal: each module can be read after those that it imports. Method: sort the graph of all imports, those
-    under TYPE_CHECKING and within functions among them.
-    """
     graph = grimp.build_graph(package, exclude_type_checking_imports=False)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     try:

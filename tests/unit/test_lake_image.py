@@ -53,12 +53,10 @@ def run(programs: Path, *arguments: str, **environment: str) -> list[str]:
 
 @pytest.mark.parametrize("arguments", [("lake", "ingest", "a b"), ("quorate", "lake", "ingest", "a b")])
 def test_commands_are_those_of_quorate(programs: Path, arguments: tuple[str, ...]) -> None:
-    """Goal: `docker run quorate-lake lake ingest …`. Method: with and without the program's name; a blank stays."""
     assert run(programs, *arguments) == ["quorate", "lake", "ingest", "a b"]
 
 
 def test_a_driver_is_submitted_in_its_pod(programs: Path) -> None:
-    """Goal: cluster mode. Method: what Spark's operator gives a driver."""
     submitted = run(
         programs, "driver", "local:///opt/quorate/lake.py", "ingest", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1"
     )
@@ -68,7 +66,7 @@ def test_a_driver_is_submitted_in_its_pod(programs: Path) -> None:
 
 
 def test_an_executor_finds_its_driver(programs: Path) -> None:
-    """Goal: what Spark says arrives, in its order and in one piece. Method: eleven options with blanks in them."""
+    """What Spark says arrives, in its order and in one piece."""
     java, *arguments = run(programs, "executor", **EXECUTOR)
     assert java == "java"
     assert arguments[:11] == [f"-Dkey.{number}=a b" for number in range(11)]
@@ -83,7 +81,6 @@ def test_an_executor_finds_its_driver(programs: Path) -> None:
 
 
 def test_what_images_copy_is_in_their_context() -> None:
-    """Goal: builds find everything. Method: sources of COPY and of the wheel against .dockerignore."""
     allowed = {
         line.removeprefix("!")
         for line in (ROOT / ".dockerignore").read_text().splitlines()

@@ -151,13 +151,11 @@ BROKEN_TOPICS = {
 
 @pytest.mark.parametrize("name", LINEARIZABLE_VALUES)
 def test_an_order_explains_the_values(name: str) -> None:
-    """Goal: no false alarm. Method: histories of one value for which an order is known."""
     assert first_violation(LINEARIZABLE_VALUES[name], ValueModel()) is None
 
 
 @pytest.mark.parametrize("name", BROKEN_VALUES)
 def test_no_order_explains_the_values(name: str) -> None:
-    """Goal: what no order explains is found, and the answer that does not fit. Method: histories of one value."""
     history, answer = BROKEN_VALUES[name]
     violation = first_violation(history, ValueModel())
     assert violation is not None
@@ -166,15 +164,12 @@ def test_no_order_explains_the_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", LINEARIZABLE_TOPICS)
 def test_an_order_explains_the_topics(name: str) -> None:
-    """Goal: no false alarm, though ids of topics are not always told. Method: histories of one topic's name."""
+    """No false alarm, though ids of topics are not always told."""
     assert first_violation(LINEARIZABLE_TOPICS[name], TopicModel()) is None
 
 
 @pytest.mark.parametrize("name", BROKEN_TOPICS)
 def test_no_order_explains_the_topics(name: str) -> None:
-    """Goal: lost, doubled and revived topics are found. Method: histories of one topic's name; the last answer is
-    the one that does not fit, except where the first one is impossible by itself.
-    """
     history = BROKEN_TOPICS[name]
     violation = first_violation(history, TopicModel())
     assert violation is not None
@@ -182,7 +177,6 @@ def test_no_order_explains_the_topics(name: str) -> None:
 
 
 def test_a_violation_reads_well() -> None:
-    """Goal: people see what does not fit. Method: the text of a violation among operations that are fine."""
     history = (
         *(set_to(number, 10 * number, 10 * number + 1) for number in range(1, 12)),
         set_to(50, 95, NOBODY_HEARD),
@@ -204,7 +198,6 @@ def test_a_violation_reads_well() -> None:
 
 
 def test_the_earliest_of_several_violations_is_told() -> None:
-    """Goal: the first symptom, not a consequence. Method: two keys are broken, and one of them twice."""
     history = (
         *(set_to(1, 0, 1), read(2, 8, 9)),
         *(set_to(1, 0, 1, key="y"), read(2, 4, 5, key="y"), read(3, 6, 7, key="y")),
@@ -215,18 +208,13 @@ def test_the_earliest_of_several_violations_is_told() -> None:
 
 
 def test_the_search_is_bounded() -> None:
-    """Goal: a history that is too wide ends with an error, neither with yes nor no. Method: many writes without an
-    answer and a read that nothing explains, within few configurations.
-    """
+    """A history that is too wide ends with an error, neither with yes nor no."""
     history = (*(set_to(number, 0, NOBODY_HEARD) for number in range(1, 20)), read(99, 1, 2))
     with pytest.raises(SearchTooLargeError, match="more than 100 configurations of 1 operations with"):
         first_violation(history, ValueModel(), configurations_max=100)
 
 
 def test_reads_of_any_age_are_checked_quickly() -> None:
-    """Goal: reads whose moment is hardly known do not multiply. Method: a key is written 30 times, and each value is
-    read by somebody who may have looked at any earlier time; then one reads what was never written.
-    """
     writes = [set_to(number, 10 * number, 10 * number + 1) for number in range(1, 31)]
     reads = [read(number, 0, 10 * number + 5) for number in range(1, 31)]
     assert first_violation((*writes, *reads), ValueModel(), configurations_max=1_000) is None
@@ -235,9 +223,7 @@ def test_reads_of_any_age_are_checked_quickly() -> None:
 
 
 def test_a_long_history_is_checked_quickly() -> None:
-    """Goal: thousands of operations of several clients take no time. Method: five clients write and read one key,
-    in rounds within which all are concurrent; the bound is a few configurations for each operation.
-    """
+    """Thousands of operations of several clients take no time."""
     history = []
     for number in range(400):
         begin = 10 * number

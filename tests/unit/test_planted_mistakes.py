@@ -13,9 +13,6 @@ TESTS = REPOSITORY / "tests"
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_fits_its_file(mistake: Mistake) -> None:
-    """Goal: a change of the code takes the mistake with it. Method: each old text occurs once in its file, and what
-    comes out of it is Python.
-    """
     source = (REPOSITORY / mistake.file).read_text(encoding="utf-8")
     planted = mistake.planted_in(source)
     assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(source))
@@ -23,12 +20,10 @@ def test_a_mistake_fits_its_file(mistake: Mistake) -> None:
 
 
 def test_names_are_unique() -> None:
-    """Goal: a row of the table is one mistake. Method: count the names."""
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
 
 
 def test_a_text_that_is_gone_is_named() -> None:
-    """Goal: the message says which mistake to change. Method: a text that occurs twice, and nowhere."""
     mistake = Mistake(name="n", file="f.py", edits=(("a", "b"),), harm="h", tests=())
     assert mistake.planted_in("xax") == "xbx"
     for source, count in (("aa", 2), ("", 0)):
@@ -37,7 +32,6 @@ def test_a_text_that_is_gone_is_named() -> None:
 
 
 def test_a_planted_mistake_is_found_and_taken_out_again(tmp_path: Path) -> None:
-    """Goal: the command tells a mistake from none. Method: one that a test of majorities finds, and without it."""
     mistake = Mistake(
         name="half is a majority",
         file="controller_node/quorate_controller/raft/voters.py",

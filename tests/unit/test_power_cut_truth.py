@@ -38,7 +38,6 @@ def tool(text: str, exit_code: int = 1, name: str = "metadata-quorum", seconds: 
     ],
 )
 def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
-    """Goal: the judge accepts each form of the truth. Method: what each of them says now."""
     assert found(said, truth) == []
 
 
@@ -77,5 +76,4 @@ def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
     ],
 )
 def test_what_is_false_is_found(said: Said, truth: Truth, problem: str) -> None:
-    """Goal: no false statement passes. Method: each kind of it, among them what was said before."""
     assert any(problem in one for one in found(said, truth)), found(said, truth)

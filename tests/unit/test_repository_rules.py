@@ -27,30 +27,27 @@ def tracked_files() -> list[Path]:
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
 def test_source_roots_are_no_packages(root: str) -> None:
-    """Goal: `operator` stays the standard library's. Method: no source root holds an `__init__.py`."""
+    """`operator` stays the standard library's."""
     assert (ROOT / root).is_dir()
     assert not (ROOT / root / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
 def test_each_source_root_holds_one_typed_package(root: str) -> None:
-    """Goal: type checkers see every package. Method: one package per root, marked with `py.typed`."""
     packages = [path.parent for path in (ROOT / root).glob("*/__init__.py")]
     assert len(packages) == 1
     assert (packages[0] / "py.typed").exists()
 
 
 def test_tests_are_no_packages() -> None:
-    """Goal: pytest's importlib mode finds every test by its path. Method: no `__init__.py` next to a test file."""
+    """Pytest's importlib mode finds every test by its path."""
     assert [
         path for path in (ROOT / "tests").rglob("__init__.py") if any(path.parent.glob("test_*.py"))
     ] == []
 
 
 def test_the_image_has_what_a_controller_may_be_configured_to_need() -> None:
-    """Goal: OAUTHBEARER and PKCS12 work in the image, in tested versions. Method: the
-    extras that the Dockerfile installs, and the pins of their packages.
-    """
+    """OAUTHBEARER and PKCS12 work in the image, in tested versions."""
     extras = re.search(r"'\.\[(.+)\]'", (ROOT / "Dockerfile").read_text())
     assert extras is not None
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -61,7 +58,6 @@ def test_the_image_has_what_a_controller_may_be_configured_to_need() -> None:
 
 
 def test_constraints_pin_exact_versions_and_name_no_host() -> None:
-    """Goal: constraints.txt works with any registry. Method: each line is `name==version` or a comment."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert pins
@@ -69,7 +65,6 @@ def test_constraints_pin_exact_versions_and_name_no_host() -> None:
 
 
 def test_no_notes_to_self_are_left() -> None:
-    """Goal: nothing half done is released. Method: no marker of unfinished work in a tracked source file."""
     words = ("TO" + "DO", "FIX" + "ME", "XX" + "X")  # in halves, so that this file has none
     marker = re.compile(rf"\b({'|'.join(words)})\b")
     sources = [path for path in tracked_files() if path.suffix in {".py", ".md", ".toml", ".yaml", ".xml"}]
@@ -78,9 +73,6 @@ def test_no_notes_to_self_are_left() -> None:
 
 
 def test_exemptions_from_checks_name_the_rule() -> None:
-    """Goal: no blanket exemption hides a fault. Method: each comment that silences ruff or mypy, for a line or for a
-    file, names what it silences; this file is no exception.
-    """
     of_ruff, of_mypy = (
         r"(?:(?:ruff|flake8):\s*)?noqa(?!:\s*[A-Z])",
         r"type:\s*ignore(?!\[)|mypy:\s*ignore-errors",
@@ -92,7 +84,6 @@ def test_exemptions_from_checks_name_the_rule() -> None:
 
 
 def test_license_is_the_whole_apache_license() -> None:
-    """Goal: the license is what pyproject.toml says. Method: its first and last sections are there."""
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
@@ -100,7 +91,6 @@ def test_license_is_the_whole_apache_license() -> None:
 
 @pytest.mark.parametrize("root", ["controller_node", "operator", "pipeline"])
 def test_no_two_modules_have_names_that_differ_in_an_s(root: str) -> None:
-    """Goal: `port` is not taken for `ports`. Method: the names of modules and folders below a source root."""
     paths = [path.relative_to(ROOT / root) for path in (ROOT / root).rglob("*.py")]
     names = {path.stem for path in paths} | {part for path in paths for part in path.parts[:-1]}
     assert sorted(name for name in names if f"{name}s" in names) == []
@@ -125,9 +115,7 @@ FETCHES = (
 
 @pytest.mark.parametrize("root", [*SOURCE_ROOTS, "tools"])
 def test_only_one_module_fetches_over_http(root: str) -> None:
-    """Goal: one client with one policy: no redirections, bounds, verified certificates. Method: lint modules that
-    would open URLs themselves, as a new file of each source root.
-    """
+    """One client with one policy: no redirections, bounds, verified certificates."""
     folder = next((ROOT / root).glob("*/__init__.py"), ROOT / root / "x").parent
     for content in FETCHES:
         linted = subprocess.run(
@@ -147,7 +135,6 @@ def test_only_one_module_fetches_over_http(root: str) -> None:
 
 
 def test_the_rule_about_http_is_selected() -> None:
-    """Goal: `make check` applies it. Method: the selected rules, and that only two modules of ours are exempt."""
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
     assert "TID251" in lint["select"]
     exempt = [path for path, rules in lint["per-file-ignores"].items() if "TID251" in rules]
@@ -176,9 +163,7 @@ LISTENS = re.compile(
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
 def test_only_bounded_servers_listen(root: str) -> None:
-    """Goal: a new server has bounds of connections and time from its first day. Method: what opens a listening socket
-    outside of the modules that bound theirs.
-    """
+    """A new server has bounds of connections and time from its first day."""
     found = {
         str(path.relative_to(ROOT))
         for path in (ROOT / root).rglob("*.py")
@@ -189,6 +174,5 @@ def test_only_bounded_servers_listen(root: str) -> None:
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
 def test_copies_of_files_keep_their_modes(root: str) -> None:
-    """Goal: whoever may not read a file may not read its copy. Method: no function that copies content alone."""
     copies = re.compile(r"\bcopyfile(obj)?\(")
     assert [path for path in (ROOT / root).rglob("*.py") if copies.search(path.read_text())] == []

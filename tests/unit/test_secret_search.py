@@ -32,7 +32,6 @@ KEY_FORMS = {
 
 
 def test_a_secret_is_found_in_each_form_and_only_there() -> None:
-    """Goal: no way to write a secret hides it. Method: a text and a key in all forms; places with parts of them."""
     others = {"half of it": SECRET[: len(SECRET) // 2], "empty": "", "half of the key": KEY[: len(KEY) // 2]}
     places = {place: ["something else", text] for place, text in (FORMS | others).items()}
     assert homes_of({"secret": SECRET, "absent": "kept-secret-2"}, places) == {
@@ -44,16 +43,12 @@ def test_a_secret_is_found_in_each_form_and_only_there() -> None:
 
 
 def test_what_is_too_short_can_not_be_searched() -> None:
-    """Goal: no search that finds chance. Method: a secret of which base64 leaves a few letters."""
     with pytest.raises(AssertionError, match="too short"):
         homes_of({"secret": "pass"}, {})
 
 
 @pytest.mark.parametrize("column", ["texts", "bytes", "nested", "dictionary"])
 def test_files_of_parquet_are_read(tmp_path: Path, column: str) -> None:
-    """Goal: compression hides nothing. Method: a secret in one column among many values, in a file that does not have
-    it in plain bytes; beside it other files, one of which has it.
-    """
     filler = [zlib.crc32(b"%d" % number).to_bytes(4, "big").hex() * 4 for number in range(2_000)]
     texts = [*filler, SECRET, *filler]
     values = {

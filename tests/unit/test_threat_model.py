@@ -23,7 +23,6 @@ def rows() -> list[list[str]]:
 
 
 def test_each_threat_has_a_test() -> None:
-    """Goal: no claim without evidence. Method: each row names what holds and a test file that exists."""
     assert len(rows()) > 20
     for row in rows():
         assert len(row) == 4, row

@@ -35,12 +35,11 @@ def test_that_passes():
     ],
 )
 def test_a_test_has_one_tier(node_id: str, tier: str | None) -> None:
-    """Goal: folders and rows decide, and a row is no beginning of another name. Method: tests of each kind."""
+    """Folders and rows decide, and a row is no beginning of another name."""
     assert tier_of(node_id) == tier
 
 
 def test_every_row_names_a_file() -> None:
-    """Goal: no row is left behind. Method: the file or folder of each row exists."""
     places = [row.partition("::")[0] for row in (*SMOKE, *NIGHTLY)]
     assert [place for place in places if not any(TESTS.parent.glob(f"{place.rstrip('/')}*"))] == []
 
@@ -48,7 +47,6 @@ def test_every_row_names_a_file() -> None:
 def test_the_rungs_collect_no_fast_folder(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no time is lost on tests that are not run. Method: ask for folders, for the rungs and another target."""
     folders = ("tests/unit", "tests/simulation", "tests/unit/operator", "tests/pipeline", "tests")
 
     def ignored(expression: str) -> list[str]:
@@ -63,7 +61,6 @@ def test_the_rungs_collect_no_fast_folder(
 
 @pytest.mark.parametrize("processes", ["0", "1"], ids=["alone", "in a worker"])
 def test_what_passes_at_the_second_attempt_is_reported(tmp_path: Path, processes: str) -> None:
-    """Goal: a second attempt hides nothing. Method: a test that fails once, run by a pytest of its own."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ("kit.flaky",)\n')
     (tmp_path / "test_one.py").write_text(FAILS_ONCE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

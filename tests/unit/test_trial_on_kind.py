@@ -16,7 +16,6 @@ from kit.operators.production import PRODUCTION, production
 
 
 def test_the_example_differs_in_what_it_requests_alone() -> None:
-    """Goal: what is tried is the example. Method: compare all but the resources, and see that limits are lower."""
     written, made = list(yaml.safe_load_all(PRODUCTION.read_text())), production()
     assert [_without_resources(one) for one in made] == [_without_resources(one) for one in written]
     assert made != written
@@ -28,7 +27,6 @@ def _without_resources(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_docker_is_found_as_long_as_its_first_process_lives(tmp_path: Path) -> None:
-    """Goal: another command finds it, and none that is gone. Method: a process that inherits the lock, then ends."""
     assert OwnDocker.find(tmp_path, os.environ) is None
     (tmp_path / "state.json").write_text(json.dumps({"init": 1, "sysctls": {}}))
     with (tmp_path / "lock").open("w") as lock:
@@ -45,7 +43,6 @@ def test_a_docker_is_found_as_long_as_its_first_process_lives(tmp_path: Path) ->
 
 
 def test_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: none is forgotten. Method: another start while there is a state; it says how to remove the first."""
     state = tmp_path / "state.json"
     state.write_text("{}")
     monkeypatch.setattr(trial, "_STATE", state)
@@ -54,7 +51,6 @@ def test_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_to_remove_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: `make kind-down` can be repeated. Method: no state; it says so."""
     monkeypatch.setattr(trial, "_STATE", tmp_path / "state.json")
     said: list[str] = []
     trial.down({}, said.append)

@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_file_has_the_version_of_the_distribution() -> None:
-    """Goal: chart, images and pages are of one release. Method: run the script that writes them, with --check."""
     ran = subprocess.run(
         [sys.executable, ROOT / "tools" / "version.py", "--check"],
         capture_output=True,
@@ -22,7 +21,6 @@ def test_every_file_has_the_version_of_the_distribution() -> None:
 
 
 def test_the_image_has_the_kafka_of_the_models() -> None:
-    """Goal: what is built is what manifests ask for by default. Method: read the Dockerfile."""
     image = (ROOT / "docker/broker/Dockerfile").read_text()
     found = re.findall(r"KAFKA_VERSION=(\S+)|quorate-broker:(\S+)", image)
     assert {version for groups in found for version in groups if version} == {KAFKA_VERSION}

@@ -43,10 +43,7 @@ def reading_from(host: str) -> AclBinding:
 
 
 async def test_blocks_are_taken_from_their_level_on(controller: JavaCluster) -> None:
-    """Goal: our client says what Kafka 4.4 says, and gives hosts back as they are.
-
-    Method: blocks below the level, at it, and one that is none.
-    """
+    """Our client says what Kafka 4.4 says, and gives hosts back as they are."""
     async with AdminClient(bootstrap_controllers=controller.bootstrap_controllers.split(",")) as admin:
 
         async def refusal(host: str) -> tuple[ErrorCode, str] | None:

@@ -48,7 +48,7 @@ def create(ask: Asking, *topics: NewTopic) -> None:
 
 
 def test_the_life_of_a_topic(ask: Asking) -> None:
-    """Goal: create, refuse, describe, list, grow, delete. Method: each, with what Kafka says of it."""
+    """Create, refuse, describe, list, grow, delete."""
     name = unused("life")
     new = NewTopic(name=name, partitions=2, replication_factor=2, configs={"retention.ms": "3600000"})
     assert ask(lambda admin: admin.create_topics([new], validate_only=True))[name].partitions == 2
@@ -79,7 +79,6 @@ def test_the_life_of_a_topic(ask: Asking) -> None:
 
 
 def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: paging loses nothing. Method: three topics, pages of one to all partitions, and by id (Metadata)."""
     first, second = java_cluster.brokers
     names = ["paged-a", "paged-b", "paged-c"]
     create(
@@ -117,7 +116,7 @@ def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster,
 
 
 def test_a_throttled_client_waits_and_goes_on(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: KIP-599. Method: a quota of 2 changes a second, used up by one topic; without and with patience."""
+    """KIP-599."""
     entity = ClientQuotaEntity.of({CLIENT_ID: "hasty"})
     quota = ClientQuotaAlteration(entity=entity, values={"controller_mutation_rate": 2.0})
     ask(lambda admin: admin.alter_client_quotas([quota])).raise_any()
@@ -151,7 +150,7 @@ def change(ask: Asking, resource: ConfigResource, *changes: AlterConfigOp) -> No
 
 
 def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
-    """Goal: set, append, subtract, delete, and replace. Method: each on a topic; a wrong one beside it."""
+    """Set, append, subtract, delete, and replace."""
     name = unused("configured")
     create(ask, NewTopic(name=name, partitions=1, replication_factor=1))
     topic, missing = ConfigResource(TOPIC, name), ConfigResource(TOPIC, "nobody")
@@ -200,7 +199,6 @@ def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
 
 
 def test_configs_of_nodes_are_asked_of_the_nodes(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: routing. Method: each broker tells its own id; dynamic configs of one broker and of all."""
     brokers = [ConfigResource(BROKER, str(one)) for one in java_cluster.brokers]
     everyone = ConfigResource(BROKER, "")
     results = ask(lambda admin: admin.describe_configs([*brokers, everyone]))
@@ -227,7 +225,7 @@ def test_configs_of_nodes_are_asked_of_the_nodes(java_cluster: JavaCluster, ask:
 def test_controllers_take_configs_without_brokers(
     java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking
 ) -> None:
-    """Goal: KIP-919. Method: a topic's and a broker's config, and a log level of the controller itself."""
+    """KIP-919."""
     topic = ConfigResource(TOPIC, unused("direct"))
     create(ask, NewTopic(name=topic.name, partitions=1, replication_factor=1))
     change(ask_controllers, topic, AlterConfigOp(name="retention.ms", value="6000"))
@@ -250,7 +248,7 @@ def test_controllers_take_configs_without_brokers(
 def test_log_levels_are_those_of_their_node(
     java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking, endpoint: str
 ) -> None:
-    """Goal: BROKER_LOGGER through both endpoints (KIP-412, KIP-919). Method: set a level and remove it."""
+    """BROKER_LOGGER through both endpoints (KIP-412, KIP-919)."""
     is_broker = endpoint == "broker"
     node_id = java_cluster.brokers[1] if is_broker else java_cluster.controllers[0]
     asking = ask if is_broker else ask_controllers
@@ -267,8 +265,7 @@ def test_log_levels_are_those_of_their_node(
 
 
 def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJavaCluster) -> None:
-    """Goal: the one request that goes past the active controller (KIP-919). Method: three controllers and no
-    broker; one level set at a controller that does not lead, and looked up at all."""
+    """The one request that goes past the active controller (KIP-919)."""
     cluster = new_java_cluster(controllers=3, brokers=0).start_all()
     leader = cluster.await_leader()
     asking = Asking(controllers=cluster.bootstrap_controllers)
@@ -281,7 +278,7 @@ def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJ
 
 
 def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: KIP-1142. Method: one resource of each type; the cluster may have groups of other tests."""
+    """KIP-1142."""
     others = set(ask(lambda admin: admin.list_config_resources([ConfigResourceType.GROUP])))
     topic = ConfigResource(TOPIC, unused("listed"))
     create(ask, NewTopic(name=topic.name, partitions=1, replication_factor=1))
@@ -310,8 +307,6 @@ def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) 
 def test_partitions_move_and_leaders_are_elected(
     java_cluster: JavaCluster, ask: Asking, ask_controllers: Asking, endpoint: str
 ) -> None:
-    """Goal: reassignment and election through both endpoints. Method: move one, exchange the order of another's
-    replicas, and have the new preferred leader elected."""
     asking = ask if endpoint == "broker" else ask_controllers
     first, second = java_cluster.brokers
     topic = unused(f"moving-{endpoint}")
@@ -352,7 +347,6 @@ def test_partitions_move_and_leaders_are_elected(
 
 
 def test_a_reassignment_under_way_is_listed_and_cancelled(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: adding and removing replicas are told. Method: a move that the replication throttle does not let end."""
     first, second = java_cluster.brokers
     create(ask, NewTopic(name="slow", assignments={0: [first]}))
     slow = TopicPartition("slow", 0)
@@ -395,7 +389,6 @@ def _produce(cluster: JavaCluster, topic: str, size_bytes: int) -> None:
 
 
 def test_log_directories_are_described_and_replicas_moved(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: each broker's directories and what is in them. Method: a topic on both; a move to nowhere."""
     first, second = java_cluster.brokers
     create(ask, NewTopic(name="stored", assignments={0: [first, second], 1: [second, first]}))
     ask(
@@ -438,7 +431,7 @@ def test_log_directories_are_described_and_replicas_moved(java_cluster: JavaClus
 
 
 def test_controllers_are_not_asked_what_they_do_not_answer(ask_controllers: Asking) -> None:
-    """Goal: KIP-919. Method: one operation of each kind that is a matter of brokers."""
+    """KIP-919."""
     for question in (
         lambda admin: admin.list_topics(),
         lambda admin: admin.describe_client_quotas(),

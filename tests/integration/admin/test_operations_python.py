@@ -34,7 +34,6 @@ def described(ask: Asking, topic: str) -> TopicDescription | None:
 
 
 def test_the_life_of_a_topic(ask: Asking) -> None:
-    """Goal: Python controllers carry out all of it. Method: create, refuse, describe, grow, delete by id."""
     name = unused("python-life")
     new = NewTopic(name=name, partitions=2, configs={"retention.ms": "3600000"})
     assert ask(lambda admin: admin.create_topics([new], validate_only=True))[name].partitions == 2
@@ -58,7 +57,6 @@ def test_the_life_of_a_topic(ask: Asking) -> None:
 
 @pytest.mark.parametrize("endpoint", ["broker", "controllers"])
 def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
-    """Goal: both endpoints. Method: a topic's configs changed one by one, refused, and replaced."""
     asking = ask if endpoint == "broker" else ask_controllers
     name = unused(f"python-configs-{endpoint}")
     ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()
@@ -95,7 +93,7 @@ def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking,
 
 
 def test_each_controller_describes_itself(shared_cluster: Cluster, ask_controllers: Asking) -> None:
-    """Goal: routing to inactive controllers (KIP-919). Method: every controller's own configs."""
+    """Routing to inactive controllers (KIP-919)."""
     nodes = [ConfigResource(ConfigResourceType.BROKER, str(one)) for one in shared_cluster.controllers]
     results = ask_controllers(lambda admin: admin.describe_configs(nodes))
     for node in nodes:
@@ -104,7 +102,6 @@ def test_each_controller_describes_itself(shared_cluster: Cluster, ask_controlle
 
 @pytest.mark.parametrize("endpoint", ["broker", "controllers"])
 def test_leaders_are_elected(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
-    """Goal: both endpoints reach the active controller. Method: a partition that needs none, and none at all."""
     asking = ask if endpoint == "broker" else ask_controllers
     name = unused(f"python-leaders-{endpoint}")
     ask(lambda admin: admin.create_topics([NewTopic(name=name)])).raise_any()

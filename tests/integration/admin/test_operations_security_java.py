@@ -43,7 +43,6 @@ TIMEOUT_S = 30
 
 @pytest.mark.parametrize("endpoint", ["broker", "controller"])
 def test_acls_are_created_found_and_deleted(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
-    """Goal: the whole life of ACLs, through both endpoints. Method: two bindings, found by name and by MATCH."""
     asking = ask if endpoint == "broker" else ask_controllers
     topic = f"acl-{endpoint}"
 
@@ -78,7 +77,6 @@ def test_acls_are_created_found_and_deleted(ask: Asking, ask_controllers: Asking
 
 
 def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
-    """Goal: authorization errors by key. Method: alice, whom no ACL mentions, over SASL_SSL."""
     alice = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("alice"))
     new = NewTopic(name="alices", partitions=1, replication_factor=1)
     results = alice(lambda admin: admin.create_topics([new]))
@@ -92,7 +90,6 @@ def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
 
 @pytest.mark.parametrize("endpoint", ["broker", "controller"])
 def test_quotas_are_set_found_and_removed(ask: Asking, ask_controllers: Asking, endpoint: str) -> None:
-    """Goal: quotas through both endpoints. Method: a user with a default client id; filters; a wrong quota."""
     altering = ask if endpoint == "broker" else ask_controllers
     user = f"quota-{endpoint}"
     entity = ClientQuotaEntity.of({USER: user, CLIENT_ID: None})
@@ -129,7 +126,6 @@ def test_quotas_are_set_found_and_removed(ask: Asking, ask_controllers: Asking, 
 
 
 def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: what is hashed here is what the broker checks. Method: create two, log in with each, delete."""
     mechanisms = {ScramMechanism.SCRAM_SHA_256: 4096, ScramMechanism.SCRAM_SHA_512: 8192}
     upsertions = [
         UserScramCredentialUpsertion(
@@ -170,7 +166,6 @@ def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Ask
 
 
 def test_a_token_is_created_used_renewed_and_expired(java_cluster: JavaCluster, ask: Asking) -> None:
-    """Goal: the life of a delegation token. Method: admin makes one for alice, who logs in with it."""
     admins = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("admin"))
     alice, bob = KafkaPrincipal("User", "alice"), KafkaPrincipal("User", "bob")
     token = admins(

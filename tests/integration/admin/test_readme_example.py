@@ -12,7 +12,6 @@ ADDRESS = "127.0.0.1:22100"
 
 
 def test_the_python_of_the_readme_runs(java_cluster: JavaCluster) -> None:
-    """Goal: what a reader copies works. Method: run it with the address of a stock controller in its place."""
     (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert ADDRESS in example
     code = example.replace(ADDRESS, java_cluster.bootstrap_controllers)

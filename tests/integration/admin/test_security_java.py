@@ -30,7 +30,6 @@ async def asks(settings: AdminConfig) -> str:
 
 @pytest.mark.parametrize(("user", "mechanism"), [("admin", "PLAIN"), (SCRAM_USER, "SCRAM-SHA-256")])
 async def test_sasl_over_tls(java_cluster: JavaCluster, user: str, mechanism: str) -> None:
-    """Goal: both mechanisms at brokers. Method: Kafka's own SASL_SSL listener."""
     properties = java_cluster.sasl_properties(user, mechanism=mechanism)
     assert (
         await asks(config(properties, servers=java_cluster.sasl_servers))
@@ -39,7 +38,6 @@ async def test_sasl_over_tls(java_cluster: JavaCluster, user: str, mechanism: st
 
 
 async def test_sasl_at_controllers(java_cluster: JavaCluster) -> None:
-    """Goal: controllers too, where the leader is followed to the listener that it registered. Method: ask one."""
     settings = config(java_cluster.sasl_properties(), controllers=java_cluster.sasl_controllers)
     async with AdminClient(settings) as admin:
         versions = await admin.node_api_versions(settings.bootstrap[0])
@@ -48,14 +46,13 @@ async def test_sasl_at_controllers(java_cluster: JavaCluster) -> None:
 
 @pytest.mark.parametrize(("user", "mechanism"), [("admin", "PLAIN"), (SCRAM_USER, "SCRAM-SHA-256")])
 async def test_a_wrong_password_is_told_at_once(java_cluster: JavaCluster, user: str, mechanism: str) -> None:
-    """Goal: no minute of retries for what can't get better. Method: a wrong password with each mechanism."""
+    """No minute of retries for what can't get better."""
     properties = java_cluster.sasl_properties(user, password="wrong", mechanism=mechanism)
     with pytest.raises(AuthenticationError, match=r"(?i)authentication failed"):
         await asks(config(properties, servers=java_cluster.sasl_servers))
 
 
 async def test_a_mechanism_that_the_server_lacks_is_told(java_cluster: JavaCluster) -> None:
-    """Goal: the error names what is allowed. Method: OAUTHBEARER, which the listener has not."""
     properties = java_cluster.sasl_properties() | {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
@@ -66,7 +63,6 @@ async def test_a_mechanism_that_the_server_lacks_is_told(java_cluster: JavaClust
 
 
 async def test_tls_with_a_certificate_of_our_own(java_cluster: JavaCluster) -> None:
-    """Goal: mutual TLS. Method: the listener that requires it, with the files and with PEM text."""
     files = java_cluster.ssl_properties()
     assert (
         await asks(config(files, servers=java_cluster.ssl_servers)) == java_cluster.layout.identity.cluster_id
@@ -86,14 +82,12 @@ async def test_tls_with_a_certificate_of_our_own(java_cluster: JavaCluster) -> N
 
 
 async def test_tls_without_a_certificate_is_refused(java_cluster: JavaCluster) -> None:
-    """Goal: a refusal that comes after the handshake (TLS 1.3) is one too. Method: no key store."""
     properties = {key: value for key, value in java_cluster.ssl_properties().items() if "keystore" not in key}
     with pytest.raises(AuthenticationError, match="TLS failed"):
         await asks(config(properties, servers=java_cluster.ssl_servers))
 
 
 async def test_a_server_that_is_not_trusted_is_refused(java_cluster: JavaCluster) -> None:
-    """Goal: the certificate is checked. Method: trust an authority that signed nothing."""
     properties = java_cluster.ssl_properties() | {
         "ssl.truststore.location": str(java_cluster.certificates.other_authority)
     }
@@ -102,7 +96,6 @@ async def test_a_server_that_is_not_trusted_is_refused(java_cluster: JavaCluster
 
 
 async def test_the_wrong_protocol_is_told(java_cluster: JavaCluster) -> None:
-    """Goal: the usual mistakes have an error that helps. Method: plain text to TLS, and TLS to plain text."""
     plain = java_cluster.bootstrap_servers
     impatient = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
     with pytest.raises(UnreachableError, match="is it a TLS listener"):

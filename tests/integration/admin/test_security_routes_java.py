@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluster) -> None:
-    """Goal: KIP-919's mistakes at Kafka 4.3.1. Method: a broker as a controller, and the other way."""
+    """KIP-919's mistakes at Kafka 4.3.1."""
     async with AdminClient(bootstrap_controllers=java_cluster.bootstrap_servers.split(",")) as admin:
         with pytest.raises(MismatchedEndpointError, match="is a broker, not a controller"):
             await admin.describe_metadata_quorum()
@@ -23,7 +23,6 @@ async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluste
 
 
 async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: JavaCluster) -> None:
-    """Goal: the same answers through brokers and through controllers. Method: compare them."""
     told = []
     for kind, addresses in (
         ("bootstrap_servers", java_cluster.bootstrap_servers),
@@ -39,7 +38,6 @@ async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: J
 
 
 async def test_the_advertised_listener_is_that_of_the_one_we_came_through(java_cluster: JavaCluster) -> None:
-    """Goal: following stays on a listener that we can speak to. Method: SASL_SSL, then a request to each broker."""
     config = AdminConfig.from_properties(
         java_cluster.sasl_properties(), bootstrap_servers=java_cluster.sasl_servers.split(",")[0]
     )
@@ -55,7 +53,7 @@ def below_kip_1312(new_java_cluster: NewJavaCluster) -> JavaCluster:
 
 
 async def test_what_a_release_lacks_is_told(below_kip_1312: JavaCluster) -> None:
-    """Goal: UnregisterController needs Kafka 4.4 and its metadata.version. Method: ask 4.3.1, or 4.4.0 at 4.3-IV0."""
+    """UnregisterController needs Kafka 4.4 and its metadata.version."""
     refusal, words = (
         (UnsupportedByServerError, "supports no version of UnregisterController")
         if version_key(RELEASE) < (4, 4)

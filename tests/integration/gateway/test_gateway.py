@@ -77,7 +77,7 @@ def twice(action: KafkaAction) -> tuple[KafkaAction, KafkaAction]:
 
 
 def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: JavaTools) -> None:
-    """Goal: leader, epoch, voters, levels, partitions. Method: beside the tools of stock Kafka."""
+    """Leader, epoch, voters, levels, partitions."""
     partition = create_topic(gatekeeper, "facts", 2, 0)
     brokers = ("--bootstrap-server", gatekeeper.cluster.bootstrap_servers)
 
@@ -113,8 +113,6 @@ def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: Jav
 
 
 def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
-    """Goal: one image is followed, not loaded again. Method: a topic that is created between two looks is seen."""
-
     async def look_twice(gateway: KafkaGateway) -> tuple[KafkaFacts | None, PartitionId, KafkaFacts | None]:
         first = await gatekeeper.look(gateway, 1)
         created = await asyncio.to_thread(create_topic, gatekeeper, "followed", 1)
@@ -128,11 +126,6 @@ def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
 
 
 def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
-    """Goal: by cluster and node, and nobody holds up the others.
-
-    Method: nodes of both kinds, a port with nobody, a name that is none, and one that takes connections and is
-    silent; and an operator that does not know the node which answers.
-    """
     nodes = (*gatekeeper.cluster.controllers, *gatekeeper.cluster.brokers)
     nobody, silent = Address("127.0.0.1", free_ports(1)), Address("127.0.0.1", free_ports(1))
     nowhere = Address("no-such-name.invalid", 9092)
@@ -162,7 +155,6 @@ def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
-    """Goal: RemoveVoter and AddVoter, each again as well. Method: a voter whose process runs on; the leader, too."""
     quorum = gatekeeper.facts().quorum
     spare = next(one for one in quorum.voters if (one == quorum.leader_id) is leads)
     voter = quorum.voters[spare]
@@ -189,10 +181,7 @@ def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
 
 
 def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
-    """Goal: ReassignPartitions, ElectPreferredLeaders, UnregisterBroker.
-
-    Method: a broker is drained, stopped and unregistered; too early it is refused.
-    """
+    """ReassignPartitions, ElectPreferredLeaders, UnregisterBroker."""
     partition = create_topic(gatekeeper, "drained", LEAVING, 0)
     unregister = UnregisterBroker(node_id=LEAVING, reason="test")
     with pytest.raises(StepError, match=f"node {LEAVING} was not unregistered: it is in service"):
@@ -225,9 +214,6 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
 
 
 def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
-    """Goal: SetLogLevels, at any node. Method: a stock broker and each controller of ours, active or not; a node that
-    does not run, a logger that does not exist.
-    """
     names = {0: "root", **dict.fromkeys(gatekeeper.cluster.controllers, "quorate_controller")}
     loggers = {node_id: frozenset({name, "no.such"}) for node_id, name in names.items()}
 
@@ -257,10 +243,7 @@ def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
 
 
 def test_a_ghost_is_refreshed_and_unregistered(tmp_path: Path) -> None:
-    """Goal: RefreshRegistration, FinalizeFeature, UnregisterController, each again as well.
-
-    Method: a ghost that keeps a controller of its own from metadata.version 33; it can't be unregistered below.
-    """
+    """RefreshRegistration, FinalizeFeature, UnregisterController, each again as well."""
     cluster = Cluster.create(
         tmp_path / "cluster", None, manifests(controllers=1, brokers=0, metadata_version="4.3")
     )

@@ -26,11 +26,7 @@ SLOW_BYTES_PER_S = 1_000
 def test_stock_tool_moves_and_cancels(
     gatekeeper: Gatekeeper, java_tool: JavaTools, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Goal: throttled, listed, cancelled, and carried out without losing a record.
-
-    Method: five megabytes from broker 0 to 1 and 2; first so slowly that it can be cancelled, then unthrottled.
-    The controllers list it as the brokers do.
-    """
+    """Throttled, listed, cancelled, and carried out without losing a record."""
     topic, moves = unused("stock-moves"), tmp_path / "moves.json"
     brokers = ("--bootstrap-server", gatekeeper.cluster.bootstrap_servers)
     controllers = ("--bootstrap-controller", gatekeeper.cluster.bootstrap_controllers)

@@ -75,10 +75,6 @@ def await_finding(quorum: AddressedQuorum, meant: str, before: float) -> None:
 def test_a_stock_broker_that_takes_a_follower_for_the_leader_is_named(
     network: Network, tmp_path: Path, kafka_jars: Path
 ) -> None:
-    """Goal: brokers that were misled are found as controllers are: they follow the log, too.
-
-    Method: start a broker while the leader's address leads to a follower; lead it back, and the broker is in service.
-    """
     quorum = AddressedQuorum.prepare(
         tmp_path / "cluster", network=network, peers_forwarded=True, jars=kafka_jars, brokers=1
     )
@@ -103,11 +99,7 @@ def test_a_stock_broker_that_takes_a_follower_for_the_leader_is_named(
 def test_a_java_follower_that_takes_us_for_the_leader_is_named(
     mixed: AddressedQuorum, network: Network
 ) -> None:
-    """Goal: a misrouted Java controller is found by its Fetch requests, and by its votes.
-
-    Method: start the Java follower again while the leader's address leads to our controller, which keeps its own
-    connection to the leader; then lead the address back, and all three are in the quorum again.
-    """
+    """A misrouted Java controller is found by its Fetch requests, and by its votes."""
     leader, follower = java_pair(mixed)
     before = {meant: mixed.counted(f'{MISROUTED}{{meant="{meant}"}}') for meant in ("leader", "node")}
     mixed.kill(follower)
@@ -125,11 +117,7 @@ def test_a_java_follower_that_takes_us_for_the_leader_is_named(
 def test_a_java_follower_that_answers_us_for_the_leader_is_named(
     mixed: AddressedQuorum, network: Network
 ) -> None:
-    """Goal: a connection of ours that ends at the wrong Java controller is found by its answers.
-
-    Method: lead the leader's address to the Java follower and cut the connections; our controller logs who is there.
-    Then lead the address back, and all three are in the quorum again.
-    """
+    """A connection of ours that ends at the wrong Java controller is found by its answers."""
     leader, follower = java_pair(mixed)
     before = mixed.counted(MISROUTED_PEERS)
     network.lead([(address_of(mixed, leader), mixed.peer_port(follower))])
@@ -146,11 +134,6 @@ def test_a_java_follower_that_answers_us_for_the_leader_is_named(
 def test_the_doctor_finds_an_address_that_leads_to_another_java_controller(
     mixed: AddressedQuorum, network: Network
 ) -> None:
-    """Goal: what a client's address of a node leads to is found from where the client is.
-
-    Method: lead the address for clients of the Java leader to the Java follower, and run the doctor, which starts at
-    other addresses; lead it back, and run it again.
-    """
     leader, follower = java_pair(mixed)
     address = mixed.client_addresses[mixed.controllers.index(leader)]
 
@@ -166,11 +149,6 @@ def test_the_doctor_finds_an_address_that_leads_to_another_java_controller(
 
 
 def test_a_java_voter_is_not_added_with_the_address_of_another(mixed: AddressedQuorum) -> None:
-    """Goal: the voter set gets no address that leads elsewhere.
-
-    Method: have our controller lead, remove a Java voter, add it with the address of the other one, which is refused,
-    and with its own.
-    """
     leader = lead_with(mixed, "python")
     voter, other = mixed.controllers_in("java")
     quorum = mixed.await_quorum()
@@ -204,10 +182,6 @@ def test_a_java_voter_is_not_added_with_the_address_of_another(mixed: AddressedQ
 def test_a_java_follower_that_reaches_another_cluster_is_named_there(
     mixed: AddressedQuorum, network: Network, tmp_path: Path
 ) -> None:
-    """Goal: a Java controller of another cluster is found by the cluster that it names.
-
-    Method: start the Java follower again while the leader's address leads to a controller of another cluster.
-    """
     other = AddressedQuorum.prepare(tmp_path / "other", network=network, nodes=1)
     try:
         other.start_all()

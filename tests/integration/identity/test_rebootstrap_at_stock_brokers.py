@@ -100,11 +100,7 @@ def wrong_port(request: pytest.FixtureRequest, cluster: Routed) -> int:
 def test_stock_clients_begin_again_and_lose_nothing(
     cluster: Routed, network: Network, wrong_port: int
 ) -> None:
-    """Goal: stock producers and consumers of Kafka 4.4 that are led to a wrong broker find back by themselves.
-
-    Method: they write and read a topic of one broker without pause. Lead the broker's address elsewhere: both are
-    told REBOOTSTRAP_REQUIRED. Lead it back: they go on, and every record that was acknowledged is read.
-    """
+    """Stock producers and consumers of Kafka 4.4 that are led to a wrong broker find back by themselves."""
     broker = cluster.brokers[0]
     topic = unused("routed")
 
@@ -141,11 +137,6 @@ def test_stock_clients_begin_again_and_lose_nothing(
 
 
 def test_our_client_begins_again_at_stock_brokers(cluster: Routed, network: Network, wrong_port: int) -> None:
-    """Goal: brokers of Kafka 4.4 tell our client that it has reached another broker, as our controllers do.
-
-    Method: describe a broker's configuration, which it alone knows, while its address leads elsewhere; lead it back
-    when the client has counted a misrouted connection, and the answer comes.
-    """
     broker = cluster.brokers[0]
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
 

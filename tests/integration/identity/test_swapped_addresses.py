@@ -89,12 +89,7 @@ def assert_kept_apart(quorum: AddressedQuorum, prefix: str, writer: ContinuousWr
 
 @pytest.mark.parametrize("cut", [True, False], ids=["connections cut", "connections kept"])
 def test_clients_of_swapped_clusters_stay_with_their_own(pair: Pair, network: Network, cut: bool) -> None:
-    """Goal: two clusters exchange their addresses; each client goes on at its own, and none writes to the other.
-
-    Method: two clients write without pause. Lead the addresses of each quorum to the other one. With
-    connections cut, both quorums soon count a client that meant the other. With connections kept, writing
-    goes on over them. Then the nodes restart with each other's addresses as their own, and both clients go on.
-    """
+    """Two clusters exchange their addresses; each client goes on at its own, and none writes to the other."""
     first, second = pair
     before = [quorum.counted(MISROUTED) for quorum in pair]
     with (
@@ -123,11 +118,7 @@ def test_clients_of_swapped_clusters_stay_with_their_own(pair: Pair, network: Ne
 
 
 def test_a_client_that_does_not_check_writes_to_the_wrong_cluster(pair: Pair, network: Network) -> None:
-    """Goal: the harm that the check prevents, with metadata.cluster.check.enable=false.
-
-    Method: the second quorum takes over the addresses of the first; a client of the first one goes on there, is
-    told that its writes succeeded, and the first quorum does not have them.
-    """
+    """The harm that the check prevents, with metadata.cluster.check.enable=false."""
     first, second = pair
     config = {**CLIENT, "metadata_cluster_check_enable": False}
     with ContinuousWriter(first.bootstrap, "unchecked", **config) as writer:
@@ -142,11 +133,7 @@ def test_a_client_that_does_not_check_writes_to_the_wrong_cluster(pair: Pair, ne
 
 
 def test_a_node_behind_the_address_of_another_is_noticed(pair: Pair, network: Network) -> None:
-    """Goal: the right cluster is not enough, it has to be the right node; and a client waits for it.
-
-    Method: exchange what the addresses of the leader and of a follower lead to, see that nodes count clients
-    that meant another node, exchange them back, see that writing goes on.
-    """
+    """The right cluster is not enough, it has to be the right node; and a client waits for it."""
     quorum, _ = pair
     before = quorum.counted(f'{MISROUTED}{{meant="node"}}')
     leader = quorum.controllers.index(quorum.await_leader())
@@ -166,12 +153,7 @@ def test_a_node_behind_the_address_of_another_is_noticed(pair: Pair, network: Ne
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
 def test_a_client_that_loses_all_nodes_starts_anew(pair: Pair, network: Network, silent: bool) -> None:
-    """Goal: when all nodes that a client knows are gone, it asks its bootstrap addresses (KIP-899, KIP-1102).
-
-    Method: the nodes restart with new addresses while the ones that the client knows refuse connections, which
-    fail all together, or take them and never answer: then they fail one after the other, and
-    metadata.recovery.rebootstrap.trigger.ms decides.
-    """
+    """When all nodes that a client knows are gone, it asks its bootstrap addresses (KIP-899, KIP-1102)."""
     quorum, _ = pair
     trigger_ms = 2_000 if silent else 600_000
     config = {**CLIENT, "metadata_recovery_rebootstrap_trigger_ms": trigger_ms}
@@ -188,12 +170,6 @@ def test_a_client_that_loses_all_nodes_starts_anew(pair: Pair, network: Network,
 
 
 def test_controllers_whose_addresses_are_swapped_recover(tmp_path: Path, network: Network) -> None:
-    """Goal: a controller that reaches another one than it means does not take it for that one.
-
-    Method: lead the leader's and a follower's addresses, by which the voters know them, to each other. The
-    connections are counted as misrouted. Lead them back: all three are in the quorum again, and nothing that
-    was acknowledged is lost.
-    """
     quorum = AddressedQuorum.prepare(tmp_path / "cluster", network=network, peers_forwarded=True)
     try:
         quorum.start_all()

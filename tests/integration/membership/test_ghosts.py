@@ -54,12 +54,7 @@ def doctor(cluster: Membership) -> tuple[str, list[dict[str, Any]]]:
 
 
 def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membership) -> None:
-    """Goal: on any cluster since metadata.version 15 there is a way out, and the tools tell it.
-
-    Method: register a controller of an old release that is not there. The upgrade is refused; `quorate doctor`
-    names the ghost and prints commands; exactly these are run; the whole upgrade goes through. An observer that
-    runs is not refreshed.
-    """
+    """On any cluster since metadata.version 15 there is a way out, and the tools tell it."""
     alive = cluster.controllers[1]
     cluster.observe(alive)
     eventually(lambda: alive in registered(cluster), ALIVE_TIMEOUT_S, f"{alive} to be registered")
@@ -98,11 +93,7 @@ def newest(tmp_path: Path) -> Iterator[Membership]:
 
 
 def test_a_removed_controller_is_unregistered_in_one_step(newest: Membership) -> None:
-    """Goal: `remove-controller --unregister` (KIP-1312) leaves no trace of a controller that is gone.
-
-    Method: at metadata.version 33, kill a voter and remove it. Voters, DescribeCluster, the image of each log
-    and the next snapshot are without it.
-    """
+    """`remove-controller --unregister` (KIP-1312) leaves no trace of a controller that is gone."""
     *left, gone = newest.controllers
     eventually(lambda: registered(newest) == set(newest.controllers), ALIVE_TIMEOUT_S, "all to be registered")
     directory_id = newest.directory_id(gone)

@@ -77,11 +77,8 @@ def found(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Founded]:
 
 
 def test_a_quorum_whose_ports_all_changed_elects_a_leader(found: Founded) -> None:
-    """Goal: voters find each other at the bootstrap servers and record their addresses; another cluster at their old
-    addresses, which their bootstrap servers still name, is not taken for them and is not disturbed.
-
-    Method: a second cluster with the same node ids takes over the ports of the first one, which restarts elsewhere.
-    In the end the first has its own voters, and works after another restart without the old addresses.
+    """Voters find each other at the bootstrap servers and record their addresses; another cluster at their
+    old addresses, which their bootstrap servers still name, is not taken for them and is not disturbed.
     """
     cluster, stranger = found(), found()
     cluster.start_all()
@@ -111,11 +108,7 @@ def test_a_quorum_whose_ports_all_changed_elects_a_leader(found: Founded) -> Non
 
 
 def test_one_of_our_controllers_finds_those_of_java(found: Founded) -> None:
-    """Goal: a mixed quorum recovers, too: Java's controllers do not look for anybody, and are found.
-
-    Method: two controllers of three are Java's. All get new ports. Ours is elected by them, and all addresses are
-    recorded.
-    """
+    """A mixed quorum recovers, too: Java's controllers do not look for anybody, and are found."""
     cluster = found(*THREE[1:])
     cluster.start_all()
     cluster.await_quorum()

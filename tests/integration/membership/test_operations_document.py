@@ -81,13 +81,12 @@ def follow(
 
 
 def test_every_title_with_commands_is_followed_here() -> None:
-    """Goal: no command of the page goes untested. Method: compare its titles with those that this file follows."""
     source = Path(__file__).read_text()
     assert [title for title in shell_blocks(PAGE) if f'"{title}"' not in source] == []
 
 
 def test_controllers_come_and_go_as_the_page_says(found: Callable[..., Membership]) -> None:
-    """Goal: look, add, replace a lost disk, remove and unregister. Method: follow the page, look at the voters."""
+    """Look, add, replace a lost disk, remove and unregister."""
     cluster = found(controllers=4, metadata_version="4.4")
     status, *_ = follow(cluster, "Look first")
     assert "CurrentVoters" in status
@@ -113,7 +112,6 @@ def test_controllers_come_and_go_as_the_page_says(found: Callable[..., Membershi
 
 
 def test_a_static_quorum_becomes_dynamic_as_the_page_says(found: Callable[..., Membership]) -> None:
-    """Goal: static to dynamic. Method: follow the page, restart the nodes where it says so."""
     cluster = found(quorum="static", metadata_version="4.3")
 
     def restart() -> None:
@@ -127,7 +125,6 @@ def test_a_static_quorum_becomes_dynamic_as_the_page_says(found: Callable[..., M
 
 
 def test_a_ghost_goes_as_the_page_says(found: Callable[..., Membership]) -> None:
-    """Goal: an upgrade that a ghost blocked. Method: leave one, follow the page, see the new level."""
     cluster = found(metadata_version="4.1")
     cluster.leave_ghost(GHOST)
     found_out, *_, upgraded = follow(cluster, GHOSTS, GHOST)

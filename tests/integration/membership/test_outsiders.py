@@ -22,7 +22,6 @@ def await_warning(cluster: Cluster, node_id: int) -> str:
 
 
 def test_a_static_voter_without_controller_quorum_voters_is_warned(tmp_path: Path) -> None:
-    """Goal: the property to set is named. Method: a static voter starts again with bootstrap servers alone."""
     cluster = Cluster.create(
         tmp_path / "static" / "cluster", None, manifests(brokers=0, quorum="static", metadata_version=None)
     )
@@ -39,7 +38,6 @@ def test_a_static_voter_without_controller_quorum_voters_is_warned(tmp_path: Pat
 
 
 def test_a_voter_whose_directory_lost_its_id_is_warned(tmp_path: Path) -> None:
-    """Goal: the lost id is named. Method: remove directory.id from the meta.properties of a voter, and start it."""
     cluster = Cluster.create(tmp_path / "dynamic" / "cluster", None, manifests(brokers=0))
     try:
         cluster.start_all()

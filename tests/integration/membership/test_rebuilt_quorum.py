@@ -24,11 +24,6 @@ def end_offset(cluster: Membership, node_id: int) -> int:
 def test_a_controller_with_records_that_the_rebuilt_quorum_lacks_is_not_lagging_behind(
     tmp_path: Path,
 ) -> None:
-    """Goal: an administrator does not wait for a replica that can never catch up.
-
-    Method: a voter dies, the others commit more. One of them is lost, and the dead one becomes the only voter. The
-    last one still runs, so that it knows what was committed and truncates nothing; it is to be added.
-    """
     config = {"controller.quorum.fetch.timeout.ms": 1000, "controller.quorum.election.timeout.ms": 500}
     cluster = Membership.found(
         tmp_path / "rebuilt" / "cluster", None, manifests(brokers=0, config=config), founders=len(THREE)

@@ -37,12 +37,7 @@ def static(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> 
 
 
 def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell_pause: TellPause) -> None:
-    """Goal: kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost.
-
-    Method: under topic creation, see that membership changes are refused, raise kraft.version with the tool,
-    led by a Java controller if there is one, restart every node with bootstrap servers only, the leader last;
-    then replace a voter, which only a dynamic quorum can.
-    """
+    """Kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost."""
     with ContinuousTopics(static.bootstrap_servers, "migrated") as topics:
         lead_with(static, min({static.implementation(one) for one in VOTERS}))
         first = VOTERS[0]

@@ -55,11 +55,7 @@ def kinds_of(cluster: Membership) -> list[str]:
 
 
 def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pause: TellPause) -> None:
-    """Goal: 1 -> 3 -> 5 -> 3 voters without losing an acknowledged topic, added by a leader of each kind.
-
-    Method: while topics are created, add controllers that started as observers, at three voters have the
-    other implementation lead, add two more, remove two; compare voters, logs and images.
-    """
+    """1 -> 3 -> 5 -> 3 voters without losing an acknowledged topic, added by a leader of each kind."""
     with ContinuousTopics(quorum.bootstrap_servers, "grown") as topics:
         quorum.join(*THREE[1:])
         quorum.await_voters(*THREE)
@@ -77,12 +73,7 @@ def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pa
 
 
 def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause: TellPause) -> None:
-    """Goal: a new disk is a new voter: the old (id, directory) is removed, the new one added; nothing is lost.
-
-    Method: under topic creation take the disks of two voters, one of each implementation, one after the
-    other. The node comes back as an observer, can't be added beside its lost self, and replaces it: once
-    command by command, once by the script among the examples.
-    """
+    """A new disk is a new voter: the old (id, directory) is removed, the new one added; nothing is lost."""
 
     def by_commands(node_id: int, lost: str) -> None:
         twice = refused(quorum.metadata_quorum("add-controller", config=quorum.config_file(node_id)))
@@ -108,11 +99,6 @@ def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause:
 
 
 def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> None:
-    """Goal: removing the leader moves the leadership, and leaves an observer that asks for nothing.
-
-    Method: under topic creation, have each implementation lead and remove the leader; another one leads, the
-    removed one follows without becoming a voter by itself, and is added again.
-    """
     quorum.bring_to(*THREE)
     with ContinuousTopics(quorum.bootstrap_servers, "removed") as topics:
         for implementation in kinds_of(quorum):

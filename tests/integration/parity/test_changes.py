@@ -77,7 +77,6 @@ def compare(
 
 
 def test_features_go_down_and_up(site: Site, java_tool: JavaTools) -> None:
-    """Goal: changes of features are told alike. Method: the whole way down and up with one tool, then the other."""
     steps = [
         "downgrade --feature share.version=0",
         "upgrade --feature share.version=1 --feature group.version=1",
@@ -96,7 +95,6 @@ def test_features_go_down_and_up(site: Site, java_tool: JavaTools) -> None:
 def test_voters_leave_and_come(
     cluster: JavaCluster, site: Site, java_tool: JavaTools, tmp_path: Path
 ) -> None:
-    """Goal: changes of the quorum are told alike. Method: each of the tools has a voter of its own."""
     quorum = cluster.await_quorum()
     directories = {
         node_id: next(
@@ -204,12 +202,10 @@ def test_voters_leave_and_come(
 def test_brokers_are_missing(
     command: str, case: Case, without_brokers: Site, java_tool: JavaTools, tmp_path: Path
 ) -> None:
-    """Goal: a cluster in trouble is described alike. Method: two of three brokers have been killed."""
     compare(case, command, without_brokers, java_tool, tmp_path, stuck=(STUCK[0], STUCK[1]))
 
 
 def test_brokers_are_unregistered(without_brokers: Site, java_tool: JavaTools, tmp_path: Path) -> None:
-    """Goal: the end of a broker is told alike. Method: each tool unregisters one that was killed."""
     case = Case(
         name="unregister",
         run="unregister $at --id $node",

@@ -40,7 +40,6 @@ def keys_in(content: object) -> Iterator[str]:
 def test_every_key_is_documented(
     tool: Tool, case: Case, site: Site, java_tool: JavaTools, tmp_path: Path
 ) -> None:
-    """Goal: JSON is an interface that can be read up. Method: keys that are printed are on the page."""
     section = re.search(rf"<!-- json: {tool.command} -->(.*?)(<!-- json|\Z)", PAGE, re.DOTALL)
     assert section is not None
     documented = set(re.findall(r"`(\w+)`", section[1]))

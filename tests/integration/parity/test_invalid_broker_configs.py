@@ -60,9 +60,6 @@ def described(resource_type: ConfigResourceType, name: str, keys: tuple[str, ...
 
 
 def test_what_nodes_ignore_is_not_described(tmp_path: Path) -> None:
-    """Goal: DescribeConfigs tells what is in effect. Method: values that are out of range or not dynamic, for all
-    brokers and for the node; then its configs, those of all brokers and those of a topic, of both controllers.
-    """
     names = tuple({name for name, _ in (*OUT_OF_RANGE, *NOT_DYNAMIC)})
     placed = create_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=(BROKER_ID,))
     topic = create_topics.CreatableTopic(

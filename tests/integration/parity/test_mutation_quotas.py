@@ -147,8 +147,8 @@ EXCEEDED = int(ErrorCode.throttling_quota_exceeded)
 def test_a_client_beyond_its_quota_is_refused(
     nodes: list[Node], entity: dict[str, str | None], caller: Caller
 ) -> None:
-    """Goal: user and client id of the request decide, also of one that was forwarded; new versions are refused, old
-    ones only throttled. Method: the same requests to a stock controller and to ours, with a quota of each kind.
+    """User and client id of the request decide, also of one that was forwarded; new versions are refused, old
+    ones only throttled.
     """
     assert answers(nodes, create("a"), DIRECT)[1] == 0
     with quota_of(nodes, entity, caller):
@@ -171,7 +171,6 @@ def test_a_client_beyond_its_quota_is_refused(
 
 
 def test_quotas_of_others_do_not_count(nodes: list[Node]) -> None:
-    """Goal: no throttling beside a quota. Method: a quota for one pair; another client id of the same user."""
     pair = Caller(user="alice", client_id="app")
     with quota_of(nodes, {"user": "alice", "client-id": "app"}, pair):
         for request in (create("f"), grow("f", count=4), delete("f")):

@@ -54,7 +54,7 @@ def used_by(tool: Tool) -> set[str]:
 
 @pytest.mark.parametrize("command", TOOLS)
 def test_every_option_is_compared(command: str, java_tool: JavaTools) -> None:
-    """Goal: no option of Kafka's is forgotten, now or with its next release. Method: help against cases."""
+    """No option of Kafka's is forgotten, now or with its next release."""
     tool = TOOLS[command]
     options = options_of(tool, java_tool)
     excused = set(EXEMPT.get(command, {})) | set(EXEMPT["*"])
@@ -65,7 +65,6 @@ def test_every_option_is_compared(command: str, java_tool: JavaTools) -> None:
 
 @pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_every_subcommand_is_compared(command: str, java_tool: JavaTools) -> None:
-    """Goal: no subcommand is forgotten either. Method: the list in the help, SUBCOMMANDS and the cases agree."""
     ran = java_tool(TOOLS[command].main_class, "--help")
     listed = re.search(r"\{([a-z,\s-]+)\}", ran.stdout + ran.stderr)
     assert listed is not None

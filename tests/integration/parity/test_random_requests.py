@@ -27,9 +27,7 @@ VERSIONS_VERSION = 4
 
 @pytest.mark.parametrize("requests", [SHORT, LONG], ids=["short", "long"])
 def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) -> None:
-    """Goal: a client cannot tell ours from Kafka's. Method: put random requests to both; compare each answer, and in
-    the end what the logs hold. All differences are shown at once.
-    """
+    """A client cannot tell ours from Kafka's."""
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
         put_rounds(compared.ask, math.ceil(requests / ASKED_IN_A_ROUND))
@@ -39,10 +37,7 @@ def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) 
 
 
 def test_both_offer_the_same_apis(tmp_path: Path) -> None:
-    """Goal: the APIs and versions of a stock controller, without those that it cannot answer. Method: ask both.
-
-    Ours offer those of the newest release; an older one lacks what the table of APIs says.
-    """
+    """The APIs and versions of a stock controller, without those that it cannot answer."""
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         asked = [node.ask(VERSIONS, Caller(version=VERSIONS_VERSION)).api_keys for node in (stock, ours)]
         offered = [{one.api_key: (one.min_version, one.max_version) for one in apis} for apis in asked]

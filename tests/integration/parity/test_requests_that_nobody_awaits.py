@@ -29,9 +29,7 @@ def codes(node: Node, *names: str, timeout_ms: int, validate_only: bool = False)
 def test_errors_of_validation_win_at_ours_and_everything_times_out_at_kafkas(
     tmp_path: Path, timeout_ms: int
 ) -> None:
-    """Goal: the difference is the one that docs/protocol-differences.md describes. Method: a new topic, one that
-    exists and one with an invalid name; then ask whether the new one exists.
-    """
+    """The difference is the one that docs/protocol-differences.md describes."""
     names = ("new", "there", "no such")
     for name in (RELEASE, "Quorate"):
         with started(name, tmp_path / name) as node:

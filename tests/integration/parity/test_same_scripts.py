@@ -40,7 +40,6 @@ def transcript(sides: tuple[Side, Side], java_tool: JavaTools) -> Iterator[Trans
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_clients_of_other_languages_hear_the_same(transcript: Transcript, library: str) -> None:
-    """Goal: the same results and errors, texts included. Method: each call of a script, at both clusters."""
     connect, calls = LIBRARIES[library]
     with ExitStack() as stack:
         clients = {
@@ -55,14 +54,9 @@ def test_clients_of_other_languages_hear_the_same(transcript: Transcript, librar
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_tools_print_the_same(transcript: Transcript, chapter: str) -> None:
-    """Goal: whoever uses Kafka's tools cannot tell whose controllers they are.
-
-    Method: the same commands at both, those that have to fail among them, by a super user and by one without rights;
-    exit codes and outputs are compared line by line.
-    """
+    """Whoever uses Kafka's tools cannot tell whose controllers they are."""
     transcript.take(CHAPTERS[chapter])
 
 
 def test_both_have_the_same_metadata(transcript: Transcript) -> None:
-    """Goal: what was printed is what was written. Method: the images of both logs after all scripts."""
     transcript.compare("the image", Side.content)

@@ -15,7 +15,6 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 def test_sasl_ssl_listeners_know_their_users(
     java_cluster: JavaCluster, java_tool: JavaTools, flag: str, user: str, mechanism: str
 ) -> None:
-    """Goal: brokers and controllers authenticate over TLS. Method: Kafka's tool asks for the cluster's id."""
     addresses = java_cluster.sasl_servers if flag == "--bootstrap-server" else java_cluster.sasl_controllers
     config = java_cluster.client_config(
         f"{user}-{mechanism}", java_cluster.sasl_properties(user, mechanism=mechanism)
@@ -25,7 +24,6 @@ def test_sasl_ssl_listeners_know_their_users(
 
 
 def test_an_ordinary_user_may_do_what_acls_allow(java_cluster: JavaCluster, java_tool: JavaTools) -> None:
-    """Goal: the authorizer works. Method: alice, whom no ACL names, tries to create a topic."""
     config = java_cluster.client_config("alice", java_cluster.sasl_properties("alice"))
     ran = java_tool(
         *(TOPICS, "--bootstrap-server", java_cluster.sasl_servers, "--command-config", config),
@@ -38,7 +36,6 @@ def test_an_ordinary_user_may_do_what_acls_allow(java_cluster: JavaCluster, java
 def test_the_ssl_listener_takes_the_client_certificate(
     java_cluster: JavaCluster, java_tool: JavaTools
 ) -> None:
-    """Goal: client certificates are asked for. Method: Kafka's tool with the certificate, and without it."""
     properties = java_cluster.ssl_properties()
     config = java_cluster.client_config("certificate", properties)
     command = (CLUSTER, "cluster-id", "--bootstrap-server", java_cluster.ssl_servers, "--command-config")
@@ -51,7 +48,6 @@ def test_the_ssl_listener_takes_the_client_certificate(
 def test_clusters_of_a_test_have_their_own_level(
     new_java_cluster: NewJavaCluster, java_tool: JavaTools
 ) -> None:
-    """Goal: a test can have a cluster at an older level. Method: one at 4.1 is asked for its features."""
     cluster = new_java_cluster(metadata_version="4.1").start_all()
     ran = java_tool(FEATURES, "--bootstrap-server", cluster.bootstrap_servers, "describe").succeeded()
     assert "FinalizedVersionLevel: 4.1-IV1" in ran.stdout

@@ -148,11 +148,7 @@ def port_of(text: str, listener: str) -> int:
 
 
 def test_five_edits_with_clients_running(player: Player) -> None:
-    """Goal: scale, rename, swap, decommission and upgrade are safe, and noticed by nobody.
-
-    Method: play the example files one after the other while a producer, a consumer, a creator of topics and a
-    checker of addresses work; compare what was acknowledged with what is there in the end.
-    """
+    """Scale, rename, swap, decommission and upgrade are safe, and noticed by nobody."""
     files = Files()
     text = files.text("cluster.yaml")
     player.edit(text)

@@ -46,7 +46,6 @@ def settled(player: Player) -> dict[str, Any]:
 
 
 def test_a_plan_is_told_and_not_done(player: Player) -> None:
-    """Goal: what would be done is known beforehand. Method: ask for five controllers while three are played."""
     port = free_ports(5)
     player.edit(manifest(port))
     before = player.status()
@@ -58,10 +57,6 @@ def test_a_plan_is_told_and_not_done(player: Player) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
-    """Goal: an edit is done whatever happens to the supervisor. Method: kill it after steps that chance chooses.
-
-    Its nodes die with it, so that each time the whole cluster comes back, with clients' addresses as they were.
-    """
     port = free_ports(5)
     player.edit(manifest(port, ', advertisedHost: "127.4.0.1{offset}"'))
     before = player.status()
@@ -89,7 +84,6 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
 
 
 def test_a_controller_that_lost_its_disk_is_replaced(player: Player) -> None:
-    """Goal: an empty disk is another voter. Method: take the data of one away, and kill its process."""
     player.play()
     before = player.status()
     follower = next(one for one in before["nodes"] if one["nodeId"] != before["quorum"]["leaderId"])
@@ -107,7 +101,6 @@ def test_a_controller_that_lost_its_disk_is_replaced(player: Player) -> None:
 
 
 def test_a_lost_quorum_is_rebuilt_from_the_survivor_that_is_named(player: Player) -> None:
-    """Goal: the last disk is not the end. Method: delete two of three; play without and with the annotation."""
     port = free_ports(3)
     player.edit(manifest(port))
     before = player.status()
@@ -128,7 +121,6 @@ def test_a_lost_quorum_is_rebuilt_from_the_survivor_that_is_named(player: Player
 
 
 def test_a_name_of_somebody_else_is_waited_for(player: Player) -> None:
-    """Goal: no node advertises a name that leads elsewhere. Method: a forwarder as the outside world, wrong first."""
     port = free_ports(3)
     player.edit(manifest(port))
     with network() as outside:

@@ -39,11 +39,7 @@ def shipped_to(player: Player, node_id: int) -> int:
 
 
 def test_a_played_history_is_up_to_date_while_it_is_wanted(player: Player) -> None:
-    """Goal: `quorate lake ingest DIR/history` sees what happened a moment ago. Method: play, look at what is shipped.
-
-    A process that ships and is killed comes back. When the manifest wants no history any more they end, and what
-    was shipped stays.
-    """
+    """`quorate lake ingest DIR/history` sees what happened a moment ago."""
     ports = free_ports(3)
     player.write(KEPT % ports)
     status = player.play() and player.status()

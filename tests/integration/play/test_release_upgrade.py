@@ -52,12 +52,7 @@ class Files:
 
 
 def test_both_releases_under_load(player: Player, tell_pause: TellPause) -> None:
-    """Goal: the upgrade, and the way back before the level rises, lose nothing that was acknowledged.
-
-    Method: play the example files while a producer with acks=all and a creator of topics work: a Java controller of
-    4.3.1 leaves, whose registration would block the level; the software goes up, back and up again, and the level
-    up. The registration is refreshed, and removed once it can be.
-    """
+    """The upgrade, and the way back before the level rises, lose nothing that was acknowledged."""
     files = Files()
     player.edit(files.text("cluster.yaml", leaves=False))
     bootstrap = player.status()["bootstrapServers"]

@@ -151,12 +151,7 @@ def run(player: Player, line: str) -> subprocess.CompletedProcess[str]:
 def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets(
     player: Player, secrets: dict[str, str]
 ) -> None:
-    """Goal: TLS, SCRAM and ACLs of a whole cluster work, and no secret leaves the files that need it.
-
-    Method: play the example, with a history; produce and consume as alice, who needs ACLs; a wrong password; a
-    client in plain text. Then look for each secret in everything that was written, told or run, and in a lake of the
-    history. Names of the quorum, a listener and a topic are planted: the same search has to find one in each place.
-    """
+    """TLS, SCRAM and ACLs of a whole cluster work, and no secret leaves the files that need it."""
     text = (EXAMPLES / "secure.yaml").read_text()
     for old, new in CHANGES.items():
         assert old in text
@@ -229,10 +224,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
 def test_a_secured_cluster_refuses_strangers_and_starts_again(
     player: Player, secrets: dict[str, str]
 ) -> None:
-    """Goal: nothing is started without its Secrets, nobody gets in without a login, and what is kept starts again.
-
-    Method: play without the Secrets; the controllers alone with them; a client in plain text; stop; play again.
-    """
+    """Nothing is started without its Secrets, nobody gets in without a login, and what is kept starts again."""
     controllers, _, _ = (EXAMPLES / "secure.yaml").read_text().partition("---")
     player.write(controllers)
     refused = player.refusal()

@@ -109,12 +109,7 @@ def restarts(told: str) -> list[str]:
 
 
 def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None:
-    """Goal: volumes of a broker come and go, and every acknowledged record stays.
-
-    Method: a pool with `size` gets volumes 1 and 2 by an edit while a producer works; a rebalance evens out the
-    directories; volume 1 is removed. The directories of stock brokers are described after each step, and all records
-    are read in the end.
-    """
+    """Volumes of a broker come and go, and every acknowledged record stays."""
     manifests = Manifests()
     player.write(manifests.with_storage("{size: 1Gi}"))
     player.play()

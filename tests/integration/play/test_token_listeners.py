@@ -240,12 +240,7 @@ def await_refusal(admin: AdminClient, loop: asyncio.Runner) -> None:
 
 
 def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> None:
-    """Goal: a manifest is all that stock brokers need to accept an issuer's tokens, and those of nobody else.
-
-    Method: play the example. A stock tool gets a token by client credentials over TLS, and needs an ACL to create a
-    topic and to write to it; with a wrong secret it gets no token. Then tokens with a mistake each, and one without.
-    The listener of clients accepts no password, and that of the nodes no token.
-    """
+    """A manifest is all that stock brokers need to accept an issuer's tokens, and those of nobody else."""
     secret = CLIENTS["alice"]
     create = f"--create --topic {TOPIC} --partitions 1"
     denied = played.tool("kafka-topics", create, "alice", secret)
@@ -269,11 +264,7 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
 
 
 def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None:
-    """Goal: an issuer that brokers can't reach may change its keys. Method: play the cluster with other keys.
-
-    Tokens of the new key are valid, those of the former one are not, and the broker's process is the same. A client
-    that is connected with a token of the former key is disconnected when it has to log in again.
-    """
+    """An issuer that brokers can't reach may change its keys."""
     player, claims = played.player, {"iss": "https://partner.test", "aud": "partners"}
     changed = Issuer({"ES256": ("ES256", new_key("ES256", "changed"))})
 
@@ -298,11 +289,7 @@ def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None
 
 
 def test_administrators_log_in_at_controllers_with_tokens(played: Played) -> None:
-    """Goal: both kinds of controllers accept an issuer's tokens while nodes log in with PLAIN (KIP-919).
-
-    Method: at each controller, tokens with a mistake each; then valid ones: of a client that an ACL allows to
-    describe the cluster, of one that none allows, and one that expires, with which the session ends.
-    """
+    """Both kinds of controllers accept an issuer's tokens while nodes log in with PLAIN (KIP-919)."""
     allow_alice(played)
     issuer = played.sso.issuer
     for controller in played.controllers:

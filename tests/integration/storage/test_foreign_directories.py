@@ -173,10 +173,7 @@ def judged(found: MetadataImage | str, formatting: Formatting) -> str:
 def test_what_was_formatted_is_what_the_cluster_begins_with(
     formatted: Format, quorum: str, formatting: Formatting, starter: str, tmp_path: Path
 ) -> None:
-    """Goal: level, features and user are kept, and where Kafka itself can't, docs say what becomes of them.
-
-    Method: start one controller on a copy of the directory, and follow its log as a broker does.
-    """
+    """Level, features and user are kept, and where Kafka itself can't, docs say what becomes of them."""
     made = formatted(quorum, formatting)
     shutil.copytree(made.directory, tmp_path / "data")
     config = write_config(tmp_path, QUORUMS[quorum][0], address=made.address)
@@ -206,11 +203,7 @@ def followed_by(observer_id: int, address: str) -> bool:
 def test_one_that_joins_later_follows_whatever_formatted_it(
     formatted: Format, formatter: str, starter: str, tmp_path: Path
 ) -> None:
-    """Goal: bootstrap records of a follower have no effect, and nothing in its directory keeps it from following.
-
-    Method: it was formatted without voters and at another level than the running leader, which is ours; its copy of
-    the log must have the leader's features.
-    """
+    """Bootstrap records of a follower have no effect, and nothing in its directory keeps it from following."""
     made = formatted("dynamic", Formatting(QUORATE, "4.3"))
     shutil.copytree(made.directory, tmp_path / "leader")
     line = f"controller.quorum.bootstrap.servers={made.address}"
@@ -237,7 +230,6 @@ def test_one_that_joins_later_follows_whatever_formatted_it(
 
 
 def test_the_page_has_the_whole_table() -> None:
-    """Goal: no row or column is missing or out of date. Method: compare the titles."""
     titles = cells_of(PAGE)
     assert list(titles) == ["formatted by", *(one.title for one in FORMATTINGS)]
     assert titles["formatted by"] == [f"started by {program(starter)}" for starter in STARTERS]

@@ -20,7 +20,6 @@ TIMEOUT_S = 15
 def test_a_producer_and_consumer_is_allowed_and_removed(
     java_cluster: JavaCluster, java_tool: JavaTools, side: str
 ) -> None:
-    """Goal: ACLs from both sides. Method: add with the conveniences, list with both tools, remove; one is asked."""
     address = java_cluster.bootstrap_servers if side == "server" else java_cluster.bootstrap_controllers
     at = (f"--bootstrap-{side}", address)
     name = f"tools-acls-{side}"

@@ -25,7 +25,6 @@ ENTITIES = {
 
 @pytest.mark.parametrize("entity", ENTITIES)
 def test_an_entity_is_configured(java_cluster: JavaCluster, java_tool: JavaTools, entity: str) -> None:
-    """Goal: every kind of entity. Method: set with our tool, describe with both, delete, describe again."""
     whose, config = ENTITIES[entity]
     key, _, value = config.partition("=")
     at = ("--bootstrap-server", java_cluster.bootstrap_servers)
@@ -49,8 +48,7 @@ def test_an_entity_is_configured(java_cluster: JavaCluster, java_tool: JavaTools
 
 
 def test_controllers_are_configured_without_brokers(java_cluster: JavaCluster, java_tool: JavaTools) -> None:
-    """Goal: KIP-919: what controllers serve needs no broker. Method: a controller's config and logger; a quota,
-    which Kafka's tool sets through brokers alone."""
+    """KIP-919: what controllers serve needs no broker."""
     at = ("--bootstrap-controller", java_cluster.bootstrap_controllers)
     controller_id = str(java_cluster.controllers[0])
     logger = ("--broker-logger", controller_id)
@@ -71,7 +69,6 @@ def test_controllers_are_configured_without_brokers(java_cluster: JavaCluster, j
 
 
 def test_a_user_logs_in_with_the_credential_that_was_set(java_cluster: JavaCluster) -> None:
-    """Goal: SCRAM credentials work. Method: set one, log in with it; delete it, log in no more."""
     at = ("--bootstrap-server", java_cluster.bootstrap_servers)
     whose = ("--user", "tools-scram")
     credential = "SCRAM-SHA-512=[iterations=8192,password=a,b=c]"

@@ -14,7 +14,6 @@ HOUR_MS = 3_600_000
 
 
 def test_a_token_lives(java_cluster: JavaCluster) -> None:
-    """Goal: create, describe, renew, expire. Method: each of them; with the token one logs in, until it expires."""
     admin = java_cluster.client_config("tools-tokens-admin", java_cluster.sasl_properties("admin"))
     server = ("--bootstrap-server", java_cluster.sasl_servers)
     at = ("delegation-tokens", *server, "--command-config", str(admin))
@@ -50,7 +49,7 @@ def test_a_token_lives(java_cluster: JavaCluster) -> None:
 def test_tokens_are_not_for_the_unknown(
     java_cluster: JavaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Goal: the cluster's reason reaches the person. Method: ask on the listener without authentication."""
+    """The cluster's reason reaches the person."""
     file = tmp_path_factory.mktemp("tokens") / "empty.properties"
     file.write_text("")
     at = ("--bootstrap-server", java_cluster.bootstrap_servers, "--command-config", str(file))
@@ -59,9 +58,7 @@ def test_tokens_are_not_for_the_unknown(
 
 
 def test_a_token_lives_at_stock_controllers(java_cluster: JavaCluster) -> None:
-    """Goal: no broker is needed for a token (KIP-919), and nobody gets one without authentication. Method: create,
-    renew and expire it at a stock controller, where the tool says that only brokers describe it; ask without a login.
-    """
+    """No broker is needed for a token (KIP-919), and nobody gets one without authentication."""
     admin = java_cluster.client_config("tools-tokens-direct", java_cluster.sasl_properties("admin"))
     controllers = ("--bootstrap-controller", java_cluster.sasl_controllers)
     at = ("delegation-tokens", *controllers, "--command-config", str(admin))

@@ -76,11 +76,6 @@ def listed(*bootstrap: str) -> list[int]:
 
 
 def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -> None:
-    """Goal: the promise of the command, on stock Kafka as it is: what blocks what, and what to type.
-
-    Method: a controller of 4.1 that is not there. Ask through the broker, which can only be probed, and through
-    the controller, whose log can be read; then type exactly what is proposed.
-    """
     register(stock, GHOST)
     by_server = ("--bootstrap-server", stock.bootstrap_servers)
     by_controller = ("--bootstrap-controller", stock.bootstrap_controllers)
@@ -106,7 +101,6 @@ def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -
 
 
 def test_a_doctor_changes_nothing(stock: Cluster) -> None:
-    """Goal: it is safe at any time. Method: the levels before and after, with levels to be gained."""
     arguments = ("features", "--bootstrap-controller", stock.bootstrap_controllers, "describe", "-o", "json")
     before = json.loads(succeeded(quorate(*arguments)))["features"]
     told = diagnosed("--bootstrap-server", stock.bootstrap_servers)
@@ -117,7 +111,6 @@ def test_a_doctor_changes_nothing(stock: Cluster) -> None:
 
 
 def test_voters_that_die_are_found_one_by_one(quorum: Cluster) -> None:
-    """Goal: danger before the loss, and the loss itself. Method: kill one of three, then another."""
     bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
     leader = quorum.await_quorum().leader_id
     first, second = (one for one in quorum.controllers if one != leader)
@@ -140,7 +133,6 @@ def test_voters_that_die_are_found_one_by_one(quorum: Cluster) -> None:
 
 
 def test_a_living_controller_is_not_refreshed(quorum: Cluster) -> None:
-    """Goal: nobody loses its endpoints by a mistake. Method: a voter, a dry run on a ghost, and the ghost."""
     bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
     quorum.await_quorum()
     voter = quorum.controllers[-1]

@@ -43,9 +43,7 @@ def cluster(tmp_path: Path, kafka_jars: Path, java: list[int]) -> Iterator[Clust
 
 
 def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_works(cluster: Cluster) -> None:
-    """Goal: nobody hears that all is well while partitions have no leader. Method: unregister a broker that runs, ask
-    the controller, whose log can be read, and the brokers; then restart the broker, as the doctor advises.
-    """
+    """Nobody hears that all is well while partitions have no leader."""
     every = [
         ("--bootstrap-controller", cluster.bootstrap_controllers),
         ("--bootstrap-server", cluster.bootstrap_servers),
@@ -89,7 +87,6 @@ def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_work
 def test_the_only_broker_without_a_registration_is_found_at_its_own_address(
     tmp_path: Path, kafka_jars: Path
 ) -> None:
-    """Goal: an answer where clients find no broker at all. Method: unregister the only broker, and ask it."""
     cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifests(controllers=1))
     try:
         cluster.start_all()
@@ -107,9 +104,6 @@ def test_the_only_broker_without_a_registration_is_found_at_its_own_address(
 
 
 def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Path, java: list[int]) -> None:
-    """Goal: a doctor that may not read the log says so. Method: a controller whose authorizer allows the client to
-    ask about the quorum, and no more.
-    """
     manifest = manifests(controllers=1, java=java, brokers=0, config=AUTHORIZER)
     cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
     try:
@@ -146,9 +140,8 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
 def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
     tmp_path: Path, kafka_jars: Path, java: list[int]
 ) -> None:
-    """Goal: an observer gets the command that makes it a voter; a registered controller that runs and does not follow
-    is no ghost. Method: a controller that joins as an observer. Kill it: a ghost. Start it on an empty disk, where it
-    finds no leader: it answers, and does not fetch.
+    """An observer gets the command that makes it a voter; a registered controller that runs and does not
+    follow is no ghost.
     """
     manifest = manifests(controllers=2, java=java and [*java, CONTROLLERS_FIRST + 1], brokers=0)
     cluster = Membership.found(tmp_path / "cluster", kafka_jars, manifest, founders=1)

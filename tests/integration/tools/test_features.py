@@ -58,7 +58,6 @@ async def at(cluster: Cluster, command: str) -> Ran:
 
 
 async def test_levels_of_the_newest_release_at_both_controllers(clusters: tuple[Cluster, Cluster]) -> None:
-    """Goal: the same levels, refusals and words. Method: up to a release, and down where it is allowed; compare."""
     ours, java = clusters
     for command in COMMANDS:
         assert await at(ours, command) == await at(java, command), command

@@ -111,11 +111,7 @@ def assert_kafka_prints(java_tool: JavaTools, expected: str, *arguments: str) ->
 def test_every_path_reads_as_in_kafkas_shell(
     mixed: Cluster, java_tool: JavaTools, tmp_path: Path, implementation: str
 ) -> None:
-    """Goal: whoever knows Kafka's shell knows ours, on what Java and Python controllers wrote.
-
-    Method: commands with globs, missing paths and whole trees, on the log and the newest checkpoint, through
-    both; the text has to be the same, up to what is about the shell itself.
-    """
+    """Whoever knows Kafka's shell knows ours, on what Java and Python controllers wrote."""
     node_id = mixed.controllers_in(implementation)[0]
     eventually(lambda: snapshots_in(mixed.metadata(node_id)), TIMEOUT_S, f"a snapshot of {node_id}")
     partition = copied(mixed, node_id, tmp_path)
@@ -127,11 +123,7 @@ def test_every_path_reads_as_in_kafkas_shell(
 
 
 def test_a_directory_is_its_newest_checkpoint_and_the_log_after_it(mixed: Cluster, tmp_path: Path) -> None:
-    """Goal: --directory shows what a controller that started there would know, Java's and ours alike.
-
-    Method: directories of both implementations are copied at one moment; ours have the same tree without a
-    torn end, with one (which is told), and without the newest checkpoint, as long as the log has it all.
-    """
+    """--directory shows what a controller that started there would know, Java's and ours alike."""
     trees = {}
     with mixed.frozen():
         for node_id in mixed.controllers:
@@ -158,11 +150,7 @@ def test_a_directory_is_its_newest_checkpoint_and_the_log_after_it(mixed: Cluste
 
 @pytest.mark.parametrize("implementation", ["java", "python"])
 def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementation: str) -> None:
-    """Goal: what no shell of Kafka has: the metadata of a running quorum, with nothing missing.
-
-    Method: under a leader of each kind, create a topic and look at once; the topic is there, the registrations
-    are those of the cluster, and the leader lists nobody that was not there before.
-    """
+    """What no shell of Kafka has: the metadata of a running quorum, with nothing missing."""
     mixed.start_all()
     lead_with(mixed, implementation)
     before = mixed.await_quorum()
@@ -185,10 +173,6 @@ def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementa
 
 
 def test_one_controller_that_follows_is_enough_to_find_the_leader(mixed: Cluster) -> None:
-    """Goal: any one controller leads to the leader.
-
-    Method: name only controllers that follow, and load the image, which all of them give alike.
-    """
     mixed.start_all()
     leader = mixed.await_quorum().leader_id
     for node_id in mixed.controllers:
@@ -200,11 +184,6 @@ def test_one_controller_that_follows_is_enough_to_find_the_leader(mixed: Cluster
 
 @pytest.mark.parametrize("implementation", ["java", "python"])
 def test_a_feed_goes_on_across_the_death_of_the_leader(mixed: Cluster, implementation: str) -> None:
-    """Goal: an observer loses nothing and repeats nothing when the leader is killed.
-
-    Method: a feed follows while a leader of each kind is killed with SIGKILL and another one has committed a
-    topic; its records have contiguous offsets, and equal those of a feed that begins anew where the first began.
-    """
     mixed.start_all()
     leader = lead_with(mixed, implementation)
     addresses = addresses_of("bootstrap", mixed.bootstrap_controllers.split(","))
@@ -268,10 +247,7 @@ def values_of(events: list[Event]) -> bytes:
 
 
 def test_a_live_shell_authenticates_and_needs_cluster_action(java_cluster: JavaCluster) -> None:
-    """Goal: secured controllers of stock Kafka can be observed by whoever may, and by nobody else.
-
-    Method: over TLS and SASL, the super user sees the brokers; another user is told what is missing.
-    """
+    """Secured controllers of stock Kafka can be observed by whoever may, and by nobody else."""
     live = ("metadata-shell", "--bootstrap-controller", java_cluster.sasl_controllers, "--command-config")
     admin = java_cluster.client_config("shell-admin", java_cluster.sasl_properties())
     expected = "".join(f"{node_id}\n" for node_id in java_cluster.brokers)

@@ -28,7 +28,6 @@ def create(cluster: JavaCluster, topic: str) -> None:
 
 
 def test_a_proposal_is_carried_out(java_cluster: JavaCluster, java_tool: JavaTools, tmp_path: Path) -> None:
-    """Goal: what --generate proposes, --execute does and --verify finds. Method: move a topic to another broker."""
     topic = "tools-reassign"
     create(java_cluster, topic)
     at = ("reassign-partitions", "--bootstrap-server", java_cluster.bootstrap_servers)
@@ -57,7 +56,6 @@ def test_a_proposal_is_carried_out(java_cluster: JavaCluster, java_tool: JavaToo
 def test_a_move_under_way_is_listed_and_cancelled(
     java_cluster: JavaCluster, java_tool: JavaTools, tmp_path: Path, side: str
 ) -> None:
-    """Goal: a move that takes long. Method: megabytes at a kilobyte per second; list, verify, again, cancel."""
     topic = f"tools-cancel-{side}"
     create(java_cluster, topic)
     server = ("--bootstrap-server", java_cluster.bootstrap_servers)

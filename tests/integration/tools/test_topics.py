@@ -13,7 +13,7 @@ TIMEOUT_S = 15
 
 
 def test_a_topic_lives(java_cluster: JavaCluster, java_tool: JavaTools) -> None:
-    """Goal: a topic's whole life with our tool. Method: create, describe with both tools, add, delete; compare."""
+    """A topic's whole life with our tool."""
     at = ("--bootstrap-server", java_cluster.bootstrap_servers)
     create = ("--create", "--topic", "tools-life", "--replica-assignment", "0:1,1:0")
     configs = ("--config", "retention.ms=3600000", "--config", "cleanup.policy=compact,delete")
@@ -42,7 +42,6 @@ def test_a_topic_lives(java_cluster: JavaCluster, java_tool: JavaTools) -> None:
 
 
 def test_many_partitions_come_in_pages(java_cluster: JavaCluster) -> None:
-    """Goal: topics that do not fit into one answer are complete. Method: 40 partitions, seven at a time."""
     at = ("--bootstrap-server", java_cluster.bootstrap_servers)
     succeeded(quorate("topics", *at, "--create", "--topic", "tools-pages", "--partitions", "40"))
     describe = ("--describe", "--topic", "tools-pages", "--partition-size-limit-per-response", "7")
@@ -69,7 +68,6 @@ def test_many_partitions_come_in_pages(java_cluster: JavaCluster) -> None:
     ],
 )
 def test_what_a_cluster_refuses(java_cluster: JavaCluster, arguments: tuple[str, ...], told: str) -> None:
-    """Goal: the cluster's reason reaches the person. Method: a wrong value of each kind."""
     ran = quorate("topics", "--bootstrap-server", java_cluster.bootstrap_servers, "--create", *arguments)
     assert told in refused(ran)
     assert ran.stdout == ""
@@ -89,7 +87,6 @@ def test_what_a_cluster_refuses(java_cluster: JavaCluster, arguments: tuple[str,
 def test_stock_controllers_are_said_not_to_describe_it(
     java_cluster: JavaCluster, words: tuple[str, ...], api: str
 ) -> None:
-    """Goal: a person learns at once what to do. Method: reads that only controllers of ours serve, at stock ones."""
     tool, *rest = words
     at = ("--bootstrap-controller", java_cluster.bootstrap_controllers)
     assert refused(quorate(tool, *at, *rest)) == (

@@ -95,5 +95,5 @@ LEAVING = {
     ],
 )
 def test_health_is_what_the_conditions_say(given: dict[str, Any], expected: tuple[str, str]) -> None:
-    """Goal: Argo CD waits for what is not ready and shows what needs somebody. Method: resources of each kind."""
+    """Argo CD waits for what is not ready and shows what needs somebody."""
     assert health(given) == expected

@@ -20,7 +20,6 @@ APPLY_TIMEOUT_S = 30
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_the_models_take_each_example(path: Path) -> None:
-    """Goal: what is shown works. Method: read it as `quorate play` and the operator do."""
     manifests = load_manifests(path.read_text(), path.name)
     desired = desired_cluster(manifests)
     assert desired.nodes
@@ -28,7 +27,6 @@ def test_the_models_take_each_example(path: Path) -> None:
 
 
 def test_the_models_take_what_is_in_clusters() -> None:
-    """Goal: what is shown works. Method: read each document as the operator does; clusters exist."""
     documents = [one for path in IN_CLUSTERS for one in yaml.safe_load_all(path.read_text())]
     assert {one["kind"] for one in documents} == ENTITIES.keys()
     named = {load_entity(one, one["metadata"]["name"]).spec.cluster for one in documents} - {None}
@@ -37,13 +35,11 @@ def test_the_models_take_what_is_in_clusters() -> None:
 
 
 def test_the_migration_goes_from_static_to_dynamic_to_more() -> None:
-    """Goal: the three files are one story. Method: what each asks for."""
     steps = [load_manifests(path.read_text(), path.name).controllers.spec for path in MIGRATION]
     assert [(step.quorum, step.replicas) for step in steps] == [("static", 3), ("dynamic", 3), ("dynamic", 5)]
 
 
 def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServer, namespace: str) -> None:
-    """Goal: the rules of the definitions allow what is shown. Method: apply all, the migration in its order."""
     kubectl = [str(api_server.programs.kubectl), f"--kubeconfig={api_server.kubeconfig}"]
     crds = [f"--filename={path}" for path in sorted((ROOT / "crds").glob("*.yaml"))]
     subprocess.run(
@@ -79,7 +75,6 @@ def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServe
 
 
 def test_the_applications_point_at_what_is_there() -> None:
-    """Goal: no path that leads nowhere. Method: look for each one; the cluster is never pruned."""
     documents = list(yaml.safe_load_all((EXAMPLES / "gitops" / "applications.yaml").read_text()))
     for one in documents:
         assert any((ROOT / one["spec"]["source"]["path"]).iterdir())

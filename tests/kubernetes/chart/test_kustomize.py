@@ -32,7 +32,6 @@ def built(server: ApiServer, directory: Path) -> list[dict[str, Any]]:
 
 
 def test_the_base_is_what_its_script_writes(helm: Callable[..., Any], tmp_path: Path) -> None:
-    """Goal: the base never lags behind the chart. Method: `--check`; and the definitions are those of crds/."""
     assert helm("version").returncode == 0
     found = cache(os.environ) / "bin" / "helm"
     program = str(found) if found.is_file() else str(shutil.which("helm"))
@@ -50,7 +49,6 @@ def test_the_base_is_what_its_script_writes(helm: Callable[..., Any], tmp_path: 
 
 @pytest.mark.parametrize("directory", [BASE, OVERLAY], ids=["base", "overlay"])
 def test_an_api_server_takes_it(api_server: ApiServer, directory: Path) -> None:
-    """Goal: `kubectl apply -k` works. Method: a dry run of each object, its namespace there."""
     objects = built(api_server, directory)
     kubectl = [str(api_server.programs.kubectl), f"--kubeconfig={api_server.kubeconfig}"]
     subprocess.run([*kubectl, "create", "namespace", "quorate-system"], capture_output=True, check=False)
@@ -75,7 +73,6 @@ def test_an_api_server_takes_it(api_server: ApiServer, directory: Path) -> None:
 
 
 def test_the_overlay_changes_both_images(api_server: ApiServer) -> None:
-    """Goal: the operator and the controllers that it starts are of one image. Method: look at the Deployment."""
     (deployment,) = [one for one in built(api_server, OVERLAY) if one["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (image,) = [one["value"] for one in container["env"] if one["name"] == "QUORATE_IMAGE"]

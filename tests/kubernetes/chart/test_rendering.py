@@ -57,7 +57,6 @@ def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, LITTLE], ids=["defaults", "everything", "little"])
 def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Goal: a good chart. Method: `helm lint --strict`."""
     ran = helm("lint", "--strict", str(CHART), "--values", "-", stdin=yaml.safe_dump(values))
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -97,7 +96,6 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
 def test_a_wrong_value_is_refused_with_its_field(
     helm: Callable[..., Any], values: dict[str, Any], field: str
 ) -> None:
-    """Goal: the message names the field. Method: wrong values of each kind."""
     options = ("--kube-version", KUBERNETES, "--values", "-")
     ran = helm("template", "quorate", str(CHART), *options, stdin=yaml.safe_dump(values))
     assert ran.returncode != 0
@@ -105,7 +103,6 @@ def test_a_wrong_value_is_refused_with_its_field(
 
 
 def test_every_value_is_in_the_schema_and_used() -> None:
-    """Goal: no value that does nothing, none that is not checked. Method: compare values, schema and templates."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
@@ -128,7 +125,7 @@ def test_every_value_is_in_the_schema_and_used() -> None:
 def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
     render: Callable[..., Any],
 ) -> None:
-    """Goal: no cluster-wide right that nobody wanted. Method: the cluster roles without and with `rbac.readNodes`."""
+    """No cluster-wide right that nobody wanted."""
 
     def roles(**rbac: bool) -> list[Any]:
         found = render({"watchNamespaces": ["kafka"], "rbac": rbac})
@@ -139,7 +136,7 @@ def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
 
 
 def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> None:
-    """Goal: `helm upgrade` brings the definitions, and uninstalling keeps them. Method: compare with crds/."""
+    """`helm upgrade` brings the definitions, and uninstalling keeps them."""
     wanted = {path.name: path for path in (ROOT / "crds").glob("*.yaml")}
     packed = {path.name: path for path in (CHART / "files" / "crds").glob("*.yaml")}
     again = "run tools/crds.py"
@@ -158,7 +155,6 @@ def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> 
 
 
 def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[..., Any]) -> None:
-    """Goal: no cluster-wide right. Method: look at the kinds of roles and where they are."""
     objects = render({"watchNamespaces": ["kafka", "staging"]})
     kinds = {one["kind"] for one in objects}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
@@ -170,8 +166,6 @@ def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[...,
 
 
 def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
-    """Goal: two operators in one Kubernetes. Method: no name is there twice, apart from the definitions."""
-
     def names(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
         return {
             (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
@@ -188,11 +182,6 @@ def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
 
 
 def test_two_releases_share_definitions_and_monitors(render: Callable[..., Any]) -> None:
-    """Goal: what can be there once only comes with one of two releases, each of which selects its resources.
-
-    Method: the options of both, their Leases, and the kinds that the second leaves to the first.
-    """
-
     def arguments(objects: list[dict[str, Any]]) -> list[str]:
         (deployment,) = of_kind(objects, "Deployment")
         return list(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
@@ -218,7 +207,7 @@ def test_two_releases_share_definitions_and_monitors(render: Callable[..., Any])
 
 
 def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:
-    """Goal: Services, budget and policy are about the operator. Method: match their selectors with its labels."""
+    """Services, budget and policy are about the operator."""
     objects = render(EVERYTHING)
     (deployment,) = of_kind(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -244,7 +233,6 @@ def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
 def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Goal: the container starts. Method: the command's own parser takes its arguments."""
     from quorate.operator_command import app  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
 
@@ -260,8 +248,6 @@ def test_the_operator_knows_its_options(render: Callable[..., Any], values: dict
 
 
 def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Callable[..., Any]) -> None:
-    """Goal: one place to name each. Method: the defaults, a tag, other registries."""
-
     def images(values: dict[str, Any]) -> tuple[str, str]:
         (deployment,) = of_kind(render(values), "Deployment")
         environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
@@ -278,7 +264,6 @@ def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Call
 
 
 def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., Any]) -> None:
-    """Goal: the same ingest with executors. Method: its arguments, for the lake's own parser, once and by plan."""
     from quorate.lake_command import app  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
 
@@ -306,19 +291,16 @@ def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., An
 
 
 def test_one_replica_blocks_no_drain(render: Callable[..., Any]) -> None:
-    """Goal: no budget that can't be met. Method: one replica and two."""
     assert of_kind(render({"replicas": 1}), "PodDisruptionBudget") == []
     assert len(of_kind(render(), "PodDisruptionBudget")) == 1
 
 
 def test_what_is_turned_off_is_not_there(render: Callable[..., Any]) -> None:
-    """Goal: only what was asked for. Method: everything off."""
     kinds = sorted(one["kind"] for one in render(LITTLE))
     assert kinds == ["Deployment", "Service"]
 
 
 def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> None:
-    """Goal: no alert that can never fire. Method: each name is in the documentation, or one of the operator."""
     from quorate_operator.handlers.metrics import OperatorMetrics  # noqa: PLC0415
 
     pages = [(ROOT / "docs" / name).read_text() for name in ("metrics.md", "broker-metrics.md")]
@@ -346,7 +328,6 @@ def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> N
 
 
 def test_each_alert_has_its_section_in_the_runbook(render: Callable[..., Any]) -> None:
-    """Goal: nobody is woken without being told what to do. Method: compare with the headings of operations.md."""
     (rule,) = of_kind(render(EVERYTHING), "PrometheusRule")
     alerts = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     headings = re.findall(r"^### (Quorate\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)

@@ -159,9 +159,7 @@ def test_every_object_is_taken(
     is_wide: bool,
     replicas: int,
 ) -> None:
-    """Goal: `helm install` works, also where pods are restricted. Method: a dry run of all objects, with all options,
-    in a namespace that refuses what is not restricted.
-    """
+    """`helm install` works, also where pods are restricted."""
     values = {
         "replicas": replicas,
         "watchNamespaces": [] if is_wide else [namespace],
@@ -214,8 +212,6 @@ def may(
 def test_the_operator_may_do_what_it_does_and_no_more(
     api_client: kubernetes.client.ApiClient, installed: Installed
 ) -> None:
-    """Goal: least rights. Method: ask the API server, for the namespaces of clusters, its own, and all others."""
-
     def granted(rights: list[Right], namespace: str | None) -> list[Right]:
         return [right for right in rights if may(api_client, installed, right, namespace)]
 
@@ -239,7 +235,6 @@ def test_secrets_can_be_limited_to_some_namespaces(
     namespace: str,
     is_wide: bool,
 ) -> None:
-    """Goal: an operator of all clusters reads Secrets of some. Method: ask the API server in three namespaces."""
     secured, other = f"{namespace}-secured", f"{namespace}-other"
     for name in (secured, other):
         kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
@@ -271,7 +266,7 @@ def test_those_who_may_edit_may_edit_clusters(
     api_client: kubernetes.client.ApiClient,
     render: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    """Goal: people with Kubernetes' own roles need no further ones. Method: the labels that the roles collect by."""
+    """People with Kubernetes' own roles need no further ones."""
     roles = [
         one for one in render(namespace="people") if "aggregate" in str(one["metadata"].get("labels", {}))
     ]
@@ -293,9 +288,6 @@ def test_the_rights_are_enough_for_a_real_operator(
     installed: Installed,
     tmp_path: Path,
 ) -> None:
-    """Goal: nothing is forbidden that the operator tries. Method: run it as the chart's service account, have it
-    make a cluster and let it go again; look for refusals in what it says.
-    """
     log, web = tmp_path / "operator.log", free_ports(1)
 
     def said() -> str:

@@ -78,7 +78,7 @@ def _read(client: kubernetes.client.ApiClient, namespace: str, plural: str, name
 
 
 def test_what_it_shows(api_server: ApiServer, cluster: str) -> None:
-    """Goal: status, plan and doctor read real resources. Method: each of them, as text and as JSON."""
+    """Status, plan and doctor read real resources."""
     listed = _quorate(api_server, cluster, "status")
     assert listed.stdout.splitlines()[1].split()[:5] == [cluster, "quorum", "True", "3000", "1/3"]
     shown = json.loads(_quorate(api_server, cluster, "status", "quorum", "-o", "json").stdout)
@@ -92,7 +92,6 @@ def test_what_it_shows(api_server: ApiServer, cluster: str) -> None:
 def test_what_it_changes(
     api_server: ApiServer, api_client: kubernetes.client.ApiClient, cluster: str
 ) -> None:
-    """Goal: each change is a change of the resource alone. Method: decommission, undo, restart, pause, resume."""
     left = _quorate(api_server, cluster, "decommission", "quorum", "3001", "1", "--scale-down")
     assert left.stderr == ""
     spec = _read(api_client, cluster, "kafkacontrollers", "quorum")["spec"]
@@ -134,7 +133,6 @@ def test_what_it_refuses(
     arguments: tuple[str, ...],
     words: str,
 ) -> None:
-    """Goal: a message that names the value and what is there, and nothing changed. Method: one mistake at a time."""
     before = _read(api_client, cluster, "kafkacontrollers", "quorum")["spec"]
     refused = _quorate(api_server, cluster, *arguments)
     assert refused.returncode == 1

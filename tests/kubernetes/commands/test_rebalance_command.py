@@ -103,7 +103,6 @@ def _quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.C
 
 
 def test_from_preview_to_the_end(api_server: ApiServer, operator: ModelOperator, namespace: str) -> None:
-    """Goal: one command shows, approves and waits. Method: a preview, a stop, the whole, once more."""
     seen = _quorate(api_server, namespace, "--preview")
     assert (seen.returncode, seen.stderr) == (0, "")
     proposal = operator.read("quorum")["status"]["proposal"]["id"]
@@ -157,7 +156,6 @@ def test_what_it_refuses(
     namespace: str,
     mistake: tuple[tuple[str, ...], int, str],
 ) -> None:
-    """Goal: a message that names the value and what is allowed. Method: one mistake at a time."""
     arguments, code, words = mistake
     refused = _quorate(api_server, namespace, *arguments)
     assert refused.returncode == code

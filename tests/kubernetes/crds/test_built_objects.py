@@ -155,7 +155,6 @@ def apply(api: Api, namespace: str, item: Object, *, dry_run: bool) -> Any:
 
 @pytest.mark.parametrize("case", MANIFESTS)
 def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: str) -> None:
-    """Goal: no plan stops at a refusal. Method: dry runs of all objects, with strict fields; the longest name."""
     name = "q" * 52 if case == "longest" else "quorum"
     items = objects_of(namespace, *MANIFESTS[case], name, "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
     assert {item["kind"] for item in items} == set(PATHS) - (set() if case == "small" else OF_SMALL)
@@ -166,11 +165,6 @@ def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: st
 
 
 def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
-    """Goal: a reconcile that has nothing to do writes nothing. Method: apply again and again, see the version.
-
-    Pods are made anew for each start and never applied over. The API server itself writes some objects once more
-    when they are applied for the second time, without a change that anybody could see.
-    """
     items = objects_of(namespace, *MANIFESTS["large"], "quorum", "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
     for item in items:
         if item["kind"] == "Pod":
@@ -181,7 +175,6 @@ def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
 
 
 def test_what_the_api_server_stores_is_what_the_models_read(api: Api, namespace: str) -> None:
-    """Goal: the operator reads every resource that it can be given. Method: what is stored, with its defaults."""
     full = {"nodes": [{"nodeId": 3000}], "storage": {"size": 1000}, "config": {"a.b": 3}}
     stored = api.create(namespace, resource("KafkaController", spec=full)).body
     read = load_object(stored, "stored")

@@ -160,7 +160,6 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
 def test_what_can_not_change_is_refused(
     api: Api, namespace: str, change: tuple[str, Object, Object, str, str]
 ) -> None:
-    """Goal: what is on disks can't be edited away. Method: create, then merge one change."""
     kind, spec, merged, *words = change
     assert api.create(namespace, resource(kind, spec=spec)).status == 201
     answer = api.change(namespace, kind, "one", merged)
@@ -256,14 +255,12 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
 def test_what_may_change_is_accepted(
     api: Api, namespace: str, kind: str, spec: Object, change: Object
 ) -> None:
-    """Goal: rules refuse no more than they should. Method: create, then merge changes that a person would make."""
     assert api.create(namespace, resource(kind, spec=deepcopy(spec))).status == 201
     answer = api.change(namespace, kind, "one", change)
     assert answer.status == 200, answer.message
 
 
 def test_the_cluster_id_of_the_disks_wins(api: Api, namespace: str) -> None:
-    """Goal: a quorum never meets disks of another cluster. Method: ids unlike the status's."""
     assert api.create(namespace, resource("KafkaController")).status == 201
     assert api.change_status(namespace, "KafkaController", "one", {"clusterId": CLUSTER_ID}).status == 200
     refused = api.change(namespace, "KafkaController", "one", {"clusterId": OTHER_ID})

@@ -8,7 +8,7 @@ from kit.api_requests import APPLY, Api, Kubectl, path_of, resource
 
 
 def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> None:
-    """Goal: a short manifest is enough, and what is stored is whole. Method: no spec, and a broker's name of it."""
+    """A short manifest is enough, and what is stored is whole."""
     bare = resource("KafkaController")
     del bare["spec"]
     stored = api.create(namespace, bare)
@@ -30,7 +30,7 @@ def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> No
 
 
 def test_an_affinity_is_stored_as_it_was_written(api: Api, namespace: str) -> None:
-    """Goal: no field of Kubernetes is refused, left out or filled in. Method: all of them, as they are answered."""
+    """No field of Kubernetes is refused, left out or filled in."""
     for affinity in (EVERY_FIELD, {}, {"podAntiAffinity": {}}):
         spec = {"template": {"affinity": affinity}}
         stored = api.create(namespace, resource("KafkaBroker", f"pool-{len(affinity)}", spec))
@@ -39,7 +39,6 @@ def test_an_affinity_is_stored_as_it_was_written(api: Api, namespace: str) -> No
 
 
 def test_both_scale(api: Api, namespace: str, kubectl: Kubectl) -> None:
-    """Goal: kubectl scale and autoscalers work. Method: the subresource, there and back, with a status."""
     for kind in ("KafkaController", "KafkaBroker"):
         assert api.create(namespace, resource(kind)).status == 201
         kubectl("scale", f"--namespace={namespace}", f"{kind.lower()}/one", "--replicas=5")
@@ -51,7 +50,6 @@ def test_both_scale(api: Api, namespace: str, kubectl: Kubectl) -> None:
 
 
 def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> None:
-    """Goal: status is a subresource. Method: the generation counts changes of the spec alone."""
     assert api.create(namespace, resource("KafkaController")).body["metadata"]["generation"] == 1
     told = api.change_status(namespace, "KafkaController", "one", {"observedGeneration": 1})
     assert told.body["metadata"]["generation"] == 1
@@ -61,7 +59,6 @@ def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> No
 
 
 def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> None:
-    """Goal: `kubectl get` is worth looking at. Method: the columns by short name, with a status."""
     assert api.create(namespace, resource("KafkaController", "quorum")).status == 201
     condition = {
         "type": "QuorumHealthy",
@@ -91,7 +88,6 @@ def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> N
 
 
 def test_categories_find_both(api: Api, namespace: str, kubectl: Kubectl) -> None:
-    """Goal: `kubectl get kafka` shows all there is. Method: each category, with one of each kind."""
     for kind in ("KafkaController", "KafkaBroker"):
         assert api.create(namespace, resource(kind)).status == 201
     for category in ("kafka", "quorate"):
@@ -100,7 +96,6 @@ def test_categories_find_both(api: Api, namespace: str, kubectl: Kubectl) -> Non
 
 
 def test_fields_are_explained(api: Api, kubectl: Kubectl) -> None:
-    """Goal: the manual is in kubectl. Method: explain fields of both kinds, deep and shallow."""
     assert api.send("GET", "/apis/quorate.dev/v1alpha1").status == 200
     for field, words in (
         ("kafkacontroller.spec.decommission", "Node ids that leave the quorum and are not used again"),
@@ -115,7 +110,6 @@ def test_fields_are_explained(api: Api, kubectl: Kubectl) -> None:
 
 
 def test_two_appliers_share_a_list(api: Api, namespace: str) -> None:
-    """Goal: GitOps and a person can each own an entry. Method: server-side apply of two entries by two managers."""
     path = f"{path_of(namespace, 'KafkaBroker')}/one"
     for manager, node_id in (("git", 0), ("person", 1)):
         spec = {"nodes": [{"nodeId": node_id, "rack": manager}]}
@@ -128,7 +122,6 @@ def test_two_appliers_share_a_list(api: Api, namespace: str) -> None:
 
 
 def test_the_definitions_are_applied_again_without_a_change(api: Api, kubectl: Kubectl) -> None:
-    """Goal: an upgrade with the same definitions does nothing. Method: apply what is there, see the generation."""
     names = ("kafkacontrollers.quorate.dev", "kafkabrokers.quorate.dev")
 
     def generations() -> list[int]:

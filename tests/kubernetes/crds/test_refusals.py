@@ -484,7 +484,7 @@ REBALANCES: list[tuple[dict[str, Any], str, str]] = [
 def test_what_can_not_be_is_refused(
     api: Api, namespace: str, kind: str, spec: Object, words: list[str]
 ) -> None:
-    """Goal: a message names the field and what is allowed; the models refuse it too. Method: one fault at a time."""
+    """A message names the field and what is allowed; the models refuse it too."""
     item = resource(kind, spec=spec)
     answer = api.create(namespace, item)
     assert answer.status in (400, 422), answer.body
@@ -496,7 +496,6 @@ def test_what_can_not_be_is_refused(
 
 @pytest.mark.parametrize("name", ["3brokers", "a.b", "x" * 53])
 def test_names_that_pods_could_not_have_are_refused(api: Api, namespace: str, name: str) -> None:
-    """Goal: no resource whose pods can't be made. Method: names that a Service or a host can't have."""
     answer = api.create(namespace, resource("KafkaBroker", name))
     assert answer.status == 422
     assert "metadata.name: " in answer.message

@@ -80,7 +80,6 @@ def production_story(
 
 
 def test_the_example_becomes_ready_in_three_zones(production_story: Story) -> None:
-    """Goal: the example works as it is written. Method: apply it; zones of pods, racks of brokers."""
     story = production_story.installation
     values = story.values(**{"kafka.image.repository": IMAGE})
     story.helm("install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *values)
@@ -98,7 +97,6 @@ def test_the_example_becomes_ready_in_three_zones(production_story: Story) -> No
 
 
 def test_brokers_serve_metrics(production_story: Story) -> None:
-    """Goal: the JMX exporter runs in the pods. Method: scrape each broker and each controller."""
     story = production_story.installation
     for pod in (*story.uids(BROKERS), *story.uids(QUORUM)):
         name = "kafka_server_" if pod.startswith(BROKERS) else "quorate_"
@@ -106,10 +104,6 @@ def test_brokers_serve_metrics(production_story: Story) -> None:
 
 
 def test_controllers_run_the_compiled_codec(production_story: Story) -> None:
-    """Goal: the image has the codec that was compiled for it. Method: what controllers report.
-
-    Where cargo is missing, images are built without it.
-    """
     story = production_story.installation
     codec = "python" if shutil.which("cargo") is None else "native"
     for pod in story.uids(QUORUM):
@@ -119,10 +113,7 @@ def test_controllers_run_the_compiled_codec(production_story: Story) -> None:
 
 
 def test_clients_log_in_with_the_passwords_of_the_script(production_story: Story) -> None:
-    """Goal: clients use SASL_SSL by the bootstrap Service. Method: stock tools as admin; a wrong password is refused.
-
-    They trust the authority of the script, and the one that follows it later.
-    """
+    """Clients use SASL_SSL by the bootstrap Service."""
     story = production_story.installation
     password = production_story.secrets["users"]["stringData"][ADMIN]
     authorities = [production_story.authority_of(name) for name in ("first", "second")]
@@ -137,10 +128,6 @@ def test_clients_log_in_with_the_passwords_of_the_script(production_story: Story
 
 
 def test_topics_and_users_from_apply_to_use(production_story: Story) -> None:
-    """Goal: a team gets its topic and its user by manifests. Method: apply the example; write with the Secret made.
-
-    The user may write to its topic, and not to another. A topic in a Kafka that is not there waits alone.
-    """
     story, clients = production_story.installation, production_story.clients
     documents = list(yaml.safe_load_all((EXAMPLES / "topics-and-users.yaml").read_text()))
     story.apply(*documents)
@@ -157,7 +144,6 @@ def test_topics_and_users_from_apply_to_use(production_story: Story) -> None:
 
 
 def test_a_bad_pool_leaves_the_healthy_one_alone(production_story: Story) -> None:
-    """Goal: what is wrong is contained. Method: a pool with ids of the other; a deleted broker is back."""
     story = production_story.installation
     story.apply(resource("KafkaBroker", "bad", {**POOL, "nodeIds": {"first": 1}}))
     _wait(story, "kafkabroker/bad", "condition=Stalled")
@@ -175,10 +161,7 @@ def test_a_bad_pool_leaves_the_healthy_one_alone(production_story: Story) -> Non
 
 
 def test_machines_are_drained_one_after_the_other(production_story: Story) -> None:
-    """Goal: maintenance of machines costs retries and nothing else: no error, no partition below its minimum.
-
-    Method: drain each machine as soon as the one before may be used, under a producer with acks=all; samples of ISRs.
-    """
+    """Maintenance of machines costs retries and nothing else: no error, no partition below its minimum."""
     story, clients = production_story.installation, production_story.clients
     clients.start_producing()
     clients.start_sampling(IN_SYNC_MIN)
@@ -202,10 +185,6 @@ def test_machines_are_drained_one_after_the_other(production_story: Story) -> No
 
 
 def test_the_authority_is_exchanged_with_clients_connected(production_story: Story) -> None:
-    """Goal: another authority costs clients nothing. Method: the three steps of the documentation, under a producer.
-
-    In the end a client that trusts the new authority alone is served, and one that trusts the former alone is not.
-    """
     story, clients = production_story.installation, production_story.clients
     first, second = (production_story.authority_of(name) for name in ("first", "second"))
     following = {
@@ -224,7 +203,6 @@ def test_the_authority_is_exchanged_with_clients_connected(production_story: Sto
 
 
 def test_a_new_broker_gets_its_share_while_the_operator_dies(production_story: Story) -> None:
-    """Goal: a scale-up is rebalanced, whoever dies. Method: a fourth broker; kill the operator in the middle."""
     story, clients = production_story.installation, production_story.clients
     for number in range(PARTITIONS):
         clients.produce(TOPIC, *[f"-{number}" + "0" * VALUE_BYTES] * 5, user=ADMIN)
@@ -249,7 +227,6 @@ def test_a_new_broker_gets_its_share_while_the_operator_dies(production_story: S
 
 
 def test_nothing_acknowledged_was_lost(production_story: Story) -> None:
-    """Goal: no record is missing after all of this. Method: stop the producer; read the topic as a stock consumer."""
     clients = production_story.clients
     clients.stop(PRODUCER)
     produced = clients.produced()
@@ -259,7 +236,6 @@ def test_nothing_acknowledged_was_lost(production_story: Story) -> None:
 
 
 def test_topics_and_users_and_back(production_story: Story) -> None:
-    """Goal: what is deleted is revoked, and what is retained stays. Method: delete; log in; list topics."""
     story, clients = production_story.installation, production_story.clients
     story.kubectl("delete", "kafkauser,kafkatopic", "--all", f"--timeout={TIMEOUT_S}s")
     eventually(
@@ -274,7 +250,6 @@ def test_topics_and_users_and_back(production_story: Story) -> None:
 
 
 def test_deletion_leaves_nothing(production_story: Story) -> None:
-    """Goal: a cluster goes with all that was made for it. Method: delete the resources; list what is left."""
     story = production_story.installation
     for kind, name in (("kafkacontroller", QUORUM), ("kafkabroker", BROKERS)):
         story.patch(kind, name, storage={"onDeletion": "Delete"})

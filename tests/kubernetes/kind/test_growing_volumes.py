@@ -54,7 +54,7 @@ def growing(kind_cluster: KindCluster) -> Iterator[Installation]:
 
 
 def test_a_cluster_runs_on_these_volumes(growing: Installation) -> None:
-    """Goal: what follows grows real file systems. Method: sizes of the file systems that the pods see."""
+    """What follows grows real file systems."""
     specs = {"KafkaController": (QUORUM, CONTROLLERS), "KafkaBroker": (BROKERS, POOL)}
     growing.apply(
         *(resource(kind, name, {**spec, "storage": _storage(spec)}) for kind, (name, spec) in specs.items())
@@ -65,12 +65,7 @@ def test_a_cluster_runs_on_these_volumes(growing: Installation) -> None:
 
 
 def test_volumes_grow_under_load(growing: Installation) -> None:
-    """Goal: `storage.size` grows every volume while its node serves clients.
-
-    Method: a stock producer with acks=all and a client that creates topics, all the time; edit the size of both
-    resources, and wait as the documentation does; claims, the file systems in the pods, the pods themselves, the
-    conditions, and what clients were told. Kubelet looks at a pod about once a minute, so that the condition is seen.
-    """
+    """`storage.size` grows every volume while its node serves clients."""
     before = growing.uids(QUORUM) | growing.uids(BROKERS)
     clients = PodClients(growing, copies=len(BROKER_IDS))
     growing.apply(resource("KafkaTopic", TOPIC, {"cluster": QUORUM, "partitions": 3, "replicationFactor": 3}))
@@ -103,10 +98,7 @@ def test_volumes_grow_under_load(growing: Installation) -> None:
 
 
 def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> None:
-    """Goal: nodes run on, and the size is requested as soon as it is allowed.
-
-    Method: take the permission to grow from the StorageClass; ask for more; give it back. Then ask for less.
-    """
+    """Nodes run on, and the size is requested as soon as it is allowed."""
     before = growing.uids(BROKERS)
     _allow_growth(growing, is_allowed=False)
     growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[2]}Mi"})

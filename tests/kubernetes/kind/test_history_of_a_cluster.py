@@ -105,7 +105,6 @@ def history(kind_cluster: KindCluster) -> Iterator[Installation]:
 
 
 def test_every_controller_ships_its_log(history: Installation) -> None:
-    """Goal: what a log says outlives it. Method: apply a quorum with a history; a closed segment is shipped."""
     template = {
         **CONTROLLERS["template"],
         "nodeSelector": {"kubernetes.io/hostname": history.cluster.workers[0]},
@@ -137,7 +136,7 @@ def test_every_controller_ships_its_log(history: Installation) -> None:
 
 
 def test_a_job_makes_a_lake_of_it(history: Installation) -> None:
-    """Goal: the CronJob's pod runs, in our image and without rights. Method: start a job; tables, and status."""
+    """The CronJob's pod runs, in our image and without rights."""
     history.kubectl("create", "job", f"--from=cronjob/{QUORUM}", JOB)
     _wait(history, f"job/{JOB}", "jsonpath={.status.conditions}")
     _wait(history, f"job/{JOB}", "condition=Complete", ANSWER_S)
@@ -160,7 +159,6 @@ def test_a_job_makes_a_lake_of_it(history: Installation) -> None:
 
 
 def test_spark_makes_the_same_lake_with_executors(history: Installation) -> None:
-    """Goal: the chart's SparkApplication runs. Method: submit it as its operator does; executors, the same voters."""
     spec = _spark_application(history)
     for role in ("driver", "executor"):
         contained = {"name": role, "securityContext": spec[role]["securityContext"]}

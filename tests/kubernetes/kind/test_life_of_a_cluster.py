@@ -27,16 +27,12 @@ DRAIN_TIMEOUT = "30s"
 
 
 def test_the_chart_installs_the_operator(story: Installation) -> None:
-    """Goal: `helm install` of our chart with our images works. Method: it waits until all replicas are ready."""
     story.helm("install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *story.values())
     assert len(story.operators()) == 2
 
 
 def test_a_cluster_becomes_ready(story: Installation) -> None:
-    """Goal: three controllers and three stock brokers serve clients.
-
-    Method: apply them in a namespace that enforces restricted pods; write to a topic, read it again.
-    """
+    """Three controllers and three stock brokers serve clients."""
     story.create()
     story.wait_ready([3000, 3001, 3002])
     story.kubectl("rollout", "status", "deployment/tools")
@@ -49,7 +45,6 @@ def test_a_cluster_becomes_ready(story: Installation) -> None:
 
 
 def test_controllers_scale_to_five_and_back(story: Installation) -> None:
-    """Goal: voters come and go one at a time. Method: scale the resource as `kubectl scale` does; read voters."""
     story.kubectl("scale", "kafkacontroller", QUORUM, "--replicas=5")
     story.wait_ready(range(3000, 3005))
     story.write()
@@ -61,7 +56,6 @@ def test_controllers_scale_to_five_and_back(story: Installation) -> None:
 
 
 def test_a_controller_is_decommissioned(story: Installation) -> None:
-    """Goal: a named controller leaves for good. Method: list it in spec.decommission; another id takes its place."""
     story.patch("kafkacontroller", QUORUM, decommission=[3001])
     story.wait_ready([3000, 3002, 3003])
     eventually(lambda: f"data-{QUORUM}-3001" not in _claims(story), TIMEOUT_S, "its volume to be deleted")
@@ -69,7 +63,6 @@ def test_a_controller_is_decommissioned(story: Installation) -> None:
 
 
 def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
-    """Goal: voters are known by new names after a roll. Method: change the template of advertised hosts."""
     template = "{pod}.{service}.{namespace}.svc.cluster.local"
     story.patch("kafkacontroller", QUORUM, advertisedHost=template)
     wanted = {f"{QUORUM}-{each}.{QUORUM}.{NAMESPACE}.svc.cluster.local:9093" for each in (3000, 3002, 3003)}
@@ -83,11 +76,7 @@ def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
 
 
 def test_brokers_get_names_and_exchange_them(story: Installation) -> None:
-    """Goal: names are published beside the old ones, and a swap is one for clients, too.
-
-    Method: a template of names that the operator publishes; then two brokers with each other's; Services and
-    what the brokers advertise; clients that write after each.
-    """
+    """Names are published beside the old ones, and a swap is one for clients, too."""
     listener = {**POOL["listeners"][0], "advertisedHost": f"b{{nodeId}}.{NAMESPACE}.svc"}
     story.patch("kafkabroker", BROKERS, listeners=[listener])
     _wait_advertised(story, {0: "b0", 1: "b1", 2: "b2"})
@@ -102,7 +91,6 @@ def test_brokers_get_names_and_exchange_them(story: Installation) -> None:
 
 
 def test_a_deleted_disk_means_a_new_voter(story: Installation) -> None:
-    """Goal: an empty disk is another voter. Method: delete the claim and the pod of one, compare directory ids."""
     before = _directory(story, 3002)
     story.kubectl("delete", "pvc", f"data-{QUORUM}-3002", "--wait=false")
     story.kubectl("delete", "pod", f"{QUORUM}-3002", "--wait=false")
@@ -116,7 +104,6 @@ def test_a_deleted_disk_means_a_new_voter(story: Installation) -> None:
 
 
 def test_a_drain_stops_at_the_quorum(story: Installation) -> None:
-    """Goal: an eviction takes no majority. Method: drain the worker with two controllers, whose disks are on it."""
     worker = _worker_with_most(story)
     with pytest.raises(LocalKubernetesError) as stopped:
         story.cluster.kubectl(
@@ -132,7 +119,6 @@ def test_a_drain_stops_at_the_quorum(story: Installation) -> None:
 
 
 def test_a_lost_worker_is_survived(story: Installation) -> None:
-    """Goal: a minority that is lost stops nobody. Method: cut the power of the worker with one controller."""
     most = _worker_with_most(story)
     (worker,) = set(story.cluster.workers) - {most}
     story.cluster.stop_node(worker)
@@ -147,7 +133,6 @@ def test_a_lost_worker_is_survived(story: Installation) -> None:
 
 
 def test_the_operator_is_upgraded_and_killed_during_a_roll(story: Installation) -> None:
-    """Goal: work goes on where it stopped. Method: restart all controllers, upgrade the operator, kill its pods."""
     before = story.uids(QUORUM)
     story.kubectl("annotate", "kafkacontroller", QUORUM, "quorate.dev/restart=once")
     eventually(lambda: story.uids(QUORUM) != before, TIMEOUT_S, "the first restart", story.state)
@@ -164,7 +149,6 @@ def test_the_operator_is_upgraded_and_killed_during_a_roll(story: Installation) 
 
 
 def test_uninstalling_leaves_clusters_and_data(story: Installation) -> None:
-    """Goal: without the operator a cluster goes on, and nothing written was lost. Method: uninstall, read all."""
     claims = _claims(story)
     pods = story.uids(QUORUM) | story.uids(BROKERS)
     story.helm("uninstall", RELEASE, "--wait")

@@ -64,7 +64,7 @@ def clients(upgrade: Installation) -> PodClients:
 
 
 def test_a_cluster_of_the_older_release_serves(upgrade: Installation, clients: PodClients) -> None:
-    """Goal: brokers, Java controllers and ours form a cluster of 4.3.1. Method: apply it; clients begin to work."""
+    """Brokers, Java controllers and ours form a cluster of 4.3.1."""
     upgrade.apply(*_cluster(BEFORE, leaves=False), TOOLS)
     upgrade.wait_ready(FIRST)
     upgrade.kubectl("rollout", "status", "deployment/tools")
@@ -79,14 +79,12 @@ def test_a_cluster_of_the_older_release_serves(upgrade: Installation, clients: P
 
 
 def test_a_controller_of_the_older_release_leaves(upgrade: Installation) -> None:
-    """Goal: what would block the level later. Method: decommission a Java controller; it stays registered."""
     upgrade.apply(*_cluster(BEFORE))
     _wait_settled(upgrade)
     assert LEAVING in _registered(upgrade)
 
 
 def test_the_software_is_upgraded_node_by_node(upgrade: Installation) -> None:
-    """Goal: every node runs 4.4.0, at the level of before. Method: apply the new version; pods and their images."""
     before = _uids(upgrade)
     upgrade.apply(*_cluster(SOFTWARE))
     rolled = (
@@ -102,7 +100,6 @@ def test_the_software_is_upgraded_node_by_node(upgrade: Installation) -> None:
 
 
 def test_the_level_is_raised_and_the_registration_removed(upgrade: Installation) -> None:
-    """Goal: nobody who is gone blocks a level, or stays. Method: apply the level; the operator's events."""
     upgrade.apply(*_cluster(LEVEL))
     _wait_settled(upgrade)
     assert _level(upgrade) == LEVEL_AFTER
@@ -114,10 +111,7 @@ def test_the_level_is_raised_and_the_registration_removed(upgrade: Installation)
 def test_the_way_back_is_refused_and_nothing_was_lost(
     upgrade: Installation, clients: PodClients, tell_pause: TellPause
 ) -> None:
-    """Goal: stock nodes are not started with metadata that they can't read; clients lost nothing on all the way.
-
-    Method: apply the file of before; what is refused, and which pods stay. Stop the clients and read everything.
-    """
+    """Stock nodes are not started with metadata that they can't read; clients lost nothing on all the way."""
     before = _uids(upgrade)
     upgrade.apply(*_cluster(BEFORE))
     _wait_settled(upgrade)

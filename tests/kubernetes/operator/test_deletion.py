@@ -16,12 +16,7 @@ TOPIC, PARTITIONS = "orders", 3
 
 
 def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
-    """Goal: a deleted pool takes nothing along: its volumes as its policy says, no replica, the quorum not at all.
-
-    Method: delete a pool of which decommissioned brokers alone lose their volumes, bring it back, which is the same
-    broker with the same disk. Then one that deletes its volumes, and holds the only replicas of a topic: it stays,
-    also for a new operator, until another pool takes them. That one is let go by `Retain` while it waits.
-    """
+    """A deleted pool takes nothing along: its volumes as its policy says, no replica, the quorum not at all."""
     operated = brokered
     operated.create()
     operated.create_brokers(storage={"onDecommission": "Delete"})
@@ -66,11 +61,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
 
 
 def test_quorum_and_pool_go_together(brokered: Operated) -> None:
-    """Goal: brokers stop while there is a quorum to say goodbye to, controllers after them; nothing hangs.
-
-    Method: delete a pool that has nowhere to put its replicas, and its quorum, after which it waits no more; the
-    order of the stops, from Events; the broker's own last words; its volume goes, those of the quorum stay.
-    """
+    """Brokers stop while there is a quorum to say goodbye to, controllers after them; nothing hangs."""
     operated = brokered
     operated.create()
     operated.create_brokers(storage={"onDeletion": "Delete"})
@@ -91,10 +82,7 @@ def test_quorum_and_pool_go_together(brokered: Operated) -> None:
 
 
 def test_a_long_deletion_is_tried_again(brokered: Operated) -> None:
-    """Goal: a broker that takes longer to stop than one attempt of its deletion costs no error.
-
-    Method: suspend the broker's process, delete its pool, resume it once kopf has written down its first attempt.
-    """
+    """A broker that takes longer to stop than one attempt of its deletion costs no error."""
     operated = brokered
     operated.create()
     operated.create_brokers()
@@ -113,10 +101,6 @@ def test_a_long_deletion_is_tried_again(brokered: Operated) -> None:
 
 
 def test_a_quorum_goes_and_its_pool_stays(brokered: Operated) -> None:
-    """Goal: without its quorum a pool stops, says so, and goes on when the quorum is back.
-
-    Method: delete the KafkaController alone, read the KafkaBroker's conditions, apply the KafkaController again.
-    """
     operated = brokered
     operated.create()
     operated.create_brokers()
@@ -137,10 +121,7 @@ def test_a_quorum_goes_and_its_pool_stays(brokered: Operated) -> None:
 
 
 def test_volumes_go_with_a_quorum_that_says_so(operated: Operated) -> None:
-    """Goal: what is left of a cluster is what its policy says, and pods that have ended don't keep it.
-
-    Method: deletion with `onDeletion: Delete`, while one pod was evicted and another is a task's.
-    """
+    """What is left of a cluster is what its policy says, and pods that have ended don't keep it."""
     operated.create(storage={"onDeletion": "Delete"})
     operated.start_operator()
     operated.wait_settled(*NODES)

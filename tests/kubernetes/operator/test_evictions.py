@@ -24,11 +24,7 @@ FLUSH_TIMEOUT_S = 60
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_the_next_broker_goes_when_the_last_one_is_in_sync(brokered: Operated) -> None:
-    """Goal: machines that are drained in turn leave each partition a replica in sync, also without operator.
-
-    Method: one of two brokers is evicted and comes back throttled, so that it runs and lags; the other may not go,
-    neither then nor when the first has caught up while the operator is dead; it may with a new operator.
-    """
+    """Machines that are drained in turn leave each partition a replica in sync, also without operator."""
     operated = brokered
     operated.create(replicas=1)
     operated.create_brokers(

@@ -15,11 +15,7 @@ ROTATION_TIMEOUT_S = 180
 
 
 def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> None:
-    """Goal: a broker advertises what its load balancer was given, and is restarted for another address.
-
-    Method: play the balancer, give it an address, then another one; what is registered, pods, reasons, and what the
-    status tells clients, together with the Service that it names.
-    """
+    """A broker advertises what its load balancer was given, and is restarted for another address."""
     operated = brokered
     operated.create()
     operated.create_brokers(listeners=_listeners(operated, exposure={"type": "LoadBalancer"}))
@@ -51,7 +47,6 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
 
 
 def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
-    """Goal: the machine's address and the port that Kubernetes chose. Method: lead it to the broker, and compare."""
     operated = brokered
     operated.create()
     operated.create_brokers(listeners=_listeners(operated, exposure={"type": "NodePort"}))
@@ -76,10 +71,7 @@ def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
 
 
 def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_path: Path) -> None:
-    """Goal: a missing Secret is told by its field and stops nobody; one that changes rolls the brokers.
-
-    Method: a pool before its Secret, then with half of it, with all, with another one, and without it again.
-    """
+    """A missing Secret is told by its field and stops nobody; one that changes rolls the brokers."""
     operated = brokered
     operated.create()
     listeners = _listeners(operated, protocol="SSL", tls={"secretName": "outside"})

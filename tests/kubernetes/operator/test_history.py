@@ -40,11 +40,7 @@ def containers(operated: Operated) -> set[tuple[str, ...]]:
 
 
 def test_history_is_turned_on_and_off_in_a_quorum_that_serves(operated: Operated) -> None:
-    """Goal: on, it keeps every controller's log; off, nothing of it runs and nothing of it is lost. Method: a quorum
-    without it, with it, without it, and deleted; look at pods, CronJob, claim and at what lies on the volume.
-
-    Leaders stay in majority throughout: the operator rolls one controller after the other.
-    """
+    """On, it keeps every controller's log; off, nothing of it runs and nothing of it is lost."""
     operated.create(config=SMALL_SEGMENTS)
     operated.start_operator()
     operated.wait_settled(*NODES)

@@ -30,11 +30,7 @@ def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
 
 @pytest.mark.usefixtures("without_cert_manager")
 def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_path: Path) -> None:
-    """Goal: a quorum that names an issuer forms with the certificate that it asks for, and says what it waits for.
-
-    Method: no definition of cert-manager, which comes later; a failed attempt; a certificate of just these names;
-    then another duration while the issuer is away, and a listener with a Secret of its own.
-    """
+    """A quorum that names an issuer forms with the certificate that it asks for, and says what it waits for."""
     tls: dict[str, Any] = {"issuerRef": {"name": "ca"}, "duration": "48h"}
     listener = {"name": "CONTROLLER", "port": operated.port, "protocol": "SSL"}
     operated.create(replicas=1, listeners=[{**listener, "tls": tls}])

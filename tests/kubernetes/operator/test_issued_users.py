@@ -30,11 +30,7 @@ def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("without_cert_manager")
 def test_a_user_logs_in_with_the_certificate_that_is_issued(brokered: Operated, tmp_path: Path) -> None:
-    """Goal: a user with an issuer is ready when its certificate can be used, and says what it waits for until then.
-
-    Method: a broker that requires certificates; no definition of cert-manager, which comes later; a failed attempt;
-    records with the certificate of the Secret to one topic and to another; another duration; the deletion.
-    """
+    """A user with an issuer is ready when its certificate can be used, and says what it waits for until then."""
     operated = brokered
     issuer = Issuer(operated, USER, tmp_path / "issuer", f"IP:{operated.network}.110")
     with_clients_of(operated, issuer)

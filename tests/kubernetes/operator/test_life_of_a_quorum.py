@@ -9,10 +9,6 @@ FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST
 
 
 def test_a_quorum_grows_shrinks_and_loses_a_named_member(operated: Operated) -> None:
-    """Goal: replicas and decommission do what they say, to the end. Method: 3 -> 5 -> 3, then one by its id.
-
-    Nodes that left have neither pod nor configuration, and their volumes stay.
-    """
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -33,9 +29,7 @@ def test_a_quorum_grows_shrinks_and_loses_a_named_member(operated: Operated) -> 
 
 
 def test_what_stands_around_the_nodes(operated: Operated) -> None:
-    """Goal: what a cluster needs beside its pods is there, and is mended. Method: look, break the budget, look. The
-    budget of a pool, which an earlier release made, would be a second one of its pods.
-    """
+    """What a cluster needs beside its pods is there, and is mended."""
     budgets = kubernetes.client.PolicyV1Api(operated.core.api_client)
     labels = {"app.kubernetes.io/managed-by": "quorate", "quorate.dev/cluster": QUORUM}
     outdated = {
@@ -66,9 +60,7 @@ def test_what_stands_around_the_nodes(operated: Operated) -> None:
 
 
 def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
-    """Goal: an annotation rolls the quorum, and says so; levels of loggers need no restart, and outlast one. Method:
-    read what happened to pods, and the Events.
-    """
+    """An annotation rolls the quorum, and says so; levels of loggers need no restart, and outlast one."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -91,7 +83,6 @@ def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
 
 
 def test_a_lost_disk_replaces_the_voter(operated: Operated) -> None:
-    """Goal: a new disk is a new voter. Method: delete the claim, then wait for another directory id to vote."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -108,7 +99,7 @@ def test_a_lost_disk_replaces_the_voter(operated: Operated) -> None:
 
 
 def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
-    """Goal: hibernation, pause and deletion keep all data. Method: one after the other, then the same name again."""
+    """Hibernation, pause and deletion keep all data."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -137,7 +128,6 @@ def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
 
 
 def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> None:
-    """Goal: what no schema can refuse is told by who asks for it. Method: a pool with node ids of the quorum."""
     operated.create(hibernated=True)
     operated.start_operator()
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")

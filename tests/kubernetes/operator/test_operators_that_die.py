@@ -20,10 +20,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_a_quorum_is_created_and_scaled(operated: Operated) -> None:
-    """Goal: no step of a creation and of scaling leaves anything that the next operator can't go on from.
-
-    Method: SIGKILL whenever the log says that a step is begun, or is done, in turn; a new operator each time.
-    """
+    """No step of a creation and of scaling leaves anything that the next operator can't go on from."""
     operated.create()
     kills = kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     small = final_state(operated)
@@ -43,7 +40,6 @@ def test_killed_while_a_quorum_is_created_and_scaled(operated: Operated) -> None
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_nodes_are_replaced_and_rolled(operated: Operated) -> None:
-    """Goal: as above, for a decommission, a lost disk and a roll. Method: as above; only the disk is another."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -69,7 +65,6 @@ def test_killed_while_nodes_are_replaced_and_rolled(operated: Operated) -> None:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_a_cluster_goes_to_sleep_and_wakes(operated: Operated) -> None:
-    """Goal: as above, for hibernation and waking. Method: as above; all is as it was afterwards."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -87,7 +82,6 @@ def test_killed_while_a_cluster_goes_to_sleep_and_wakes(operated: Operated) -> N
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_levels_rise(operated: Operated) -> None:
-    """Goal: as above, from static to dynamic, and for a level. Method: as above; the end of each."""
     operated.create(quorum="static", metadataVersion="4.1")
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
@@ -107,7 +101,6 @@ def test_killed_while_levels_rise(operated: Operated) -> None:
 
 
 def test_another_replica_takes_over(operated: Operated) -> None:
-    """Goal: one of two replicas works, and the other goes on when it dies. Method: kill the one that leads."""
     first = operated.start_operator("--identity=first", "--lease-duration=10")
     eventually(lambda: "ready" in first.events(), STEP_TIMEOUT_S, "the first to lead", first.events)
     second = operated.start_operator("--identity=second", "--lease-duration=10")

@@ -24,11 +24,7 @@ FLUSH_TIMEOUT_S = 60
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_a_broker_is_drained(brokered: Operated) -> None:
-    """Goal: no record and no replica is lost on the way, nor any step left half done.
-
-    Method: two brokers leave, one after the other, who have the only replicas of partitions with records: the first
-    undisturbed, the second with SIGKILL when a step begins, or is done, in turn.
-    """
+    """No record and no replica is lost on the way, nor any step left half done."""
     operated = brokered
     operated.create(replicas=1)
     # One broker is to be enough for groups, too.

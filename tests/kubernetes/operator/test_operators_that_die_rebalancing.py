@@ -25,11 +25,7 @@ STOP_KILLS_MIN = 2
 
 @pytest.mark.timeout(900)
 def test_killed_while_replicas_move(brokered: Operated) -> None:
-    """Goal: it ends even, or stopped, and leaves no throttle or move behind; no acknowledged record is lost.
-
-    Method: SIGKILL when a change begins, or is done, in turn, first after a stop in the middle and then to the end,
-    under a producer.
-    """
+    """It ends even, or stopped, and leaves no throttle or move behind; no acknowledged record is lost."""
     operated = brokered
     operated.create(replicas=1)
     operated.create_brokers(replicas=2, config=CONFIG)

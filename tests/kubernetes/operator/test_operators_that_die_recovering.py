@@ -15,12 +15,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
-    """Goal: what the survivor has is kept, and nothing is rebuilt by what is left of an earlier time.
-
-    Method: two of three disks are lost, twice: the first recovery is undisturbed. In the second each operator is
-    killed when a step begins, or is done, in turn, and the pod of a task has ended before it began. What was
-    committed is asked for afterwards.
-    """
+    """What the survivor has is kept, and nothing is rebuilt by what is left of an earlier time."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(*NODES)

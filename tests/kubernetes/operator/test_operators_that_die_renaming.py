@@ -14,10 +14,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_names_of_others_are_taken(operated: Operated) -> None:
-    """Goal: what an operator saw of a name that somebody else points at a node outlives it: one restart for each.
-
-    Method: an undisturbed rename, then another, with SIGKILL after each step: between each stop and start, too.
-    """
+    """What an operator saw of a name that somebody else points at a node outlives it: one restart for each."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(*NODES)
@@ -54,10 +51,7 @@ def test_killed_while_names_of_others_are_taken(operated: Operated) -> None:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_names_are_published(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: as above, for names that the operator points at nodes itself; old ones are withdrawn in the end.
-
-    Method: an undisturbed rename, then another, with SIGKILL when a step begins, or is done, in turn.
-    """
+    """As above, for names that the operator points at nodes itself; old ones are withdrawn in the end."""
     with names_of_services(operated, monkeypatch):
         operated.create()
         operated.start_operator()

@@ -24,11 +24,7 @@ ASLEEP, TOPIC = "asleep", "orders"
 
 @pytest.mark.timeout(400)
 def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
-    """Goal: an operator manages what its selector matches, and nothing is restarted or deleted when that changes.
-
-    Method: a cluster, a topic and another cluster for two operators with Leases of their own. The cluster gets the
-    other label, one resource after the other; then its new operator has to do something with it, and deletes it.
-    """
+    """An operator manages what its selector matches, and nothing is restarted or deleted when that changes."""
     blue, green = start(operated, "blue"), start(operated, "green")
     operated.create(labels=BLUE)
     operated.create_brokers(labels=BLUE, replicas=0)

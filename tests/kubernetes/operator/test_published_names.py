@@ -78,10 +78,7 @@ def _service(client: kubernetes.client.ApiClient, names: Names, name: str) -> ku
 
 
 async def test_a_name_lives_through_its_window(names: Names, api_client: kubernetes.client.ApiClient) -> None:
-    """Goal: published, retired, withdrawn; each step can be done again, by an operator that forgot everything.
-
-    Method: do each twice, the second time after a restart, and read the Service.
-    """
+    """Published, retired, withdrawn; each step can be done again, by an operator that forgot everything."""
     first = names.nodes[0]
     address = names.address(first)
     assert address in first.controlled
@@ -117,7 +114,6 @@ async def test_a_name_lives_through_its_window(names: Names, api_client: kuberne
 
 
 async def test_a_name_of_another_node_is_refused(names: Names) -> None:
-    """Goal: rule 3 holds even if a plan breaks it. Method: publish a name that leads to another node."""
     first, second = names.nodes[:2]
     await names.publish(names.address(first), first)
     with pytest.raises(StepError, match="still leads to node 3000"):
@@ -127,7 +123,6 @@ async def test_a_name_of_another_node_is_refused(names: Names) -> None:
 async def test_a_service_of_somebody_else_is_left_alone(
     names: Names, api_client: kubernetes.client.ApiClient
 ) -> None:
-    """Goal: nobody's Service is taken over. Method: publish a name that a Service with our label has."""
     body = {
         "metadata": {"name": "c3000", "labels": {"quorate.dev/cluster": "quorum"}},
         "spec": {"ports": [{"port": 80}]},

@@ -13,10 +13,7 @@ TIMEOUT_S = 500
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_a_broker_has_the_rack_of_its_machine(brokered: Operated) -> None:
-    """Goal: broker.rack is true wherever a pod goes, and no broker starts without it.
-
-    Method: a broker on a machine without the label, which it gets then; a restart after the label has changed.
-    """
+    """Broker.rack is true wherever a pod goes, and no broker starts without it."""
     operated = brokered
     operated.create(replicas=1)
     operated.create_brokers(rack={"topologyKey": ZONE})

@@ -24,10 +24,8 @@ RATES = {"leader.replication.throttled.rate": "5000", "follower.replication.thro
 
 @pytest.mark.timeout(900)
 def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None:
-    """Goal: replicas move to a new broker when that is approved, throttled; a stop and the end leave nothing behind.
-
-    Method: a third broker; an approved proposal with a throttle so low that it is stopped in the middle; then one by
-    `kubectl quorate` to its end, under a producer all of whose acknowledged records are read at the end.
+    """Replicas move to a new broker when that is approved, throttled; a stop and the end leave nothing
+    behind.
     """
     operated = brokered
     operated.create(replicas=1)

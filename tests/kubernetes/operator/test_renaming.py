@@ -6,10 +6,7 @@ NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 
 
 def test_new_hosts_are_waited_for_and_then_rolled(operated: Operated) -> None:
-    """Goal: a rename waits until the new names lead to the right nodes, and each voter then has its new endpoint.
-
-    Method: a template of hosts where nobody answers; forwarders that come later.
-    """
+    """A rename waits until the new names lead to the right nodes, and each voter then has its new endpoint."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(*NODES)

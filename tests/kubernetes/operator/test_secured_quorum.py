@@ -19,12 +19,7 @@ WEB_TOKEN = "kept-token-of-the-page"
 
 
 def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated, tmp_path: Path) -> None:
-    """Goal: controllers log in at each other, the operator at them, and a password is not changed in place.
-
-    Method: a quorum whose certificate has the names of pods, as Kubernetes gives them; another password in the same
-    Secret, then another user beside it; look for each secret in all that is stored, served, logged and run. The same
-    search has to find what is in each of these places, the name of the namespace.
-    """
+    """Controllers log in at each other, the operator at them, and a password is not changed in place."""
     places = ",".join(f"IP:{operated.network}.{10 + place}" for place in range(3))
     names = f"DNS:*.{QUORUM}.{operated.namespace}.svc,{places}"
     made = Certificates.create(tmp_path / "certificates", names)

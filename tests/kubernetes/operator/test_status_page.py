@@ -19,10 +19,6 @@ LEADS = "quorate.dev/leads"
 
 
 def test_the_page_is_live_and_obeys_who_has_the_token(operated: Operated, tmp_path: Path) -> None:
-    """Goal: what the operator sees is on the page at once, and a button of the page is done.
-
-    Method: pause and restart a node without and with the token, while the stream of events is read.
-    """
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     port = free_ports(1)
     operated.create(replicas=1)
@@ -68,7 +64,7 @@ def test_the_page_is_live_and_obeys_who_has_the_token(operated: Operated, tmp_pa
 
 
 def test_the_label_of_the_leader_follows_the_lease(operated: Operated) -> None:
-    """Goal: the page's Service leads to the replica that knows. Method: two with pods; one is killed."""
+    """The page's Service leads to the replica that knows."""
     for name in ("first", "second"):
         operated.core.create_namespaced_pod(operated.namespace, _pod(name))
     first = _replica(operated, "first")

@@ -22,11 +22,7 @@ RETENTION, SEGMENT = "retention.ms", "segment.ms"
 
 @pytest.mark.timeout(600)
 def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
-    """Goal: a topic is what its resource says, whoever changes it, and goes or stays as it says.
-
-    Method: one resource by cluster, which is changed in all its parts and edited behind the operator's back; one by
-    bootstrap servers that adopts; a second one for the same name; deletions by both policies, and after the cluster.
-    """
+    """A topic is what its resource says, whoever changes it, and goes or stays as it says."""
     operated = brokered
     operated.create(replicas=1)
     config = {**SMALL_FILES, "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}

@@ -100,12 +100,7 @@ class Bench:
 
 @pytest.mark.timeout(600)
 def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) -> None:
-    """Goal: whoever has the Secret may do what the spec says, and no more, until the resource is deleted.
-
-    Method: a user with a Secret that is made, who produces through TLS and SCRAM to one topic and not to another;
-    another password, an ACL of somebody else, a quota; one with a given Secret, whom the operator is for a topic; a
-    reserved name; the deletion.
-    """
+    """Whoever has the Secret may do what the spec says, and no more, until the resource is deleted."""
     operated = brokered
     authority = secured(operated, tmp_path)
     users = InClusters(operated, "KafkaUser")

@@ -7,11 +7,7 @@ CLAIM = f"data-{QUORUM}-{CONTROLLERS_FIRST}"
 
 
 def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
-    """Goal: `storage.size` grows the volume of a running node, and what can't grow is told and harms nothing.
-
-    Method: a class without allowVolumeExpansion, which gets it later; the test is the provisioner, which reports what
-    the volume has. A claim that somebody made larger than the resource is left alone.
-    """
+    """`storage.size` grows the volume of a running node, and what can't grow is told and harms nothing."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name = f"{operated.namespace}-disks"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
@@ -52,10 +48,7 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
 
 
 def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> None:
-    """Goal: what the API server refuses is told, and the rest of the cluster is looked after.
-
-    Method: a history's claim in a class that does not grow; a roll meanwhile; the class allows it afterwards.
-    """
+    """What the API server refuses is told, and the rest of the cluster is looked after."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name, claim = f"{operated.namespace}-slow", f"history-{QUORUM}"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
@@ -83,12 +76,7 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
 
 
 def test_volumes_of_brokers_come_and_are_taken_back(brokered: Operated) -> None:
-    """Goal: a pool with `size` gets another volume by one restart, and a removal waits until the volume is empty.
-
-    Method: one stock broker. The volume that is added has a claim and a formatted directory. Its removal is told in a
-    condition and restarts nothing: paths in pods are not those of this machine, so that the operator does not find
-    the directory in the broker's answer. The volume is listed again.
-    """
+    """A pool with `size` gets another volume by one restart, and a removal waits until the volume is empty."""
     operated = brokered
     operated.create(replicas=1)
     operated.create_brokers(storage={"size": "1Gi"})

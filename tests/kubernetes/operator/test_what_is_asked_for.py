@@ -10,11 +10,8 @@ OTHERS = "others"
 
 
 def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> None:
-    """Goal: each resource says what is wrong with it, for the spec as it is, and goes on when it is right; others are
-    not concerned.
-
-    Method: a pool before its KafkaController; one that grows into the ids of another, and back; a new one that claims
-    an id of theirs, and goes. All sleep: nothing but resources is looked at.
+    """Each resource says what is wrong with it, for the spec as it is, and goes on when it is right; others
+    are not concerned.
     """
     operated.create_brokers()
     operated.start_operator()
@@ -54,10 +51,6 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
 
 
 def test_a_refused_pool_is_beside_a_quorum_that_serves(operated: Operated) -> None:
-    """Goal: what is refused keeps nobody from being looked after.
-
-    Method: a pool that claims the id of the only controller, which serves; the controller's pod is deleted.
-    """
     operated.create(replicas=1)
     operator = operated.start_operator()
     operated.wait_settled(CONTROLLERS_FIRST)
@@ -78,9 +71,7 @@ def test_a_refused_pool_is_beside_a_quorum_that_serves(operated: Operated) -> No
 
 
 def test_pools_that_name_no_node_ids_get_some_of_their_own(operated: Operated) -> None:
-    """Goal: a second pool works as the first does, and a pool that comes back has its ids. Method: two pools without
-    ids, which get them once; the first is deleted while a volume of it is left, and created again beside a third.
-    """
+    """A second pool works as the first does, and a pool that comes back has its ids."""
     operated.create(hibernated=True)
     operated.start_operator()
     for pool, first in ((BROKERS, 0), (OTHERS, 1000)):
@@ -116,11 +107,7 @@ def _leave_volume(operated: Operated, pool: str, node_id: int) -> None:
 
 
 def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operated) -> None:
-    """Goal: a mistake in a resource costs no node, also when the operator starts anew.
-
-    Method: a quorum in which somebody asks for the impossible; its pod is deleted under this operator, and under the
-    next one, which has never seen the resource valid. A change that comes with the mistake is not made.
-    """
+    """A mistake in a resource costs no node, also when the operator starts anew."""
     operated.create(replicas=1)
     operator = operated.start_operator()
     operated.wait_settled(NODES[0])
@@ -148,7 +135,6 @@ def _has_other_pod(operated: Operated, name: str, uid: str) -> bool:
 
 
 def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
-    """Goal: nothing of somebody else's is taken over. Method: a Service with the quorum's name; a pool with it."""
     body = {"metadata": {"name": QUORUM}, "spec": {"ports": [{"port": 80}]}}
     operated.core.create_namespaced_service(operated.namespace, body)
     operated.create(hibernated=True)
@@ -168,10 +154,7 @@ def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
 
 
 def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
-    """Goal: a pause by field and by annotation stops changes, and `kubectl scale` is a change.
-
-    Method: paused, scaled by the subresource, and nothing; both pauses are ended one after the other.
-    """
+    """A pause by field and by annotation stops changes, and `kubectl scale` is a change."""
     operated.create(replicas=1)
     operated.start_operator()
     operated.wait_settled(NODES[0])
@@ -205,7 +188,6 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
 
 
 def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated) -> None:
-    """Goal: a pod elsewhere that has the operator's labels is no operator. Method: the NetworkPolicy."""
     operated.create(hibernated=True)
     operated.start_operator("--no-leader-election", POD_NAMESPACE="quorate-system")
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")
@@ -229,12 +211,7 @@ _NO_VALUES: dict[str, Any] = {
 
 
 def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> None:
-    """Goal: a template that only the API server can judge costs no running node, and is told where it was written.
-
-    Method: an affinity without values, requests above limits, and a priority class that does not exist, one after the
-    other;
-    then what is right, which rolls.
-    """
+    """A template that only the API server can judge costs no running node, and is told where it was written."""
     operated.create(replicas=1)
     operated.start_operator()
     operated.wait_settled(NODES[0])

@@ -11,12 +11,7 @@ FAR, NEAR = timedelta(hours=12), timedelta(seconds=20)
 
 
 def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operated) -> None:
-    """Goal: an image restarts nobody before its window, is told with the time, and rolls when the window opens.
-
-    Method: another image while the window is half a day away. A pod is deleted, which comes back with the image. The
-    window is moved to one of the next minutes, and nothing else is done; the times of the Events show when nodes
-    stop.
-    """
+    """An image restarts nobody before its window, is told with the time, and rolls when the window opens."""
     far = _full_minute(FAR)
     operated.create(rollout=_rollout(far))
     operator = operated.start_operator()

@@ -72,9 +72,6 @@ def content(lake: Lake) -> dict[str, str]:
 def test_a_change_that_was_killed_is_whole_or_did_not_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """Goal: kill -9 at any instant leaves no half of a change. Method: end the process at each rename in turn, open
-    the lake again: it is as before, or as after an undisturbed change, its state too.
-    """
     where = str(tmp_path / "lake")
     was_killed = False
     with Lake.writing(where) as lake:
@@ -99,7 +96,6 @@ def test_a_change_that_was_killed_is_whole_or_did_not_begin(
 
 
 def test_there_is_one_writer(tmp_path: Path) -> None:
-    """Goal: two jobs never mix. Method: open a lake for writing twice."""
     where = str(tmp_path / "lake")
     with (
         Lake.writing(where),
@@ -112,7 +108,6 @@ def test_there_is_one_writer(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_a_lake_is_refused(tmp_path: Path) -> None:
-    """Goal: messages that help. Method: places and states that are wrong."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.png").touch()
     for place, words in (
@@ -136,7 +131,6 @@ def test_what_can_not_be_a_lake_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    """Goal: an old program never spoils a new lake. Method: raise the number of the layout."""
     with Lake.writing(str(tmp_path)):
         pass
     file = tmp_path / STATE
@@ -152,9 +146,6 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"layout": 1}', '{"layout": 1, "files": []}', "[" * 100_000])
 def test_a_damaged_state_or_commit_of_a_lake_is_named(tmp_path: Path, text: str) -> None:
-    """Goal: the file that is damaged is known. Method: both files, cut, of another type, without fields, nested
-    too deeply.
-    """
     with Lake.writing(str(tmp_path)):
         pass
     (tmp_path / COMMIT).write_text(text)
@@ -166,10 +157,7 @@ def test_a_damaged_state_or_commit_of_a_lake_is_named(tmp_path: Path, text: str)
 
 
 def test_what_is_stale_is_known() -> None:
-    """Goal: a table is made again for clusters with news, and for all when its columns changed.
-
-    Method: ask a state.
-    """
+    """A table is made again for clusters with news, and for all when its columns changed."""
     state = State(
         format="parquet", clusters={"a": 4, "b": 2}, tables={"topics": TableState("s", {"a": 3, "b": 2})}
     )

@@ -24,9 +24,7 @@ def java(where: Path, release: str = "17.0.1") -> dict[str, str]:
 
 
 def test_it_is_of_one_java_and_made_once(tmp_path: Path) -> None:
-    """Goal: the first job writes an archive, the next ones use it, and another Java has its own. Method: the options
-    of the JVM before an archive was kept, after it, and after an update of Java.
-    """
+    """The first job writes an archive, the next ones use it, and another Java has its own."""
     archive = class_archive(java(tmp_path), tmp_path, "")
     assert archive is not None
     assert f"-XX:ArchiveClassesAtExit={tmp_path}/classes.jsa" in archive.options
@@ -47,9 +45,6 @@ def test_it_is_of_one_java_and_made_once(tmp_path: Path) -> None:
 
 
 def test_without_a_place_for_it_jobs_start_without(tmp_path: Path) -> None:
-    """Goal: an archive is never a reason to fail. Method: it is turned off, the user decides, the cache is a file, a
-    path has a space, and a disk without space when it is moved there.
-    """
     environment = java(tmp_path)
     assert class_archive({**environment, "QUORATE_CLASS_ARCHIVE": "off"}, tmp_path, "") is None
     for option in ("-XX:SharedArchiveFile=/mine.jsa", "-Xshare:off"):
@@ -64,9 +59,6 @@ def test_without_a_place_for_it_jobs_start_without(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(JOB_TIMEOUT_S)
 def test_jobs_use_what_the_first_one_made(tmp_path: Path) -> None:
-    """Goal: a JVM starts with the archive, and without a damaged one. Method: ingests with a cache of their own that
-    log where classes come from; before the third one, bytes of the archive change.
-    """
     assert 0 < shared_classes(tmp_path, "first") < 5_000, "those of Java's own archive"
     (archive,) = (tmp_path / "cache" / "quorate" / "class-archives").iterdir()
     assert shared_classes(tmp_path, "second") > 8_000

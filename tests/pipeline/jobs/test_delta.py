@@ -32,9 +32,7 @@ def content(table: Path) -> list[dict[str, object]]:
 
 
 def test_clusters_are_replaced_and_no_commit_is_made_twice(tmp_path: Path) -> None:
-    """Goal: what a rerun writes is there once; other clusters stay; new columns are null in old rows. Method: replace
-    clusters commit by commit, some of them again, as after a crash.
-    """
+    """What a rerun writes is there once; other clusters stay; new columns are null in old rows."""
     table = tmp_path / "topics"
     replace_clusters(table, stage(tmp_path / "1", {"a": ["x"], "b'": ["y"]}), ["a", "b'"], commit=1)
     before = content(table)
@@ -52,7 +50,6 @@ def test_clusters_are_replaced_and_no_commit_is_made_twice(tmp_path: Path) -> No
 
 
 def test_small_files_are_merged(tmp_path: Path) -> None:
-    """Goal: compaction leaves the rows, and fewer files. Method: add rows of one day bit by bit, then compact."""
     table = tmp_path / "topics"
     replace_clusters(table, stage(tmp_path / "1", {"a": ["x"]}), ["a"], commit=1)
     for name in ("y", "z"):

@@ -19,7 +19,6 @@ def findings(history: History) -> dict[str, str]:
 
 
 def test_sentences_say_what_happened() -> None:
-    """Goal: a reader knows without the picture. Method: a bad day, whose sentences are known; and a calm one."""
     said = findings(bad_day())
     assert said == {
         "Voters of the quorum": "At the end 3000, 3002 and 3003 are voters; 3001 left; 3002 returned with another "
@@ -41,7 +40,6 @@ def test_sentences_say_what_happened() -> None:
 
 
 def test_a_part_of_the_time_is_cut_out() -> None:
-    """Goal: --since and --until. Method: the first hour, in which nothing had happened yet."""
     first_hour = replace(bad_day(), until=at(59))
     said = findings(first_hour)
     assert said["Brokers in and out of service"] == "None of 5 brokers went out of service."
@@ -50,7 +48,6 @@ def test_a_part_of_the_time_is_cut_out() -> None:
 
 
 def test_tables_that_a_lake_lacks_are_left_out() -> None:
-    """Goal: a lake of some tables has a report. Method: one table."""
     history = bad_day()
     only = replace(history, tables={"leadership": history.tables["leadership"]})
     assert list(findings(only)) == ["Active controller"]
@@ -59,7 +56,6 @@ def test_tables_that_a_lake_lacks_are_left_out() -> None:
 
 
 def test_names_do_not_break_the_page() -> None:
-    """Goal: no markup from data. Method: a topic and a cluster that are named like markup."""
     evil = "<script>alert(1)</script>"
     row = dict(bad_day().tables["under_replicated"][0], topic=evil)
     page = render([replace(bad_day(), cluster_id=evil, tables={"under_replicated": [row]})], END)
@@ -69,7 +65,6 @@ def test_names_do_not_break_the_page() -> None:
 
 @pytest.mark.parametrize("name", [r"$\frac{$:9092", "$a$b", r"\n_{2}^", "50%"])
 def test_names_are_drawn_as_they_are(name: str) -> None:
-    """Goal: a name is no formula. Method: names with TeX's characters, beside the bars and above them."""
     for lane in (name, name + "x" * 40):
         drawn = draw_bars([Bar(lane, "good", START, END, "")], SPAN, [("good", name)], "lanes", "")
         assert all(f">{lane}</text>" in svg and f">{name}</text>" in svg for svg in drawn.svgs.values())
@@ -78,7 +73,6 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("minutes", [0, 0.01, 2.9, 30, 90, 179, 4_300, 30_000, 130_000, 1_500_000, 5_256_000])
 def test_any_period_has_few_labels_of_time(minutes: float) -> None:
-    """Goal: labels of time that fit, and no warning of the library. Method: periods from nothing to ten years."""
     until = START + timedelta(minutes=minutes)
     drawn = draw_bars([Bar("broker", "good", START, until, "")], Span(START, until), [], "lanes", "")
     for name, most in (("wide", 10), ("narrow", 6)):
@@ -86,7 +80,6 @@ def test_any_period_has_few_labels_of_time(minutes: float) -> None:
 
 
 def test_pictures_are_bounded() -> None:
-    """Goal: a picture of anything can be drawn. Method: more lanes, bars and points than there is room for."""
     lanes = [Bar(f"broker {number}", "good", START, END, "") for number in range(LANES_MAX + 5)]
     drawn = draw_bars(lanes, SPAN, [], "lanes", "")
     assert drawn.left_out == f"Shown are the {LANES_MAX} of {LANES_MAX + 5} lanes with the most bars."
@@ -121,12 +114,10 @@ def test_pictures_are_bounded() -> None:
     ],
 )
 def test_lengths_in_words(seconds: float, words: str) -> None:
-    """Goal: lengths as people say them. Method: a table."""
     assert in_words(timedelta(seconds=seconds)) == words
 
 
 def test_numbers_with_nouns() -> None:
-    """Goal: grammar. Method: one and many."""
     assert [counted(1, "address"), counted(2, "address"), counted(2, "broker")] == [
         "1 address",
         "2 addresses",
@@ -135,6 +126,5 @@ def test_numbers_with_nouns() -> None:
 
 
 def test_a_report_is_the_same_each_time() -> None:
-    """Goal: reports can be compared. Method: make one twice."""
     made_at = datetime(2026, 3, 14, tzinfo=UTC)
     assert render([bad_day()], made_at) == render([bad_day()], made_at)

@@ -82,10 +82,7 @@ def _tuples(value: Any) -> Any:
 def test_a_task_writes_what_the_fold_makes(
     lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting_rows_max: int
 ) -> None:
-    """Goal: files have the rows of the fold, below their days, whether they are written at once or bit by bit.
-
-    Method: a task for each cluster; then once more, as Spark repeats them: nothing changes, nothing is left over.
-    """
+    """Files have the rows of the fold, below their days, whether they are written at once or bit by bit."""
     monkeypatch.setattr(folding, "WAITING_ROWS_MAX", waiting_rows_max)
     expected = fold_rows(RAW, TABLES)
     expected["records"] = [
@@ -102,7 +99,6 @@ def test_a_task_writes_what_the_fold_makes(
 
 
 def test_payloads_are_text_in_delta(lake_rows: Path, tmp_path: Path) -> None:
-    """Goal: readers of Delta, which has no VARIANT, get the JSON. Method: the texts of the folded records."""
     fold(lake_rows, tmp_path, "delta")
     found = [ds.dataset(one / "records").to_table().column("payload") for one in folders(tmp_path).values()]
     expected = [row["payload"] for row in fold_rows(RAW, TABLES)["records"]]
@@ -112,7 +108,6 @@ def test_payloads_are_text_in_delta(lake_rows: Path, tmp_path: Path) -> None:
 def test_a_task_that_fails_leaves_no_cluster(
     lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: half a cluster never counts. Method: the disk is full at a file; then another attempt succeeds."""
     real, count = table_files.pq.write_table, 0
 
     def full(*arguments: Any, **options: Any) -> None:
@@ -132,6 +127,5 @@ def test_a_task_that_fails_leaves_no_cluster(
 
 
 def test_folders_are_named_as_spark_names_them() -> None:
-    """Goal: tables that Spark writes and those that a task writes have the same folders. Method: odd cluster ids."""
     assert folder_name("4L6g3nShT-eMCtK--X86sw") == "cluster_id=4L6g3nShT-eMCtK--X86sw"
     assert folder_name("a/b=c d%\n") == "cluster_id=a%2Fb%3Dc d%25%0A"

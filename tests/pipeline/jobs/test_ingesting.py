@@ -87,9 +87,7 @@ def files(lake: Path) -> dict[str, int]:
 
 
 def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: the shortest way into a lake, and secrets stay behind. Method: ingest the directory of one node; then
-    again, with no news. Search all files for the keys of SCRAM users, and for a topic that has to be found.
-    """
+    """The shortest way into a lake, and secrets stay behind."""
     node(tmp_path / "nodes", "a")
     lake = tmp_path / "lake"
     done = run(spark, lake, tmp_path / "nodes")
@@ -109,9 +107,6 @@ def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: idempotent and incremental. Method: one ingest of all at once beside many: a log with a torn tail first,
-    then whole, with checkpoints and a second node, then another cluster, then again; compact; make all again.
-    """
     node(tmp_path / "all", "a")
     node(tmp_path / "all", "b")
     node(tmp_path / "all", "other", cluster_id="other-other-other-othe")
@@ -162,9 +157,6 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
 
 
 def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: Delta tables have the same rows, and nothing is written twice. Method: ingest into a lake of Delta bit by
-    bit, then again, then compact, then make all again: readers of Delta see what a lake of Parquet has.
-    """
     bits, lake = tmp_path / "bits", tmp_path / "delta"
     node(bits, "a", cut_bytes=10)
     run(spark, lake, bits, kind="delta", tables=DELTA_TABLES)
@@ -219,9 +211,6 @@ def comparable(table: pa.Table) -> list[str]:
 
 
 def test_an_ingest_that_is_killed_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: kill -9 costs nothing but time. Method: kill `quorate lake ingest` when rows are staged, and again when
-    tables are; the next one leaves the same as one that was not disturbed.
-    """
     source = node(tmp_path / "source", "a")
     run(spark, tmp_path / "undisturbed", source)
     lake = tmp_path / "killed"
@@ -277,7 +266,6 @@ def kill_before_commit(lake: Path, source: Path, number: int) -> None:
 
 
 def test_without_java_one_line_says_what_is_missing(tmp_path: Path) -> None:
-    """Goal: no traceback for who lacks something. Method: no Java on the PATH; no Spark to import."""
     lake = [*QUORATE, "lake", "ingest", str(tmp_path), "--to", str(tmp_path / "lake")]
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     ran = subprocess.run(

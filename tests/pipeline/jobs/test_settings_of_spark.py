@@ -25,10 +25,7 @@ def ingest(where: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
-    """Goal: `--master` and `--conf` are not only accepted, and the JVM's temporary files are those of the job.
-
-    Method: have Spark write down its events; it ran with these properties, on one core, and in the job's directory.
-    """
+    """`--master` and `--conf` are not only accepted, and the JVM's temporary files are those of the job."""
     events = tmp_path / "events"
     events.mkdir()
     settings = {
@@ -58,9 +55,7 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
 
 
 def test_a_collector_that_the_user_chooses_replaces_ours(tmp_path: Path) -> None:
-    """Goal: options of the user win, also where a JVM takes only one of a kind. Method: choose another garbage
-    collector, with which a JVM that gets two does not start; its log names the user's.
-    """
+    """Options of the user win, also where a JVM takes only one of a kind."""
     log = tmp_path / "gc.log"
     chosen = f"-XX:+UseParallelGC -Xlog:gc:file={log}"
     ran = ingest(tmp_path, "--master", "local[1]", "--conf", f"spark.driver.extraJavaOptions={chosen}")
@@ -84,7 +79,6 @@ def test_a_collector_that_the_user_chooses_replaces_ours(tmp_path: Path) -> None
 def test_what_spark_can_not_do_with_is_named(
     tmp_path: Path, options: tuple[str, ...], named: tuple[str, ...]
 ) -> None:
-    """Goal: no traceback for a slip of the pen. Method: wrong masters and properties; one line names each."""
     ran = ingest(tmp_path, *options)
     assert (ran.returncode, ran.stdout) == (1, "")
     (line,) = ran.stderr.splitlines()
@@ -94,9 +88,6 @@ def test_what_spark_can_not_do_with_is_named(
 
 
 def test_without_news_spark_is_not_started(tmp_path: Path) -> None:
-    """Goal: an ingest that has nothing to do ends at once. Method: a master that does not exist, after an ingest and
-    before one that has to build the tables anew.
-    """
     first = ingest(tmp_path, "--master", "local[1]", "-o", "json")
     again = ingest(tmp_path, "--master", "nonsense", "-o", "json")
     assert (again.returncode, again.stderr) == (0, "")
@@ -107,9 +98,7 @@ def test_without_news_spark_is_not_started(tmp_path: Path) -> None:
 
 
 def test_rows_are_stored_without_tables(tmp_path: Path) -> None:
-    """Goal: sources that will be deleted can be read at once, and made into tables later. Method: an ingest of no
-    table, then one of the tables alone, whose source has no news.
-    """
+    """Sources that will be deleted can be read at once, and made into tables later."""
     command = [*DIE_WITH_PARENT, *QUORATE, "lake", "ingest", str(GOLDEN), "--to", str(tmp_path / "lake")]
     command += ["--cluster-id", CLUSTER, "--master", "local[1]", "-o", "json"]
     told = []

@@ -38,9 +38,6 @@ def cluster(tmp_path: Path) -> Iterator[Membership]:
 
 
 def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership, tmp_path: Path) -> None:
-    """Goal: kill -9 of job and controller loses nothing and repeats nothing. Method: kill `quorate lake tail` behind
-    its first batch and the leader after it, go on with both, and compare with an ingest of the directories.
-    """
     lake = tmp_path / "tailed"
     bootstrap = cluster.bootstrap_controllers
     kill_behind_first_batch(lake, bootstrap)

@@ -28,20 +28,17 @@ UNUSUAL: tuple[Any, ...] = (
 
 @given(VALUES)
 def test_values_are_encoded_as_spark_encodes_them(value: Any) -> None:
-    """Goal: the same bytes. Method: random JSON, through the encoder of PySpark too."""
     text = json.dumps(value)
     assert variant.encode(text) == VariantUtils.parse_json(text)
 
 
 @pytest.mark.parametrize("value", UNUSUAL, ids=range(len(UNUSUAL)))
 def test_unusual_values_are_encoded_as_spark_encodes_them(value: Any) -> None:
-    """Goal: nothing is wrong where the fast way ends. Method: numbers, texts, lists and objects beyond its limits."""
     text = json.dumps(value)
     assert variant.encode(text) == VariantUtils.parse_json(text)
 
 
 def test_the_engine_encodes_them_in_the_same_way(spark: SparkSession) -> None:
-    """Goal: Spark reads what we write. Method: bytes of Spark's `parse_json` in the JVM beside ours."""
     texts = [
         json.dumps(value) for value in (*UNUSUAL, {"a": [1, 200, 70_000, 2**40], "b": "x" * 64, "c": None})
     ]

@@ -25,7 +25,6 @@ def known_of(places: list[Place]) -> dict[str, str]:
 
 
 def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
-    """Goal: what was read is not read again. Method: look at sources again and again while they change."""
     first = directory(tmp_path / "a", f"{0:020}.log", f"{100:020}.log", f"{50:020}-{1:010}.checkpoint")
     directory(tmp_path / "b", f"{0:020}.log")
     places, count = find_places([str(tmp_path), str(tmp_path / "a")], {})
@@ -49,7 +48,6 @@ def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
 
 
 def test_reads_that_later_ones_cover_are_forgotten() -> None:
-    """Goal: what is remembered stays small. Method: read on and on, and then all again."""
     reads: list[Read] = []
     for commit, start in ((1, 0), (2, 100), (3, 100), (4, 200)):
         reads = remembered(reads, commit, start)
@@ -58,7 +56,6 @@ def test_reads_that_later_ones_cover_are_forgotten() -> None:
 
 
 def test_wrong_sources_are_named(tmp_path: Path) -> None:
-    """Goal: messages that help. Method: a source that is not there, and one without logs."""
     (tmp_path / "empty").mkdir()
     for name, words in (("missing", "not a directory"), ("empty", "no metadata log below it")):
         with pytest.raises(LakeError, match=words):
@@ -67,5 +64,4 @@ def test_wrong_sources_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("took_s", "wait_s"), [(0, 60), (1, 60), (15, 60), (16, 64), (600, 2400)])
 def test_tables_of_a_long_history_are_built_less_often(took_s: float, wait_s: float) -> None:
-    """Goal: a tail does not spend its time on tables. Method: the next build after builds that took a while."""
     assert next_build_s(1_000, 1_000 + took_s, 60) == pytest.approx(1_000 + took_s + wait_s)

@@ -98,9 +98,6 @@ def told(
 
 
 def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
-    """Goal: every table is right on real input. Method: a script drives a cluster and keeps a ledger of what it did
-    and when; each table made of the controllers' directories has exactly that, at those times.
-    """
     checks = (
         records,
         gaps,
@@ -123,9 +120,6 @@ def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
 
 
 def test_the_tables_are_what_plans_make(told: Told) -> None:
-    """Goal: the fold is right where the ledger has nothing to say. Method: declarative plans over the stored rows
-    make the same tables, in every column of every row.
-    """
     made = make_all(frame_of(told.spark, told.lake).localCheckpoint(), lambda frame: frame.localCheckpoint())
     made["records"] = made["records"].withColumn("payload", f.to_json("payload"))
     found = {}
@@ -138,7 +132,6 @@ def test_the_tables_are_what_plans_make(told: Told) -> None:
 
 
 def test_the_report_finds_what_went_wrong(told: Told) -> None:
-    """Goal: sentences of a report are about what happened. Method: look for the actors of the script in them."""
     (history,) = collect(told.lake, None, None, None)
     sections = {section.title: section for section in sections_of(history)}
     findings = {title: section.finding for title, section in sections.items()}
@@ -152,10 +145,6 @@ def test_the_report_finds_what_went_wrong(told: Told) -> None:
 
 
 def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> None:
-    """Goal: `doctor --history` explains a blocker by what happened to it. Method: start the controllers again, take a
-    voter away, and register it once more as a controller of Kafka 4.1 that is gone; a copy of the lake takes in what
-    is new while the controllers run; then type the command.
-    """
     cluster, ledger = told.cluster, Ledger()
     cluster.start(*cluster.controllers)
     cluster.await_quorum(*cluster.voters())

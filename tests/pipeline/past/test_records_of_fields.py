@@ -27,9 +27,7 @@ SECRET = (ConfigRecord, UserScramCredentialRecord)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_a_record_comes_back_as_it_was(key: int, version: int, data: st.DataObject) -> None:
-    """Goal: nothing but secrets is lost between a log and a replay. Method: any record in every version, to JSON and
-    back, against the decoder; of secret ones the payload once more.
-    """
+    """Nothing but secrets is lost between a log and a replay."""
     record = data.draw(entities_of(RECORD_CLASSES[key][version]))
     value = bytes((1, key, version)) + encode(record)
     row = decode_metadata(value)
@@ -41,7 +39,6 @@ def test_a_record_comes_back_as_it_was(key: int, version: int, data: st.DataObje
 
 
 def test_secrets_are_replaced_by_a_word() -> None:
-    """Goal: a credential without its keys can be replayed. Method: the fields of one, keys redacted."""
     fields = {"name": "alice", "mechanism": 1, "iterations": 4096}
     hidden = dict.fromkeys(("salt", "storedKey", "serverKey"), "[redacted]")
     credential = entity_of("UserScramCredentialRecord", fields | hidden)
@@ -50,7 +47,6 @@ def test_secrets_are_replaced_by_a_word() -> None:
 
 
 def test_control_records_are_none() -> None:
-    """Goal: the quorum's own records are no metadata. Method: the name of one."""
     assert entity_of("LeaderChangeMessage", {"leaderId": 1}) is None
 
 
@@ -59,6 +55,5 @@ def test_control_records_are_none() -> None:
     [{"name": "orders", "topicId": "short"}, {"name": "orders"}, {"name": "orders", "topicId": 7}],
 )
 def test_fields_of_another_record_are_refused_with_its_name(fields: dict[str, object]) -> None:
-    """Goal: a damaged row is a note, no crash. Method: fields of a wrong form, an absent one, a wrong type."""
     with pytest.raises(FieldsError, match=TopicRecord.__name__):
         entity_of(TopicRecord.__name__, fields)

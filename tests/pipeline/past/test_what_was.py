@@ -35,9 +35,6 @@ def at(lake: Path, moment: Moment) -> NotedImage:
 
 
 def test_the_end_of_a_history_is_what_the_log_says(lake: Path) -> None:
-    """Goal: nothing is lost on the way through a lake. Method: the image against the one that the same files give to
-    the metadata shell; keys of SCRAM, which no lake has, are left out.
-    """
     past, expected = at(lake, Moment()), load_directory(GOLDEN)
     assert past.notes == []
     state, provenance = visible(expected.image)
@@ -49,9 +46,6 @@ def test_the_end_of_a_history_is_what_the_log_says(lake: Path) -> None:
 
 
 def test_each_offset_has_the_metadata_of_its_time(lake: Path) -> None:
-    """Goal: a moment is exact. Method: at every offset, which topics there are, against the lines of creations and
-    deletions; a playback that goes on gives the same as one that begins anew.
-    """
     found = Lake.open(str(lake))
     lines = list(read_history(found, CLUSTER))
     history = Playback(lines)
@@ -77,7 +71,6 @@ LEVEL = {"name": "metadata.version", "featureLevel": 20}
 
 
 def test_what_is_missing_is_noted_unless_a_snapshot_makes_up_for_it() -> None:
-    """Goal: an uncertain state says so. Method: a gap alone, a gap before a snapshot, a record that does not fit."""
     gap = Line(5, GAP_ORDINAL, None, 5, "gap", {}, 1)
     past = NotedImage()
     replay(past, [line(0, "FeatureLevelRecord", LEVEL), gap])
@@ -91,7 +84,7 @@ def test_what_is_missing_is_noted_unless_a_snapshot_makes_up_for_it() -> None:
 
 
 def test_a_time_ends_at_the_first_later_line() -> None:
-    """Goal: clocks of leaders that go back do not mix two moments. Method: times 0, 9, 3, and a moment between."""
+    """Clocks of leaders that go back do not mix two moments."""
     lines = [line(0, "FeatureLevelRecord", LEVEL)]
     lines += [
         line(1, "FeatureLevelRecord", LEVEL | {"featureLevel": 21})._replace(time_us=9),
@@ -110,7 +103,6 @@ def ask(*arguments: str) -> str:
 
 
 def test_the_metadata_shell_shows_a_moment(lake: Path) -> None:
-    """Goal: `metadata-shell --lake`. Method: topics at the beginning, and at the end; the cluster named or not."""
     shell = ("metadata-shell", "--lake", str(lake))
     assert ask(*shell, "--at", "0", "ls", "/image/topics/byName").split() == []
     topics = ask(*shell, "--cluster-id", CLUSTER, "ls", "/image/topics/byName").split()
@@ -119,9 +111,6 @@ def test_the_metadata_shell_shows_a_moment(lake: Path) -> None:
 
 
 def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:
-    """Goal: `lake diff`. Method: from the beginning to the end everything came; from a middle, JSON and text agree;
-    between two equal moments nothing changed.
-    """
     everything = json.loads(ask("lake", "diff", str(lake), "0", "-o", "json"))
     assert everything["from"]["offset"] == 0
     assert not everything["removed"]
@@ -150,7 +139,6 @@ def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:
     ],
 )
 def test_what_can_not_be_is_refused_with_a_reason(lake: Path, arguments: tuple[str, ...], words: str) -> None:
-    """Goal: mistakes get one message and no traceback. Method: wrong moments, clusters, lakes and options."""
     given = [str(lake) if one == "LAKE" else one for one in arguments]
     ran = CliRunner().invoke(app, given, prog_name="quorate")
     assert ran.exit_code in (1, 2)
@@ -158,7 +146,6 @@ def test_what_can_not_be_is_refused_with_a_reason(lake: Path, arguments: tuple[s
 
 
 def test_a_lake_of_several_clusters_needs_a_name(tmp_path: Path) -> None:
-    """Goal: no cluster is taken for another. Method: lakes with none and with two."""
     with Lake.writing(str(tmp_path / "lake")) as made:
         with pytest.raises(LakeError, match="no clusters"):
             choose_cluster(made, None)

@@ -65,7 +65,7 @@ def assert_says(ours: Any, theirs: Any, where: str) -> None:
 
 
 def test_payloads_are_those_of_kafka_dump_log(stock_kafka: Kafka) -> None:
-    """Goal: names, values, times, versions and offsets are Kafka's. Method: stock Kafka's files, record by record."""
+    """Names, values, times, versions and offsets are Kafka's."""
     reader = MetadataLogReader(parse_options({"path": str(GOLDEN), "noOps": "true"}))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     printed = dump(stock_kafka, FILES)

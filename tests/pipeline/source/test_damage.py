@@ -102,11 +102,7 @@ def scan(data: bytes, first_offset: int, end_offset: int | None, block: int) -> 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_flipped_bits_never_raise_and_change_nothing_before(data: st.DataObject) -> None:
-    """Goal: whatever is damaged, rows before it are the same, nothing wrong is told, what is lost is in a gap.
-
-    Method: up to three flips in a log; offsets that are neither read nor in a gap with a known place are allowed only
-    if a gap without a place tells of them. The epochs of rows are those that were written.
-    """
+    """Whatever is damaged, rows before it are the same, nothing wrong is told, what is lost is in a gap."""
     log = bytearray(make_log())
     headers = list(scan_batches(bytes(log)))
     places = data.draw(st.lists(st.integers(0, len(log) - 1), min_size=1, max_size=3))
@@ -145,7 +141,6 @@ def test_flipped_bits_never_raise_and_change_nothing_before(data: st.DataObject)
 
 
 def test_one_damaged_batch_costs_that_batch_alone() -> None:
-    """Goal: reading goes on behind damage. Method: each byte of the sixth batch is flipped in turn."""
     log = make_log()
     header = list(scan_batches(log))[5]
     everything = scan(log, FIRST_OFFSET, None, 1 << 20)
@@ -163,7 +158,6 @@ def test_one_damaged_batch_costs_that_batch_alone() -> None:
 
 
 def test_damage_in_pieces_is_what_it_is_in_the_whole() -> None:
-    """Goal: what is found does not depend on where the bytes are cut. Method: a damaged batch with one inside it."""
     first, last = FIRST_OFFSET, FIRST_OFFSET + 2
     inside = build_batch([topic(last)], last, 5, 1_000)
     outside = bytearray(build_batch([topic(first), inside], first, 5, 1_000))
@@ -179,10 +173,7 @@ def test_damage_in_pieces_is_what_it_is_in_the_whole() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_lengths_of_records_that_lie(data: st.DataObject) -> None:
-    """Goal: a batch with a right checksum that its records do not fill costs itself alone, in a long run, too.
-
-    Method: among 80 batches of up to 60 records, lengths of some records are changed and checksums put right.
-    """
+    """A batch with a right checksum that its records do not fill costs itself alone, in a long run, too."""
     chance = data.draw(st.randoms(use_true_random=False))
     log, offset, expected, lost = b"", 0, list[int](), list[tuple[str, int, int]]()
     for _ in range(80):
@@ -216,7 +207,6 @@ def _record_position(batch: bytearray, number: int) -> int:
 
 
 def test_truncated_tails(tmp_path: Path) -> None:
-    """Goal: a torn end is a row, and what is before it stays. Method: a log cut after each byte; zeros behind it."""
     log = make_log()
     headers = list(scan_batches(log))
     ends = [header.position + header.size_bytes for header in headers]
@@ -240,7 +230,6 @@ def test_truncated_tails(tmp_path: Path) -> None:
 
 
 def test_missing_offsets_between_batches_and_segments(tmp_path: Path) -> None:
-    """Goal: what is not there is told. Method: a batch cut out of a segment, a segment that begins too late."""
     log = make_log(0)
     headers = list(scan_batches(log))
     hole = headers[3]
@@ -257,7 +246,7 @@ def test_missing_offsets_between_batches_and_segments(tmp_path: Path) -> None:
 
 
 def test_no_ops_are_not_missing(tmp_path: Path) -> None:
-    """Goal: NoOpRecords are left out, and their offsets do not look lost. Method: a log of them, with the option."""
+    """NoOpRecords are left out, and their offsets do not look lost."""
     log = build_batch([NO_OP, topic(1), NO_OP], 0, 1, 5) + build_batch([NO_OP], 3, 1, 6)
     found = read(write(tmp_path, {0: log}))
     assert (offsets(found), gaps(found)) == ([1], [])
@@ -266,7 +255,7 @@ def test_no_ops_are_not_missing(tmp_path: Path) -> None:
 
 
 def test_unknown_and_malformed_records_are_gaps(tmp_path: Path) -> None:
-    """Goal: a newer Kafka's record, or garbage, costs no other. Method: both beside known ones."""
+    """A newer Kafka's record, or garbage, costs no other."""
     values = [
         topic(0),
         bytes((1, 99, 0)),
@@ -283,7 +272,6 @@ def test_unknown_and_malformed_records_are_gaps(tmp_path: Path) -> None:
 
 
 def test_unreadable_places(tmp_path: Path) -> None:
-    """Goal: one bad place costs no other. Method: a file that vanishes after planning, one without a cluster id."""
     write(tmp_path / "good", {0: make_log(0)}, "good")
     bad = write(tmp_path / "bad", {0: make_log(0), 500: b"x"}, "bad")
     stray = write(tmp_path / "stray", {0: make_log(0)})
@@ -304,7 +292,7 @@ def test_unreadable_places(tmp_path: Path) -> None:
 
 
 def test_checkpoints(tmp_path: Path) -> None:
-    """Goal: a checkpoint's rows have its id and time; one that is not whole is told. Method: one whole, two cut."""
+    """A checkpoint's rows have its id and time; one that is not whole is told."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=1_234_567)
     checkpoint = encode_control_batch([header, KRaftVersionRecord(version=0, k_raft_version=1)], 0, 7, 99)
     checkpoint += build_batch([topic(0), topic(1)], 2, 7, 99)

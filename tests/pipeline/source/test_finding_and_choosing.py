@@ -62,7 +62,6 @@ def topic_log(first_offset: int, batches: int) -> bytes:
 
 
 def test_options_that_are_wrong_say_what_is_allowed() -> None:
-    """Goal: name, value and what is allowed in each message. Method: one wrong option at a time."""
     wrong = {
         "path": ({}, "option path: missing"),
         "paths": ({"paths": "not json"}, "option paths: 'not json' is not a JSON list"),
@@ -93,7 +92,7 @@ def test_options_that_are_wrong_say_what_is_allowed() -> None:
 
 
 def test_directories_are_found_in_any_tree(tmp_path: Path) -> None:
-    """Goal: log.dirs, the directory itself, shipped histories and bare copies. Method: one tree, several roots."""
+    """Log.dirs, the directory itself, shipped histories and bare copies."""
     files = {f"{0:020d}.log": topic_log(0, 1), f"{3:020d}.log": b"", f"{9:020d}-{2:010d}.checkpoint": b""}
     files |= {"00000000000000000003.log.deleted": b"x", "quorum-state": b"{}", f"{9:020d}.index": b""}
     node(tmp_path / "history" / "c1" / "3000", "c1", files)
@@ -138,7 +137,6 @@ def test_directories_are_found_in_any_tree(tmp_path: Path) -> None:
     sizes=st.lists(st.integers(0, 5_000_000), max_size=60), limit=st.integers(FILE_COST_BYTES + 1, 4_000_000)
 )
 def test_packing_loses_nothing_and_is_bounded(sizes: list[int], limit: int) -> None:
-    """Goal: partitions of about the same size. Method: random sizes; only a single piece is above the limit."""
     pieces = [
         Piece(origin=Origin(cluster_id=str(number), source=""), size_bytes=size)
         for number, size in enumerate(sizes)
@@ -153,7 +151,7 @@ def test_packing_loses_nothing_and_is_bounded(sizes: list[int], limit: int) -> N
 
 
 def test_a_large_segment_is_cut_between_batches(tmp_path: Path) -> None:
-    """Goal: many tasks read one file to the same rows. Method: with and without cutting; damaged too."""
+    """Many tasks read one file to the same rows."""
     log = topic_log(0, 4_000)
     damaged = log[:50_000] + b"\xff" * 300 + log[50_300:]
     for number, content in enumerate((log, damaged)):
@@ -220,7 +218,6 @@ def filters_of(everything: list[dict[str, Any]]) -> st.SearchStrategy[Any]:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_pushed_filters_are_filters_after_reading(mixed: Path, data: st.DataObject) -> None:
-    """Goal: a filter that is taken is applied exactly. Method: random filters, against all rows filtered here."""
     everything, _ = read(path=str(mixed))
     assert {row["type"] for row in everything} >= {rows.CORRUPT_BATCH, rows.UNKNOWN_RECORD, rows.TORN_TAIL}
     filters = data.draw(st.lists(filters_of(everything), min_size=1, max_size=3))
@@ -232,7 +229,6 @@ def test_pushed_filters_are_filters_after_reading(mixed: Path, data: st.DataObje
 
 
 def test_other_filters_are_left_to_spark(mixed: Path) -> None:
-    """Goal: nothing is taken that is not applied. Method: filters of other kinds and columns."""
     others = [
         Not(EqualTo(("type",), "TopicRecord")),
         StringContains(("payload",), "x"),
@@ -247,7 +243,6 @@ def test_other_filters_are_left_to_spark(mixed: Path) -> None:
 @settings(max_examples=30)
 @given(start=st.integers(0, 250), length=st.integers(0, 100))
 def test_offset_options_choose_records_and_keep_gaps_that_touch(mixed: Path, start: int, length: int) -> None:
-    """Goal: startOffset and endOffset. Method: random ranges against all rows."""
     everything, _ = read(path=str(mixed))
     chosen, _ = read(path=str(mixed), startOffset=str(start), endOffset=str(start + length))
 
@@ -261,7 +256,7 @@ def test_offset_options_choose_records_and_keep_gaps_that_touch(mixed: Path, sta
 
 
 def test_clusters_and_record_types(mixed: Path) -> None:
-    """Goal: the options choose, and gaps are told whatever records are wanted. Method: one cluster, one type."""
+    """The options choose, and gaps are told whatever records are wanted."""
     chosen, _ = read(path=str(mixed), clusters="own", recordTypes="RemoveTopicRecord")
     assert {row["cluster_id"] for row in chosen} == {"own"}
     assert {row["type"] for row in chosen if row["kind"] == rows.LOG} == {"RemoveTopicRecord"}

@@ -55,9 +55,7 @@ def secretive_log(where: Path) -> None:
 def test_no_secret_gets_into_a_lake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, redacts: bool
 ) -> None:
-    """Goal: a lake has no key of a SCRAM user and no config that may be a password. Method: store the rows of a log
-    that has both, and search all files; with redaction switched off the same search finds each.
-    """
+    """A lake has no key of a SCRAM user and no config that may be a password."""
     if not redacts:
         monkeypatch.setattr(payload, "SECRET_FIELDS", frozenset())
         monkeypatch.setattr(payload, "redact", lambda record: record)

@@ -96,7 +96,6 @@ def read(directory: Path) -> pa.Table:
 
 
 def test_a_history_has_the_same_rows(history: Path) -> None:
-    """Goal: a usual log, in several files. Method: all rows of both ways, as Arrow compares them."""
     native = read(history)
     with numpy_alone():
         plain = read(history)
@@ -106,10 +105,6 @@ def test_a_history_has_the_same_rows(history: Path) -> None:
 
 
 def test_usual_records_are_read_natively(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the fast way is taken. Method: count what is decoded one by one, and forbid to frame records in numpy.
-
-    Only control records remain, and types with structs, for which there are no programs.
-    """
     singles = []
 
     def decode_at(data: bytes, records: framing.Records, index: int) -> object:
@@ -129,7 +124,7 @@ def test_usual_records_are_read_natively(history: Path, monkeypatch: pytest.Monk
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_records_have_the_same_rows(data: st.DataObject) -> None:
-    """Goal: every type in every version, any content, whatever is selected. Method: some records harmed."""
+    """Every type in every version, any content, whatever is selected."""
     values = []
     for key, version in data.draw(st.lists(st.sampled_from(RECORD_VERSIONS), min_size=1, max_size=6)):
         value = bytes((1, key, version)) + encode(data.draw(entities_of(RECORD_CLASSES[key][version])))
@@ -150,7 +145,6 @@ def test_any_records_have_the_same_rows(data: st.DataObject) -> None:
 
 
 def test_secrets_are_redacted_natively() -> None:
-    """Goal: a secret config is left to the way that redacts it. Method: one among plain ones of many topics."""
     configs = [
         ConfigRecord(resource_type=4, resource_name="1", name=name, value="x")
         for name in ("ssl.keystore.password", "log.retention.ms", "ssl.keystore.password", "log.retention.ms")
@@ -162,7 +156,6 @@ def test_secrets_are_redacted_natively() -> None:
 
 
 def test_damaged_logs_have_the_same_rows(history: Path) -> None:
-    """Goal: whatever is damaged is reported alike. Method: changes of a log, read in windows of several sizes."""
     segment = min((history / "__cluster_metadata-0").glob("*.log"))
     log = segment.read_bytes()[:4_000]
     chance = random.Random(5)
@@ -171,7 +164,6 @@ def test_damaged_logs_have_the_same_rows(history: Path) -> None:
 
 
 def test_records_that_do_not_fill_their_batch_have_the_same_rows() -> None:
-    """Goal: a correct checksum over wrong records. Method: each byte of the records changed, checksums made anew."""
     values = [encode_record(ConfigRecord(resource_type=2, resource_name="t", name="a", value="b"))] * 3
     good = build_batch(values, 10, 3, 0)
     before = build_batch(values, 7, 3, 0)

@@ -75,7 +75,6 @@ def plain_entity(entity: Any) -> dict[str, Any]:
 @EXAMPLES
 @given(data=st.data())
 def test_json_says_what_the_record_says(key: int, version: int, data: st.DataObject) -> None:
-    """Goal: every record in every version, any content. Method: parsed JSON against the decoded record's fields."""
     record = data.draw(entities_of(RECORD_CLASSES[key][version]))
     value = bytes((1, key, version)) + encode(record)
     decoded = decode_metadata(value)
@@ -88,7 +87,6 @@ def test_json_says_what_the_record_says(key: int, version: int, data: st.DataObj
 @EXAMPLES
 @given(data=st.data())
 def test_alike_records_have_the_same_json_together(key: int, version: int, data: st.DataObject) -> None:
-    """Goal: the fast way is the plain way. Method: some records, some of them cut, run over or with unknown tags."""
     records = data.draw(st.lists(entities_of(RECORD_CLASSES[key][version]), min_size=1, max_size=8))
     values = []
     for record in records:
@@ -120,7 +118,6 @@ def test_alike_records_have_the_same_json_together(key: int, version: int, data:
 
 
 def test_plain_text_takes_the_fast_way() -> None:
-    """Goal: what clusters are full of is not left to the slow way. Method: usual records of each program."""
     for key, version in WITH_PROGRAM:
         entity_type = RECORD_CLASSES[key][version]
         values = []
@@ -153,10 +150,7 @@ def test_plain_text_takes_the_fast_way() -> None:
 @EXAMPLES
 @given(data=st.data())
 def test_a_window_of_mixed_records_keeps_their_order(data: st.DataObject) -> None:
-    """Goal: rows come in the order of the log whatever way they were decoded.
-
-    Method: a batch with many of some types and few of others, against one record after the other.
-    """
+    """Rows come in the order of the log whatever way they were decoded."""
     kinds = data.draw(st.lists(st.sampled_from(RECORD_VERSIONS), min_size=1, max_size=4, unique=True))
     pool = []
     for key, version in kinds:
@@ -186,7 +180,6 @@ def rows_names() -> set[str]:
 
 
 def test_secrets_of_configs() -> None:
-    """Goal: passwords are not told, everyday configs are. Method: names of each kind."""
     topic, broker = 2, 4
     told = [
         (topic, "retention.ms"),

@@ -12,10 +12,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 
 
 def test_directories_of_stock_kafka_become_rows(spark: SparkSession) -> None:
-    """Goal: stock Kafka's files can be read by name of the format, with and without filters that are pushed down.
-
-    Method: the captured directories; the module registers itself; then the same query with `register`.
-    """
+    """Stock Kafka's files can be read by name of the format, with and without filters that are pushed down."""
     frame = spark.read.format("quorate").load(str(GOLDEN))
     assert frame.schema.names == rows.SCHEMA.names
     everything = {(row.source, row.kind, row.offset, row.ordinal, row.type): row for row in frame.collect()}
@@ -40,7 +37,6 @@ def test_directories_of_stock_kafka_become_rows(spark: SparkSession) -> None:
 
 
 def test_a_thousand_small_clusters_are_one_job_of_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: many small clusters cost no task each. Method: a directory each; tasks and rows are counted."""
     log = (GOLDEN / "current" / f"{0:020d}.log").read_bytes()[:6_000]
     for number in range(CLUSTERS):
         directory = tmp_path / str(number) / "__cluster_metadata-0"

@@ -62,10 +62,7 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Goal: whatever was stored by whichever tasks is read once, in the order of the fold, with a summary of it.
-
-    Method: random tasks, batches and row groups; the rows against those of a sort in memory.
-    """
+    """Whatever was stored by whichever tasks is read once, in the order of the fold, with a summary of it."""
     chance = random.Random(seed)
     group_rows = chance.choice((3, 17, schema.GROUP_ROWS))
     for module in (writing, reading):
@@ -89,9 +86,6 @@ def comparable(summary: Summary) -> dict[str, Any]:
 
 
 def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path) -> None:
-    """Goal: a lake outlives its version. Method: rows in any order, in a file without a footer of ours, beside one of
-    today.
-    """
     chance = random.Random(1)
     folder = write(tmp_path, WORLDS[0], chance)
     expected = shown(list(StoredRows(folder).records()))
@@ -109,9 +103,7 @@ def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_are_known_are_left_out(seed: int) -> None:
-    """Goal: a file that is read again after it had grown is not stored twice. Method: summarise a part of the rows,
-    then filter all of them: what remains is the other part, and every gap.
-    """
+    """A file that is read again after it had grown is not stored twice."""
     world = ordered(WORLDS[seed])
     chance = random.Random(seed)
     known = [row for row in world if chance.random() < 0.5]
@@ -121,9 +113,6 @@ def test_rows_that_are_known_are_left_out(seed: int) -> None:
 
 
 def test_a_read_makes_older_gaps_void(tmp_path: Path) -> None:
-    """Goal: a gap counts until its place is read again. Method: reads before it, behind its end, and of another
-    directory; finally one that covers it.
-    """
     writer = RowsWriter(tmp_path, 5)
     gap = (CLUSTER, "/a/00000000000000000000.log", rows.GAP, 10, 0, None, None, rows.TORN_TAIL, None)
     writer.add(CLUSTER, *batches_of([(*gap, '{"endOffset":20,"detail":""}')]))

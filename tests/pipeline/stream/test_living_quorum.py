@@ -100,10 +100,7 @@ def await_log_begins_behind(cluster: Cluster, offset: int, change: Change) -> in
 
 
 def test_a_quorum_is_read_as_its_directories_are(new_quorum: NewQuorum, change: Change) -> None:
-    """Goal: rows of a stream are those of the directories, in order, whatever the limits.
-
-    Method: one quorum read under three limits, up to what was committed at one time, beside its directory.
-    """
+    """Rows of a stream are those of the directories, in order, whatever the limits."""
     quorum = new_quorum()
     change(quorum, 60)
     for limits in ({}, {"maxRecordsPerTrigger": "7"}, {"maxBytesPerTrigger": "300"}):
@@ -123,7 +120,6 @@ def test_a_quorum_is_read_as_its_directories_are(new_quorum: NewQuorum, change: 
 
 
 def test_latest_begins_with_what_comes_after(new_quorum: NewQuorum, change: Change) -> None:
-    """Goal: `latest` leaves out what there was, and nothing else. Method: changes before and after the start."""
     quorum = new_quorum()
     change(quorum, 5)
     reader = reader_of(quorum, initialOffset="latest")
@@ -138,7 +134,6 @@ def test_latest_begins_with_what_comes_after(new_quorum: NewQuorum, change: Chan
 
 
 def test_a_read_is_the_same_by_another_leader(new_quorum: NewQuorum, change: Change) -> None:
-    """Goal: a micro-batch that is repeated has the same rows. Method: kill the leader after planning, and read."""
     quorum = new_quorum(controllers=3)
     change(quorum, 30)
     reader = reader_of(quorum)
@@ -163,11 +158,7 @@ def test_a_read_is_the_same_by_another_leader(new_quorum: NewQuorum, change: Cha
 def test_a_snapshot_stands_for_what_was_deleted_before_it_was_read(
     new_quorum: NewQuorum, change: Change
 ) -> None:
-    """Goal: when the log start has passed, nothing is silently missing, and the state is there once.
-
-    Method: plan two micro-batches, have the quorum delete their records, read them, and follow to the end. What
-    the stream has must join without holes; the snapshot must be the checkpoint file, row by row.
-    """
+    """When the log start has passed, nothing is silently missing, and the state is there once."""
     quorum = new_quorum(config=SMALL_LOG)
     change(quorum, 10)
     reader = reader_of(quorum, maxRecordsPerTrigger="8")
@@ -217,11 +208,6 @@ def _gap_end(row: dict[str, Any]) -> int:
 def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
     new_quorum: NewQuorum, change: Change, elections: int
 ) -> None:
-    """Goal: a lost history is a row, and what there is now is read.
-
-    Method: read a quorum, format its controller anew with the same cluster id, and go on from where the stream was;
-    as a log of the same epoch, and as one of a lower epoch, whose leader is not believed before it is asked about.
-    """
     quorum = new_quorum(config=QUIET)
     for _ in range(elections):
         quorum.terminate(3000)
@@ -249,7 +235,6 @@ def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
 
 
 def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
-    """Goal: a checkpoint is not mixed with another cluster. Method: the offset of one at another's controllers."""
     one, other = new_quorum(), new_quorum()
     start = reader_of(one).initialOffset()
     reader = reader_of(other)
@@ -265,10 +250,7 @@ def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
 
 
 def test_a_quorum_that_is_away_is_asked_within_a_bound(new_quorum: NewQuorum, change: Change) -> None:
-    """Goal: an outage fails the micro-batch in time, with a message that says whom and why; a short one does not.
-
-    Method: plan and read while all controllers are dead, with a small default.api.timeout.ms.
-    """
+    """An outage fails the micro-batch in time, with a message that says whom and why; a short one does not."""
     quorum = new_quorum(controllers=3)
     change(quorum, 3)
     bounds = {"config.request.timeout.ms": "1000", "config.default.api.timeout.ms": "2000"}
@@ -302,10 +284,7 @@ def test_a_quorum_that_is_away_is_asked_within_a_bound(new_quorum: NewQuorum, ch
 def test_java_controllers_are_followed_over_tls_and_sasl(
     new_java_cluster: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Goal: stock controllers are read like ours, with the client properties of Kafka, and no secret leaks.
-
-    Method: a Java controller's secured listener, its properties in options and in a file; a wrong password.
-    """
+    """Stock controllers are read like ours, with the client properties of Kafka, and no secret leaks."""
     cluster = new_java_cluster(controllers=1, brokers=0)
     cluster.start(*cluster.controllers)
     cluster.await_quorum()

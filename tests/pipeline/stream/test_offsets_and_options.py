@@ -24,7 +24,6 @@ WHERE = {"clusterId": "Yw2lTyfCRRmAsBnMBLYZuQ", "offset": 12, "epoch": 3, "leade
 
 @pytest.mark.parametrize("parted_at", [None, Position(7, 2)])
 def test_an_offset_survives_a_checkpoint(parted_at: Position | None) -> None:
-    """Goal: what a restart gets is what was written. Method: through JSON text and back, twice."""
     offset = StreamOffset(cluster_id="c", mark=Mark(Position(9, 4), 5), parted_at=parted_at)
     text = json.dumps(offset.to_json())
     again = StreamOffset.from_json(json.loads(text))
@@ -45,7 +44,6 @@ def test_an_offset_survives_a_checkpoint(parted_at: Position | None) -> None:
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(changed: dict[str, object], field: str) -> None:
-    """Goal: an offset of another source is not read as one. Method: break one field at a time."""
     StreamOffset.from_json(WHERE)
     with pytest.raises(OffsetError, match="allowed is") as raised:
         StreamOffset.from_json({**WHERE, **changed})
@@ -56,7 +54,6 @@ def test_a_checkpoint_of_something_else_is_refused(changed: dict[str, object], f
 
 
 def test_options_are_read_in_any_case_and_a_file_gives_way(tmp_path: Path) -> None:
-    """Goal: what Spark hands over is understood. Method: lower-case names, a file, and one property of it again."""
     file = tmp_path / "client.properties"
     file.write_text("request.timeout.ms=1234\ndefault.api.timeout.ms=5000\n")
     given = {
@@ -94,14 +91,12 @@ def test_options_are_read_in_any_case_and_a_file_gives_way(tmp_path: Path) -> No
     ],
 )
 def test_a_wrong_option_is_named_with_what_is_allowed(given: dict[str, str], words: list[str]) -> None:
-    """Goal: whoever mistypes knows what to do. Method: one wrong option at a time."""
     with pytest.raises(OptionError) as raised:
         StreamOptions.parse({**BOOTSTRAP, **given})
     assert [word for word in words if word not in str(raised.value)] == []
 
 
 def test_secrets_are_in_no_text() -> None:
-    """Goal: no secret reaches a log. Method: a password in the options, right and wrong ones."""
     login = (
         f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
     )
@@ -114,7 +109,6 @@ def test_secrets_are_in_no_text() -> None:
 
 
 def test_offsets_of_another_run_are_read_before_anybody_is_asked() -> None:
-    """Goal: a broken checkpoint is told at once. Method: an offset of another source, and nobody to ask."""
     with pytest.raises(OffsetError, match="clusterId=None"):
         QuorumStreamReader(BOOTSTRAP).latestOffset({"topic": {"0": 5}}, ReadAllAvailable())
 
@@ -136,10 +130,7 @@ def test_offsets_of_another_run_are_read_before_anybody_is_asked() -> None:
 def test_a_majority_in_a_lower_epoch_is_a_quorum_made_anew(
     leader_epoch: int, behind_ms: tuple[int | None, ...], expected: bool
 ) -> None:
-    """Goal: a leader that does not know that it was replaced is not taken for a new quorum.
-
-    Method: leaders of several epochs, with followers that were caught up at several times, after an epoch 7.
-    """
+    """A leader that does not know that it was replaced is not taken for a new quorum."""
     now_ms = 1_700_000_000_000
     voters = tuple(
         ReplicaDescription(

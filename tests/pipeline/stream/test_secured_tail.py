@@ -41,10 +41,7 @@ def tail(cluster: JavaCluster, lake: Path, properties: Mapping[str, str]) -> sub
 def test_a_secured_quorum_is_tailed(
     spark: SparkSession, new_java_cluster: Callable[..., JavaCluster], tmp_path: Path
 ) -> None:
-    """Goal: `--command-config` is all that a secured quorum needs, and a wrong password is one line.
-
-    Method: tail a Java controller's SASL_SSL listener with the right one and a wrong one, and ingest its directory.
-    """
+    """`--command-config` is all that a secured quorum needs, and a wrong password is one line."""
     cluster = new_java_cluster(controllers=1, brokers=0)
     cluster.start(*cluster.controllers)
     cluster.await_quorum()
@@ -71,9 +68,7 @@ def test_a_secured_quorum_is_tailed(
 
 
 def test_an_observer_needs_two_permissions(new_java_cluster: Callable[..., JavaCluster]) -> None:
-    """Goal: whoever follows a log knows what has to be allowed. Method: give a user of a stock controller one
-    operation on the cluster after the other, and do each time what a stream does until it is refused.
-    """
+    """Whoever follows a log knows what has to be allowed."""
     cluster = new_java_cluster(controllers=1, brokers=0)
     cluster.start(*cluster.controllers)
     cluster.await_quorum()

@@ -201,12 +201,7 @@ def test_a_killed_job_and_a_killed_controller_lose_and_double_nothing(
     changing: Callable[[Cluster], Any],
     change: Callable[[Cluster, int], None],
 ) -> None:
-    """Goal: the output of a stream equals that of a batch, whatever is killed; a log start that passed is told.
-
-    Method: while the metadata changes without pause, the leader is killed under the job, and the job in the middle
-    of a micro-batch; another run reads the rest: its rows are those of the directories. Then, with no job running,
-    the controllers delete what it has not read: the next run writes a gap and a snapshot, and goes on behind it.
-    """
+    """The output of a stream equals that of a batch, whatever is killed; a log start that passed is told."""
     quorum = new_quorum(controllers=3)
     job = new_job()
     options = {
@@ -261,10 +256,7 @@ def test_a_killed_job_and_a_killed_controller_lose_and_double_nothing(
 def test_a_job_that_cannot_go_on_says_why_and_tells_no_secret(
     new_quorum: NewQuorum, new_job: Callable[[], Job]
 ) -> None:
-    """Goal: a query ends with a message for people, and passwords are nowhere.
-
-    Method: a job with a password against controllers that are dead; all that it printed and wrote is searched.
-    """
+    """A query ends with a message for people, and passwords are nowhere."""
     quorum = new_quorum()
     quorum.kill(3000)
     job = new_job()

@@ -183,7 +183,6 @@ def filled(*records: int, epoch: int = 1) -> ModelLog:
 
 
 def test_a_stretch_is_whole_batches_up_to_each_limit_and_one_at_least() -> None:
-    """Goal: limits hold and never stop progress. Method: the ends of stretches under each limit, in turn."""
     log = filled(4, 3, 5, 20, 1, 1)
     cases = {
         Limit(): [33 + 1],
@@ -206,7 +205,7 @@ def test_a_stretch_is_whole_batches_up_to_each_limit_and_one_at_least() -> None:
 
 
 def test_planning_goes_on_over_one_connection_and_from_any_start() -> None:
-    """Goal: no batch is fetched twice, and a restart may ask from anywhere. Method: count the feeds."""
+    """No batch is fetched twice, and a restart may ask from anywhere."""
     log = filled(1, 1, 1, 1, 1, 1, 1)
     planner, limit = Planner(log.open), Limit(records_max=2)
     at = planner.end_after(START, limit)
@@ -219,7 +218,6 @@ def test_planning_goes_on_over_one_connection_and_from_any_start() -> None:
 
 
 def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> None:
-    """Goal: a stream begins where the log can be read. Method: a log that begins later, from offset 0 and after."""
     log = filled(2, 2, 2, 2, 2)
     log.clean(1, 2)
     planner = Planner(log.open)
@@ -231,7 +229,7 @@ def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> N
 
 
 def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() -> None:
-    """Goal: what was seen before the log start passed is read as records. Method: clean between two answers."""
+    """What was seen before the log start passed is read as records."""
     log = filled(1, 1, 1, 1, 1, 1, 1, 1)
     answers = iter(range(10))
     log.before_exchange = lambda: log.clean(5, 6) if next(answers) == 1 else None
@@ -242,7 +240,6 @@ def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() ->
 
 
 def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
-    """Goal: no silence about lost records. Method: starts that other logs have not."""
     log = filled(3, 3, epoch=2)
     for start in (mark(7, 2), mark(4, 1), mark(3, 9)):
         with pytest.raises(HistoryLostError) as raised:
@@ -256,7 +253,6 @@ def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
 
 
 def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
-    """Goal: what was committed is read before the loss is told. Method: exchange the log between two answers."""
     log = filled(1, 1, 1, 1, 1, epoch=3)
     other = filled(2, 2, epoch=2).batches
     answers = iter(range(10))
@@ -274,10 +270,7 @@ def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
 
 
 def test_nobody_is_listened_to_who_may_not_know_what_was_committed() -> None:
-    """Goal: a leader that was replaced and does not know it can't make a record look lost.
-
-    Method: records of one epoch that the leader of a later one commits: the later one is asked for.
-    """
+    """A leader that was replaced and does not know it can't make a record look lost."""
     log = filled(2, 2, epoch=3)
     log.epoch = 7
     planner = Planner(log.open)
@@ -293,7 +286,6 @@ def test_nobody_is_listened_to_who_may_not_know_what_was_committed() -> None:
 
 
 def test_a_stretch_is_read_the_same_whatever_was_appended() -> None:
-    """Goal: a repeated read has the same records. Method: a stretch read before and after the log grew."""
     log = filled(2, 3, 4)
     start, end = mark(2, 1), mark(9)
     before = read(log, start, end)
@@ -316,10 +308,7 @@ def test_a_stretch_is_read_the_same_whatever_was_appended() -> None:
 def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
     begin: int, newest: int, expected: list[tuple[str, int, int]]
 ) -> None:
-    """Goal: nothing lost or doubled when the log start passes between planning and reading.
-
-    Method: the stretch of offsets 2 to 5 of a log of ten, cleaned in each way; then the rest, planned after it.
-    """
+    """Nothing lost or doubled when the log start passes between planning and reading."""
     log = filled(2, 2, 2, 2, 2)
     start, end = mark(2, 1), mark(6, 1)
     if (begin, newest) == (0, 1):
@@ -334,7 +323,6 @@ def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
 
 
 def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
-    """Goal: half a snapshot is never a row. Method: a newer one between the offer and its bytes."""
     log = filled(2, 2, 2, 2, 2)
     log.clean(0, 1)
     answers = iter(range(10))
@@ -343,7 +331,7 @@ def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
 
 
 def test_a_log_that_was_exchanged_after_planning_is_told() -> None:
-    """Goal: a lost stretch is a row, and reading ends. Method: shorter, longer and differently cut logs."""
+    """A lost stretch is a row, and reading ends."""
     start, end = mark(2, 3), mark(6, 3)
     shorter = filled(2, 2, epoch=3)
     assert read(shorter, start, end) == [("log", 2, 4), (TRUNCATED_EPOCH, 4, 6)]
@@ -423,11 +411,7 @@ class Streaming:
 
 @given(st.lists(ACTIONS, max_size=40))
 def test_stretches_hold_each_record_once_or_tell_that_it_is_missing(actions: list[tuple[str, int]]) -> None:
-    """Goal: over time, all stretches together are the log, each record once or in a gap, and the state is known.
-
-    Method: a log that grows, changes leaders and is cleaned at random; stretches planned at random and read later,
-    in order; at the end everything is planned and read.
-    """
+    """Over time, all stretches together are the log, each record once or in a gap, and the state is known."""
     stream = Streaming()
     for action, number in actions:
         getattr(stream, action)(number)
@@ -453,7 +437,6 @@ def _assert_state_is_known(seen: list[tuple[str, int, int]]) -> None:
 
 
 def test_a_gap_names_what_it_covers() -> None:
-    """Goal: whoever reads a gap knows why. Method: the words of both kinds."""
     log = filled(2, 2)
     log.clean(1, 1)
     (gap, *_) = list(read_stretch(BEGINNING, mark(4), log.open))

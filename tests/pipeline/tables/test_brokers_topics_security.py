@@ -37,10 +37,7 @@ CONFIG_NUMBERS = {"TOPIC": 2, "BROKER": 4, "CLIENT_METRICS": 16, "GROUP": 32}
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(20, 60))
 def test_tables_are_what_a_slow_replay_makes(seed: int, length: int) -> None:
-    """Goal: the fold knows no more and no less than one who keeps everything.
-
-    Method: random clusters, with lost ranges and checkpoints, as timelines that the oracle makes.
-    """
+    """The fold knows no more and no less than one who keeps everything."""
     assert {table.name for table in MINE} == set(ORACLES)
     world = make_world(seed, length)
     lines = (
@@ -117,11 +114,7 @@ def last_told(rows: list[Row], key: list[str], states: list[str]) -> dict[str, d
 
 
 def test_what_is_so_now_is_the_image_of_stock_kafka(spark: SparkSession, captured: Path) -> None:
-    """Goal: tables of files that Kafka wrote end where Kafka's metadata does, also behind a bridged gap.
-
-    Method: a captured log, and the same where a checkpoint has to tell the beginning:
-    intervals that are open and changes that were the last, beside an image that replayed the same log.
-    """
+    """Tables of files that Kafka wrote end where Kafka's metadata does, also behind a bridged gap."""
     raw = spark.read.format("quorate").option("noOps", "true").load(str(captured))
     made = fold_rows(collected(raw), MINE)
     topics = still_so(made["topics"], ["topic_id"], ("partitions", "previous_topic_id"))

@@ -45,10 +45,7 @@ def gaps_of(cluster_id: str) -> list[tuple[Any, ...]]:
 )
 @given(seed=st.integers(0, 2**32).filter(bool))
 def test_the_fold_makes_what_the_plans_make(spark: SparkSession, seed: int) -> None:
-    """Goal: one pass with little state says what windows and joins over everything say, in every column.
-
-    Method: random quorums and clusters in one frame, which costs Spark a minute to plan, whatever their number.
-    """
+    """One pass with little state says what windows and joins over everything say, in every column."""
     raw = [row for number in range(40) for row in make_quorum(seed + number, 1 + number).rows]
     raw += [row for number in range(60) for row in rows_of(make_world(seed + number, 20 + number % 41))]
     raw += [row for cluster in sorted({one[0] for one in raw}) for row in gaps_of(cluster)]

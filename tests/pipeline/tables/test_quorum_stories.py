@@ -119,7 +119,7 @@ def timeline_of(raw: list[Line]) -> list[Row]:
 
 
 def test_stories() -> None:
-    """Goal: what the tables say of the cases that are easy to get wrong. Method: by hand."""
+    """What the tables say of the cases that are easy to get wrong."""
     raw = [*fork(), *transactions(), *checkpoints(), *ghost(), *right_behind()][::-1]
     wanted = (gaps.TABLE, membership.TABLE, controller_registrations.TABLE, upgrade_blockers.TABLE)
     made = fold_rows(raw, wanted)

@@ -69,11 +69,7 @@ def assert_same(name: str, quorum: Quorum, seen: set[Any], wanted: Iterable[Any]
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 50))
 def test_tables_are_what_a_slow_reader_finds(seed: int, length: int) -> None:
-    """Goal: the fold says what one says who reads record after record, and nothing of leaders that lost.
-
-    Method: random quorums with lost ranges, checkpoints, copies, transactions and forks; their rows in any order, in
-    small batches.
-    """
+    """The fold says what one says who reads record after record, and nothing of leaders that lost."""
     quorum = make_quorum(seed, length)
     raw = quorum.rows.copy()
     random.Random(seed).shuffle(raw)
@@ -100,7 +96,6 @@ def test_tables_are_what_a_slow_reader_finds(seed: int, length: int) -> None:
 
 
 def test_a_table_made_alone_is_the_same() -> None:
-    """Goal: `--tables` changes nothing but what is made. Method: all tables of a quorum together, and one by one."""
     raw = make_quorum(7, 50).rows
     together = fold_rows(raw, TABLES)
     assert sum(map(bool, together.values())) >= len(CHECKS)

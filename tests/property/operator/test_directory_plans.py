@@ -64,7 +64,6 @@ def unevenness(found: Directories) -> float:
 def test_each_slice_makes_directories_more_even_until_none_is_left(
     before: Directories, at_a_time: int
 ) -> None:
-    """Goal: a rebalance of directories ends, and no move is in vain. Method: any directories, slice after slice."""
     for _ in range(ROUNDS_MAX):
         moves = plan_directories(Goals(), {7: before})
         if not moves:
@@ -82,7 +81,7 @@ def test_each_slice_makes_directories_more_even_until_none_is_left(
 
 
 def test_only_what_the_goals_cover_moves() -> None:
-    """Goal: excluded topics and replicas that move already stay; other modes move none. Method: one of each."""
+    """Excluded topics and replicas that move already stay; other modes move none."""
     full = {PartitionId("kept", 0): 8, PartitionId("t", 0): 9, PartitionId("t", 1): 10}
     own = {
         "/1": ObservedDirectory(replicas=full),
@@ -98,7 +97,7 @@ def test_only_what_the_goals_cover_moves() -> None:
 
 
 def test_larger_directories_get_more() -> None:
-    """Goal: a large volume beside a small one is used. Method: 100 and 900 bytes of capacity, ten equal replicas."""
+    """A large volume beside a small one is used."""
     ten = {PartitionId("t", number): 10 for number in range(10)}
     own = {
         "/small": ObservedDirectory(replicas=ten, room_bytes=0),

@@ -200,10 +200,7 @@ def _highest(judged: ClusterFacts) -> dict[str, int]:
 
 @given(clusters())
 def test_the_judgement_is_the_same(cluster: Cluster) -> None:
-    """Goal: one answer to who follows, who is caught up, who is a ghost, and what blocks a level.
-
-    Method: the judgements of both sides, for every controller and every level.
-    """
+    """One answer to who follows, who is caught up, who is a ghost, and what blocks a level."""
     doctor, operator = judge_examined(examined(cluster)), judge_observed(observed(cluster))
     assert doctor.ghosts == operator.ghosts
     assert not (operator.is_leader_new and operator.ghosts)
@@ -223,10 +220,7 @@ def test_the_judgement_is_the_same(cluster: Cluster) -> None:
 
 @given(clusters())
 def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
-    """Goal: findings, the resource's status, the page and the planner say the same.
-
-    Method: the ghosts, blockers and caught-up voters of each, from the same cluster.
-    """
+    """Findings, the resource's status, the page and the planner say the same."""
     facts, seen = examined(cluster), observed(cluster)
     judged, view = judge_observed(seen), view_of("c", DESIRED, seen, Plan(steps=()))
     findings = diagnose(facts).findings

@@ -57,7 +57,7 @@ def bindings(draw: st.DrawFn, principal: str) -> AclBinding:
     TOPICS, PARTITIONS.filter(bool), st.dictionaries(st.sampled_from(["retention.ms", "a.b"]), st.text("01"))
 )
 def test_exported_topics_change_nothing(name: str, partitions: Any, config: dict[str, str]) -> None:
-    """Goal: GitOps can begin on a living cluster. Method: export, load, plan; names that Kubernetes does not take."""
+    """GitOps can begin on a living cluster."""
     replicas = {number: tuple(one) for number, one in enumerate(partitions)}
     topic = ObservedTopic(
         topic_id=None,
@@ -77,7 +77,6 @@ def test_exported_topics_change_nothing(name: str, partitions: Any, config: dict
     st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.just(2.5)),
 )
 def test_exported_users_change_nothing(data: st.DataObject, name: str, quotas: dict[str, float]) -> None:
-    """Goal: as for topics. Method: export, load, plan, with names of certificates; credentials stay."""
     principal = f"User:{name}"
     acls = data.draw(st.none() | st.frozensets(bindings(principal), max_size=6))
     quotas = {quota: float(int(one)) if quota.endswith("byte_rate") else one for quota, one in quotas.items()}
@@ -91,7 +90,6 @@ def test_exported_users_change_nothing(data: st.DataObject, name: str, quotas: d
 
 @given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
 def test_names_are_different_and_fit(one: str, other: str) -> None:
-    """Goal: no two topics share a resource. Method: any two names; the model of metadata takes both."""
     names = [resource_name_of(name) for name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
     for name in names:

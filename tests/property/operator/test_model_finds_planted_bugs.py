@@ -48,7 +48,7 @@ def _change_while_one_lags(cluster: Cluster) -> None:
 
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: kills between a stop and a start are found to undo what was seen. Method: nothing is told of it."""
+    """Kills between a stop and a start are found to undo what was seen."""
     monkeypatch.setattr(NamesLook, "with_verified", lambda look, _: look.probes)
     cluster = Cluster(Wish(controllers=1, brokers=2, is_external=True), seed=7)
     cluster.settle()
@@ -71,7 +71,6 @@ def _exchange_without_leader() -> Cluster:
 def test_starts_under_names_that_nobody_saw_lead_to_the_node_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: without a leader, a stopped controller starts with what it had. Method: its last start is unknown."""
     _exchange_without_leader().settle()
     monkeypatch.setattr(address_slots, "_recorded", lambda *_: {})
     with pytest.raises(AssertionError, match=r"was told g0-controller-300\d.* leads to node"):
@@ -90,7 +89,6 @@ def test_starts_under_names_that_nobody_saw_lead_to_the_node_are_found(
 def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch, plant: Plant, edit: Callable[[Cluster], None], rule: str
 ) -> None:
-    """Goal: each rule is judged. Method: one line of planning is broken; without that, the same edit is fine."""
     sound = _running()
     edit(sound)
     sound.settle()

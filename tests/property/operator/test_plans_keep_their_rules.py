@@ -193,17 +193,14 @@ class Operated(RuleBasedStateMachine):
 
 Operated.TestCase.settings = settings(max_examples=100, stateful_step_count=25, print_blob=True)
 TestPlansKeepTheirRules = Operated.TestCase
-TestPlansKeepTheirRules.__doc__ = """Goal: the six rules of planning hold whatever happens, and plans end.
+TestPlansKeepTheirRules.__doc__ = """The six rules of planning hold whatever happens, and plans end.
 
-Method: hypothesis draws edits, faults and deaths of the operator; the model cluster judges each step of the real
+Hypothesis draws edits, faults and deaths of the operator; the model cluster judges each step of the real
 `plan()`. A failure prints the rules in their order.
 """
 
 
 def test_a_voter_that_leaves_on_a_lost_machine_spares_the_other_of_two() -> None:
-    """Goal: no restart of the only sound voter of two. Method: one leaves while its machine does not answer, and
-    the config of the other changes.
-    """
     cluster = Cluster(Wish(controllers=2, brokers=2, dynamic=True), seed=1419443)
     cluster.settle()
     cluster.world.nodes[3001].is_lost = True
@@ -215,9 +212,6 @@ def test_a_voter_that_leaves_on_a_lost_machine_spares_the_other_of_two() -> None
 
 
 def test_the_last_in_sync_may_be_restarted_when_it_serves_nobody() -> None:
-    """Goal: nothing is held up for a broker that serves nobody. Method: it comes back from a lost machine as the
-    only one in sync, and its config has changed meanwhile, that of the controller too.
-    """
     cluster = Cluster(Wish(controllers=1, brokers=3), seed=681029029)
     cluster.settle()
     cluster.create_partitions()

@@ -88,7 +88,6 @@ def squares(numbers: Sequence[int]) -> int:
 
 @given(clusters())
 def test_moves_keep_the_rules(cluster: Cluster) -> None:
-    """Goal: no move breaks a rule, and no goal is worse afterwards. Method: every kind of broker and partition."""
     brokers, partitions = cluster
     plan = plan_moves(ALL, brokers, partitions)
     takers = {one.broker_id for one in brokers if one.is_in_service and not one.is_leaving}
@@ -115,7 +114,6 @@ def test_moves_keep_the_rules(cluster: Cluster) -> None:
 
 @given(clusters())
 def test_a_plan_that_is_done_leaves_nothing(cluster: Cluster) -> None:
-    """Goal: an even cluster stays as it is. Method: plan, do, plan again; brokers in another order."""
     brokers, partitions = cluster
     plan = plan_moves(ALL, brokers, partitions)
     assert plan_moves(ALL, brokers, done(partitions, plan.moves)).moves == ()
@@ -124,10 +122,7 @@ def test_a_plan_that_is_done_leaves_nothing(cluster: Cluster) -> None:
 
 @given(clusters(racked=False, sick=False))
 def test_without_racks_everything_is_even_with_as_few_moves_as_can_be(cluster: Cluster) -> None:
-    """Goal: numbers of replicas differ by one at most, and no data moves that need not.
-
-    Method: partitions of one size, where each broker may have any of them; at least the surplus has to move.
-    """
+    """Numbers of replicas differ by one at most, and no data moves that need not."""
     brokers, partitions = cluster
     partitions = [replace(one, size_bytes=10) for one in partitions]
     plan = plan_moves(ALL, brokers, partitions)
@@ -146,7 +141,7 @@ def fewest(counts: Sequence[int]) -> int:
 
 @given(clusters(sick=False), st.integers(1, 7))
 def test_planning_goes_on_after_any_slice(cluster: Cluster, at_a_time: int) -> None:
-    """Goal: a plan that is cut off and made anew ends, even, with bounded work. Method: slice after slice."""
+    """A plan that is cut off and made anew ends, even, with bounded work."""
     brokers, partitions = cluster
     whole = plan_moves(ALL, brokers, partitions)
     moved_bytes, left = 0, len(partitions) * 3 + 10
@@ -168,7 +163,6 @@ def spread(plan: RebalancePlan) -> int:
 
 @given(clusters(racked=False, sick=False))
 def test_bytes_become_even_where_sizes_allow(cluster: Cluster) -> None:
-    """Goal: bytes are within the tolerance and one partition. Method: the greatest partition bounds what is left."""
     brokers, partitions = cluster
     assume(partitions)
     partitions = [replace(one, replicas=one.replicas[:1], isr=one.replicas[:1]) for one in partitions]
@@ -181,7 +175,7 @@ def test_bytes_become_even_where_sizes_allow(cluster: Cluster) -> None:
 
 @given(clusters(), st.data())
 def test_brokers_that_are_added_or_removed(cluster: Cluster, data: st.DataObject) -> None:
-    """Goal: replicas go to the named brokers alone, or leave them alone. Method: any brokers, once and again."""
+    """Replicas go to the named brokers alone, or leave them alone."""
     brokers, partitions = cluster
     ids = data.draw(st.sets(st.sampled_from([one.broker_id for one in brokers]), min_size=1))
     added = Goals(mode=Mode.ADD_BROKERS, brokers=frozenset(ids))
@@ -202,7 +196,6 @@ def test_brokers_that_are_added_or_removed(cluster: Cluster, data: st.DataObject
 
 @given(clusters(racked=False, sick=False), st.lists(st.integers(0, 300), min_size=7, max_size=7))
 def test_no_disk_gets_more_than_it_has_room_for(cluster: Cluster, rooms: list[int]) -> None:
-    """Goal: replicas go where their bytes fit. Method: disks with little room; what is there before needs none."""
     brokers, partitions = cluster
     brokers = [replace(one, room_bytes=rooms[one.broker_id]) for one in brokers]
     for goals in (ALL, Goals(mode=Mode.REMOVE_BROKERS, brokers=frozenset({0}))):
@@ -214,7 +207,7 @@ def test_no_disk_gets_more_than_it_has_room_for(cluster: Cluster, rooms: list[in
 
 @given(st.integers(1, 6), st.integers(1, 60), st.integers(1, 3))
 def test_a_new_broker_gets_its_share(old: int, partitions: int, factor: int) -> None:
-    """Goal: a scale-up by one ends even, and moves the newcomer's share alone. Method: striped partitions."""
+    """A scale-up by one ends even, and moves the newcomer's share alone."""
     factor = min(factor, old)
     there = [
         PartitionState(

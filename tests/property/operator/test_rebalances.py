@@ -100,10 +100,7 @@ def conditions(plan: EntityPlan) -> dict[str, tuple[str, str]]:
 def test_it_ends_even_whenever_the_operator_dies(
     old: int, new: int, partitions: int, at_a_time: int, deaths: list[tuple[int | None, int]]
 ) -> None:
-    """Goal: an approved rebalance ends even and leaves no throttle, in slices of the asked size.
-
-    Method: operators that die after any number of their writes, while any number of moves completes.
-    """
+    """An approved rebalance ends even and leaves no throttle, in slices of the asked size."""
     model = scaled_up(old, new, partitions)
     bench = Bench(model)
     resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
@@ -120,7 +117,6 @@ def test_it_ends_even_whenever_the_operator_dies(
 
 @given(st.integers(1, 6), st.lists(st.none() | st.integers(0, 4), max_size=12), st.booleans())
 def test_a_stop_leaves_nothing_behind(at_a_time: int, deaths: list[int | None], is_deleted: bool) -> None:
-    """Goal: after a stop or a deletion nothing moves, and no throttle of ours is there. Method: at any moment."""
     model = scaled_up()
     bench = Bench(model)
     resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
@@ -135,7 +131,6 @@ def test_a_stop_leaves_nothing_behind(at_a_time: int, deaths: list[int | None], 
 
 
 def test_nothing_moves_before_the_proposal_is_approved() -> None:
-    """Goal: what was seen is approved, and nothing else. Method: another id, then the proposal's; then it is done."""
     bench = Bench(scaled_up())
     plan = bench.look(rebalance())
     assert plan.state == READY
@@ -159,7 +154,6 @@ def test_nothing_moves_before_the_proposal_is_approved() -> None:
 
 
 def test_a_stop_ends_the_approval() -> None:
-    """Goal: what goes on after a stop was seen again. Method: stops that end, with the old approval."""
     bench = Bench(scaled_up())
     seen = set()
     for _ in range(3):
@@ -176,7 +170,6 @@ def test_a_stop_ends_the_approval() -> None:
 
 
 def test_a_new_broker_voids_what_was_approved() -> None:
-    """Goal: an approval is for the brokers that it was made for. Method: a broker joins after and in the middle."""
     bench = Bench(scaled_up())
     bench.look(rebalance())
     first = bench.status["proposal"]["id"]
@@ -191,7 +184,6 @@ def test_a_new_broker_voids_what_was_approved() -> None:
 
 
 def test_a_decommission_goes_first() -> None:
-    """Goal: a drain and a rebalance do not move the same replicas. Method: a broker that leaves."""
     model = scaled_up()
     leaving = replace(model.brokers[1], is_leaving=True)
     model.brokers = (model.brokers[0], leaving, model.brokers[2])
@@ -206,7 +198,7 @@ def test_a_decommission_goes_first() -> None:
 
 
 def test_throttles_of_others_stay() -> None:
-    """Goal: what somebody else has set is neither changed nor removed. Method: a rate, and replicas of one topic."""
+    """What somebody else has set is neither changed nor removed."""
     model = scaled_up()
     model.rates[LEADER_RATE] = "77"
     model.throttled["t0"] = dict(THEIRS)
@@ -218,7 +210,6 @@ def test_throttles_of_others_stay() -> None:
 
 
 def test_moves_of_others_are_left_alone() -> None:
-    """Goal: no reassignment of others is replaced or cancelled. Method: before, and between status and request."""
     model = scaled_up()
     key = PartitionId("t0", 0)
     model.moving[key] = (2, 1)
@@ -238,7 +229,6 @@ def test_moves_of_others_are_left_alone() -> None:
 
 
 def test_what_somebody_else_cancels_is_proposed_anew() -> None:
-    """Goal: the operator does not fight. Method: moves that one broker does not know of, and that are cancelled."""
     bench = Bench(scaled_up())
     bench.look(rebalance())
     first = bench.status["proposal"]["id"]
@@ -260,7 +250,6 @@ def test_what_somebody_else_cancels_is_proposed_anew() -> None:
 
 
 def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
-    """Goal: a limit can be changed and lifted while data moves. Method: other rates in the spec, then none."""
     bench = Bench(scaled_up())
     resource = rebalance(approval="Auto", throttleBytesPerSecond="1000")
     bench.look(resource)
@@ -277,7 +266,6 @@ def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
 
 
 def test_what_can_not_be_done_is_told() -> None:
-    """Goal: the field, the value and what is possible. Method: an unknown broker, one away, and nowhere to go."""
     bench = Bench(scaled_up(old=2, new=0))
     plan = bench.look(rebalance(mode="AddBrokers", brokers=[7]))
     assert [one.message for one in plan.refusals] == [

@@ -92,11 +92,7 @@ def _restarts(cluster: Cluster) -> Counter[str]:
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__.strip("_"))
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_the_result_is_the_same(edit: Edit, half: bool) -> None:
-    """Goal: who kills the operator between two steps, or in one, gets what they would have got.
-
-    Method: one step of each plan is done, and with `half` a half of the next one; the model judges each step and
-    the end.
-    """
+    """Who kills the operator between two steps, or in one, gets what they would have got."""
     cluster = _running(dynamic=edit is not _become_dynamic)
     edit(cluster)
     for _ in range(150):
@@ -115,10 +111,6 @@ def test_the_result_is_the_same(edit: Edit, half: bool) -> None:
     ],
 )
 def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str, int]) -> None:
-    """Goal: an edit costs the restarts that ADR 13 promises, and no more.
-
-    Method: starts are counted; who breaks a cycle of names restarts twice.
-    """
     cluster = _running()
     edit(cluster)
     cluster.settle()
@@ -127,11 +119,7 @@ def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str
 
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> None:
-    """Goal: who starts a node knows by which new name it was reached, though others stopped it, and a rename ends.
-
-    Method: names that only their owner points at nodes; one step of each operator, and with `half` a half of the
-    next; no round without a kill.
-    """
+    """Who starts a node knows by which new name it was reached, though others stopped it, and a rename ends."""
     cluster = _running(is_external=True)
     cluster.wish.rename()
     for _ in range(150):
@@ -142,10 +130,7 @@ def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> 
 
 
 def test_a_cluster_sleeps_and_wakes_as_it_was() -> None:
-    """Goal: hibernation stops everything and loses nothing; names that changed meanwhile are given out on waking.
-
-    Method: all names are rotated while it sleeps.
-    """
+    """Hibernation stops everything and loses nothing; names that changed meanwhile are given out on waking."""
     cluster = _running()
     cluster.wish.lifecycle = Lifecycle.HIBERNATED
     cluster.settle()
@@ -165,11 +150,7 @@ def _with_another_pool(*, brokers: int) -> Cluster:
 
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
-    """Goal: a pool that is deleted with its volumes costs no replica, whoever is killed meanwhile.
-
-    Method: one step of each operator, and with `half` a half of the next; one broker of the pool has crashed. The
-    model judges each stop and each volume.
-    """
+    """A pool that is deleted with its volumes costs no replica, whoever is killed meanwhile."""
     cluster = _with_another_pool(brokers=2)
     cluster.crash(cluster.world.nodes[OTHERS_FIRST])
     cluster.wish.drain_others()
@@ -180,9 +161,7 @@ def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
 
 
 def test_a_deleted_pool_that_has_nowhere_to_go_stays_in_service() -> None:
-    """Goal: a deletion that can't be carried out stops nobody. Method: two replicas and one broker that
-    stays; then there are two.
-    """
+    """A deletion that can't be carried out stops nobody."""
     cluster = _with_another_pool(brokers=1)
     cluster.wish.drain_others()
     for _ in range(30):

@@ -57,9 +57,6 @@ def cases(draw: st.DrawFn) -> tuple[Any, TopicModel, Any]:
 
 @given(cases(), st.sets(st.sampled_from(["retention.ms", "cleanup.policy", "segment.ms"])))
 def test_plans_lead_to_what_is_asked_for(case: tuple[Any, TopicModel, Any], managed: set[str]) -> None:
-    """Goal: plans converge, and keep what nobody asked to change. Method: look, apply and complete moves on a model
-    until nothing is planned; compare with the resource, with a bounded number of looks.
-    """
     resource, model, kafka = case
     before = model.topic
     had = HadTopic(is_had=before is not None, config=frozenset(managed))

@@ -101,9 +101,7 @@ def converge(asked: KafkaUser, model: UserModel, had: HadUser) -> HadUser:
 def test_plans_lead_to_what_is_asked_for(
     model: UserModel, first: dict[str, Any], then: dict[str, Any]
 ) -> None:
-    """Goal: plans converge, whatever came before, and what no spec names stays. Method: look and apply on a model for
-    one spec and then for another; compare, and delete.
-    """
+    """Plans converge, whatever came before, and what no spec names stays."""
     had = HadUser()
     for spec in (first, then):
         asked, before, passwords = resource(spec), model.user, dict(model.passwords)

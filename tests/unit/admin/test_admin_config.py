@@ -11,7 +11,6 @@ BROKER = {"bootstrap.servers": "b:1"}
 
 
 def test_defaults_are_kafkas() -> None:
-    """Goal: a file with an address is enough. Method: compare with AdminClientConfig of Kafka 4.3.1."""
     config = AdminConfig.from_properties(BROKER)
     assert config.bootstrap_servers == (Address("b", 1),)
     assert (config.request_timeout_ms, config.default_api_timeout_ms, config.retries) == (
@@ -28,7 +27,6 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_each_property_is_read() -> None:
-    """Goal: none is forgotten. Method: all of them, with blanks round the values as Java allows."""
     config = AdminConfig.from_properties(
         {
             "bootstrap.controllers": " c:1 , [::1]:2",
@@ -66,7 +64,7 @@ def test_each_property_is_read() -> None:
 
 
 def test_an_option_replaces_both_properties() -> None:
-    """Goal: KIP-919. Method: a file with one kind, an option with the other."""
+    """KIP-919."""
     config = AdminConfig.from_properties(BROKER, bootstrap_controllers="c:1,d:2")
     assert (config.bootstrap_servers, config.bootstrap_controllers) == (
         (),
@@ -102,21 +100,19 @@ def test_an_option_replaces_both_properties() -> None:
     ],
 )
 def test_wrong_values_name_key_value_and_what_is_allowed(properties: dict[str, str], said: str) -> None:
-    """Goal: an error that helps. Method: each mistake."""
     with pytest.raises(ConfigError) as refused:
         AdminConfig.from_properties(properties)
     assert said in str(refused.value)
 
 
 def test_a_long_request_makes_the_whole_as_long() -> None:
-    """Goal: as in Kafka, a default gives way. Method: only request.timeout.ms is set."""
     assert (
         AdminConfig.from_properties(BROKER | {"request.timeout.ms": "90000"}).default_api_timeout_ms == 90_000
     )
 
 
 def test_unknown_properties_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a file that several clients share works, a misspelled key is told. Method: one of each."""
+    """A file that several clients share works, a misspelled key is told."""
     with caplog.at_level(logging.DEBUG, "quorate_admin"):
         AdminConfig.from_properties(BROKER | {"acks": "all", "send.buffer.bytes": "1", "ssl.provider": "x"})
     told = {record.getMessage(): record.levelname for record in caplog.records}
@@ -128,7 +124,6 @@ def test_unknown_properties_are_ignored_with_a_warning(caplog: pytest.LogCapture
 
 
 def test_the_client_takes_a_configuration_addresses_or_both() -> None:
-    """Goal: the constructor's forms. Method: each; what is given beside a configuration wins."""
     config = AdminConfig.from_properties(BROKER)
     assert AdminClient(config)._config is config
     assert AdminClient(config, retries=1)._config.retries == 1

@@ -6,7 +6,6 @@ from quorate_protocol.kafka.error_texts import error_text
 
 
 def test_a_response_without_a_message_has_kafkas_own_text() -> None:
-    """Goal: as Errors.exception of the Java client. Method: a code without a message, with an empty one, with one."""
     plain = "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."
     assert str(ServerError(ErrorCode.cluster_authorization_failed)) == plain
     assert str(ServerError(ErrorCode.cluster_authorization_failed, "")) == plain
@@ -15,7 +14,6 @@ def test_a_response_without_a_message_has_kafkas_own_text() -> None:
 
 
 def test_every_code_has_a_text() -> None:
-    """Goal: codes of the newest release too. Method: all of them but NONE."""
     assert [code for code in ErrorCode if code is not ErrorCode.none and not error_text(code)] == []
     assert error_text(CONTROLLER_ID_NOT_REGISTERED)
     assert error_text(error_code_of(0)) is None

@@ -89,9 +89,6 @@ def without_metadata(cluster: FakeCluster) -> None:
 
 
 async def test_a_survivor_names_the_voters_that_it_knows() -> None:
-    """Goal: ids of those that are missing. Method: a controller that reports the voter set without leading; nobody
-    listens at the addresses of two of them.
-    """
     async with FakeCluster([1], is_controllers=True) as cluster:
         (address,) = cluster.bootstrap
         voters = {1: address, 2: FREE, 3: "127.0.0.1:11"}
@@ -113,9 +110,6 @@ async def test_a_survivor_names_the_voters_that_it_knows() -> None:
 async def test_stock_controllers_are_asked_for_their_configuration(
     configs: dict[str, str], silent_voters: tuple[int, ...], silent_addresses: tuple[str, ...]
 ) -> None:
-    """Goal: who is missing in quorums of stock Kafka. Method: a static and a dynamic configuration, and one that
-    may not be read.
-    """
     async with FakeCluster([1], is_controllers=True) as cluster:
         (address,) = cluster.bootstrap
         configs = {name: value.replace("ADDRESS", address) for name, value in configs.items()}
@@ -130,9 +124,6 @@ async def test_stock_controllers_are_asked_for_their_configuration(
 
 
 async def test_a_lost_disk_is_told_from_a_controller_of_stock_kafka() -> None:
-    """Goal: no wait for a voter that has nothing. Method: a survivor, and a voter without a voter set: ours, and one
-    of stock Kafka, which reports leader 0 and no voters whatever its log has.
-    """
     for leader_id, empty in ((-1, (2,)), (0, ())):
         async with FakeCluster([1, 2], is_controllers=True) as cluster:
             first, second = cluster.nodes.values()
@@ -147,7 +138,6 @@ async def test_a_lost_disk_is_told_from_a_controller_of_stock_kafka() -> None:
 
 
 async def test_a_leader_is_found_at_an_address_that_another_controller_names() -> None:
-    """Goal: one bootstrap controller is enough. Method: a controller that does not lead names one that does."""
     async with FakeCluster([1, 2], is_controllers=True) as cluster:
         first, second = cluster.nodes.values()
         voters = {1: first.address, 2: second.address}
@@ -161,7 +151,7 @@ async def test_a_leader_is_found_at_an_address_that_another_controller_names() -
 
 
 async def test_a_leader_that_only_its_follower_reaches_counts() -> None:
-    """Goal: nothing false about a quorum behind a firewall. Method: a follower reports the leader that it follows."""
+    """Nothing false about a quorum behind a firewall."""
     async with FakeCluster([1], is_controllers=True) as cluster:
         voters = {1: cluster.bootstrap[0], 2: FREE}
         cluster.handle(
@@ -172,7 +162,6 @@ async def test_a_leader_that_only_its_follower_reaches_counts() -> None:
 
 
 async def test_who_may_not_ask_learns_nothing() -> None:
-    """Goal: no leader is denied without evidence. Method: DescribeQuorum is not authorized; then hangs up."""
     refusal = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster([1], is_controllers=True) as cluster:
         cluster.handle("DescribeQuorum", lambda _: refusal)
@@ -184,7 +173,6 @@ async def test_who_may_not_ask_learns_nothing() -> None:
 
 
 async def test_nobody_who_listens_is_reported() -> None:
-    """Goal: refused connections end the search. Method: an address where nobody listens."""
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9: Connection refused"):
         await leadership.find_leader(config(FREE))
 
@@ -196,9 +184,7 @@ async def _until_led(asked: AdminConfig, call: Any, *, is_patient: bool = False)
 
 
 async def test_a_request_ends_when_there_is_no_leader() -> None:
-    """Goal: nobody waits a minute to learn who is missing. Method: two requests of which one waits for metadata, and
-    one for a leader; a request of a patient user, who has chosen a timeout, ends with that.
-    """
+    """Nobody waits a minute to learn who is missing."""
     async with FakeCluster([1], is_controllers=True) as cluster:
         (address,) = cluster.bootstrap
         voters = {1: address, 2: FREE, 3: FREE}
@@ -217,9 +203,6 @@ async def test_a_request_ends_when_there_is_no_leader() -> None:
 
 
 async def test_other_errors_stay_as_they_are() -> None:
-    """Goal: no wrong explanation. Method: a quorum with a leader refuses for want of a level, and one without refuses
-    for another reason.
-    """
     async with FakeCluster([1], is_controllers=True) as cluster:
         cluster.handle(
             "DescribeQuorum", lambda _: quorum(ErrorCode.none, {1: cluster.bootstrap[0]}, leader_id=1)

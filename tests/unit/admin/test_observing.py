@@ -139,7 +139,6 @@ def config(cluster: FakeCluster, **fields: Any) -> AdminConfig:
 
 
 async def test_an_image_is_a_snapshot_and_the_records_after_it() -> None:
-    """Goal: the whole image from any controller. Method: a follower points to the leader; snapshot, then records."""
     cluster, leader = quorum()
     async with cluster:
         image = await load_live_image(config(cluster))
@@ -151,9 +150,6 @@ async def test_an_image_is_a_snapshot_and_the_records_after_it() -> None:
 
 
 async def test_a_broker_is_not_asked_for_the_log() -> None:
-    """Goal: a wrong address is named at once. Method: a broker, which has no FetchSnapshot, first and alone; and at
-    an address of a controller later, when other controllers are asked.
-    """
     async with FakeCluster() as brokers:
         (at, *_) = brokers.nodes.values()
         broker = AdminConfig(bootstrap_controllers=addresses_of("bootstrap.controllers", [at.address]))
@@ -176,7 +172,6 @@ async def test_a_broker_is_not_asked_for_the_log() -> None:
 
 
 async def test_an_image_knows_since_when_its_leader_leads() -> None:
-    """Goal: evidence of the leader's age. Method: no record of its epoch, its first record, and a later one."""
     cluster, leader = quorum()
     log, leader.log, leader.high_watermark = leader.log, [], SNAPSHOT_END
     async with cluster, LiveImage(config(cluster)) as live:
@@ -189,7 +184,6 @@ async def test_an_image_knows_since_when_its_leader_leads() -> None:
 
 
 async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
-    """Goal: an image that is kept up to date. Method: records appear, one of them above the high watermark."""
     cluster, leader = quorum()
     async with cluster, LiveImage(config(cluster)) as live:
         await live.refresh()
@@ -208,7 +202,7 @@ async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
 
 
 async def test_a_snapshot_that_takes_long_is_loaded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the event loop goes on, and giving up leaves no half image. Method: a load that outlives the refresh."""
+    """The event loop goes on, and giving up leaves no half image."""
     cluster, _ = quorum()
     begun, proceed = threading.Event(), threading.Event()
     load = ImageFollower.apply
@@ -235,10 +229,6 @@ async def test_a_snapshot_that_takes_long_is_loaded_whole(monkeypatch: pytest.Mo
 
 
 async def test_a_leader_is_followed_where_it_is_reached() -> None:
-    """Goal: names that only the nodes can resolve. Method: the leader advertises another, and its contact is known.
-
-    The image goes on from where it was, at other controllers.
-    """
     cluster, leader = quorum()
     async with cluster, LiveImage(config(cluster)) as live:
         await live.refresh()
@@ -255,7 +245,6 @@ async def test_a_leader_is_followed_where_it_is_reached() -> None:
 
 
 async def test_a_transaction_that_is_open_does_not_show() -> None:
-    """Goal: what Kafka's shell shows. Method: records of a transaction without its end are committed."""
     from quorate.tools.metadata_shell.sources import visible  # noqa: PLC0415 - of the shell, not of observing
 
     cluster, leader = quorum()
@@ -277,7 +266,6 @@ async def test_a_transaction_that_is_open_does_not_show() -> None:
 
 
 async def test_records_that_make_no_sense_are_told_and_read_anew() -> None:
-    """Goal: no silent nonsense. Method: a topic that exists already; once it is gone, the image is made anew."""
     cluster, leader = quorum()
     async with cluster, LiveImage(config(cluster)) as live:
         leader.log.append(leader.batch(SNAPSHOT_END + 1, TopicRecord(name="late", topic_id=UUID(int=10))))
@@ -291,7 +279,6 @@ async def test_records_that_make_no_sense_are_told_and_read_anew() -> None:
 
 
 async def test_without_the_right_it_says_which_right() -> None:
-    """Goal: a message that helps. Method: the leader refuses the Fetch for lack of authorization."""
     cluster, leader = quorum()
     leader.error = ErrorCode.cluster_authorization_failed
     async with cluster:
@@ -300,7 +287,6 @@ async def test_without_the_right_it_says_which_right() -> None:
 
 
 async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() -> None:
-    """Goal: a deadline, and the reasons. Method: every controller says that there is no leader it can name."""
     cluster, leader = quorum()
     cluster.nodes[LEADER].handlers.clear()
     leader.endpoints = lambda _: ()  # type: ignore[method-assign]
@@ -316,7 +302,6 @@ async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() ->
 
 
 async def test_brokers_have_no_metadata_log_for_us() -> None:
-    """Goal: a message instead of an endless search. Method: a config that names brokers."""
     with pytest.raises(UnsupportedEndpointError, match=r"bootstrap\.controllers"):
         await load_live_image(
             AdminConfig(bootstrap_servers=addresses_of("bootstrap.servers", ["localhost:1"]))

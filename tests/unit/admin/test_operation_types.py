@@ -10,7 +10,7 @@ from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, Resou
 
 
 def test_enumerations_are_written_as_kafka_writes_them() -> None:
-    """Goal: names, not numbers, in every way of formatting. Method: a member, read in any case."""
+    """Names, not numbers, in every way of formatting."""
     operation = AclOperation.parse(" cluster_Action")
     assert operation is AclOperation.CLUSTER_ACTION
     assert (str(operation), f"{operation}", f"{operation:>15}") == (
@@ -24,7 +24,6 @@ def test_enumerations_are_written_as_kafka_writes_them() -> None:
 
 
 def test_what_a_newer_server_says_is_unknown() -> None:
-    """Goal: no failure over a number of a later Kafka. Method: one that is not there; and no number at all."""
     assert AclOperation(99) is AclOperation.UNKNOWN
     assert ConfigResourceType(-7) is ConfigResourceType.UNKNOWN
     with pytest.raises(ValueError, match="not a valid AclOperation"):
@@ -32,7 +31,6 @@ def test_what_a_newer_server_says_is_unknown() -> None:
 
 
 def test_mechanisms_have_the_names_of_sasl_and_hashlib() -> None:
-    """Goal: both names. Method: each mechanism."""
     assert [(one.mechanism_name, one.hash_name) for one in ScramMechanism if one] == [
         ("SCRAM-SHA-256", "sha256"),
         ("SCRAM-SHA-512", "sha512"),
@@ -41,27 +39,23 @@ def test_mechanisms_have_the_names_of_sasl_and_hashlib() -> None:
 
 @given(st.text(alphabet="ab", min_size=1), st.text(alphabet="ab:=,", min_size=1))
 def test_principals_are_written_and_read(principal_type: str, name: str) -> None:
-    """Goal: colons in names do no harm. Method: round trip."""
     principal = KafkaPrincipal(principal_type, name)
     assert KafkaPrincipal.parse(str(principal)) == principal
 
 
 @pytest.mark.parametrize("text", ["", "alice", ":alice", "User:"])
 def test_what_is_no_principal_is_refused(text: str) -> None:
-    """Goal: the message says how one is written. Method: texts that lack a part."""
     with pytest.raises(ValueError, match="is not Type:name, for instance User:alice"):
         KafkaPrincipal.parse(text)
 
 
 @given(st.dictionaries(st.sampled_from(["user", "client-id", "ip"]), st.none() | st.text()))
 def test_an_entity_does_not_depend_on_order(names: dict[str, str | None]) -> None:
-    """Goal: entities are keys. Method: the same names in the other order."""
     entity = ClientQuotaEntity.of(names)
     assert entity == ClientQuotaEntity.of(dict(reversed(names.items())))
     assert entity.names == names
 
 
 def test_resources_are_told_by_type_and_name() -> None:
-    """Goal: messages that people understand. Method: a topic, and the default of all brokers."""
     assert str(ConfigResource(ConfigResourceType.TOPIC, "t")) == "topic t"
     assert str(ConfigResource(ConfigResourceType.BROKER, "")) == "broker default"

@@ -83,7 +83,6 @@ def asked(cluster: FakeCluster, api_name: str) -> dict[int, list[ConfigResource]
 
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_descriptions_come_from_the_node_they_are_about(is_controllers: bool) -> None:
-    """Goal: routing, which is the same through brokers and at controllers. Method: every kind of resource."""
     async with FakeCluster((1, 2, 3), is_controllers=is_controllers) as cluster:
         cluster.handle("DescribeConfigs", described)
         async with admin_of(cluster) as admin:
@@ -107,7 +106,6 @@ def admin_of(cluster: FakeCluster) -> AdminClient:
 
 
 async def test_all_of_a_config_is_told() -> None:
-    """Goal: every field of the answer arrives. Method: a config with all of them, and one of a newer server."""
     synonym = nested("DescribeConfigs", "DescribeConfigsSynonym", name="log.k", value="w", source=4)
     full = nested(
         "DescribeConfigs",
@@ -150,7 +148,6 @@ async def test_all_of_a_config_is_told() -> None:
 
 
 async def test_a_node_that_does_not_answer_is_an_error_of_its_resources() -> None:
-    """Goal: partial results. Method: one of two nodes hangs up; then both do."""
     async with FakeCluster((1, 2)) as cluster:
         cluster.nodes[1].handlers["DescribeConfigs"] = described
         cluster.nodes[2].handlers["DescribeConfigs"] = lambda _: HANG_UP
@@ -165,7 +162,6 @@ async def test_a_node_that_does_not_answer_is_an_error_of_its_resources() -> Non
 
 
 async def test_a_node_needs_an_id() -> None:
-    """Goal: a name is told before it is asked for. Method: a broker called "x" beside a topic."""
     wrong = ConfigResource(ConfigResourceType.BROKER, "x")
     async with FakeCluster(handlers={"DescribeConfigs": described}) as cluster, admin_of(cluster) as admin:
         results = await admin.describe_configs([wrong, TOPIC])
@@ -176,7 +172,7 @@ async def test_a_node_needs_an_id() -> None:
 
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> None:
-    """Goal: KIP-919. Method: a broker's config goes to the broker or the active controller, levels to their node."""
+    """KIP-919."""
     changes = {one: [AlterConfigOp(name="k", value="v")] for one in EVERYTHING}
     async with FakeCluster((1, 2, 3), is_controllers=is_controllers) as cluster:
         cluster.handle("IncrementalAlterConfigs", altered("IncrementalAlterConfigs"))
@@ -202,7 +198,6 @@ async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> Non
 
 
 async def test_all_kinds_of_changes_arrive() -> None:
-    """Goal: set, delete, append, subtract. Method: one of each, validated only."""
     changes = [
         AlterConfigOp(name="a", value="1"),
         AlterConfigOp(name="b", operation=ConfigOpType.DELETE),
@@ -238,7 +233,7 @@ def listing(request: Request) -> Any:
 
 
 async def test_resources_with_configs_are_listed() -> None:
-    """Goal: KIP-1142. Method: all, and groups alone."""
+    """KIP-1142."""
     async with FakeCluster(handlers={"ListConfigResources": listing}) as cluster, admin_of(cluster) as admin:
         everything = await admin.list_config_resources()
         groups = await admin.list_config_resources([ConfigResourceType.GROUP])
@@ -247,7 +242,6 @@ async def test_resources_with_configs_are_listed() -> None:
 
 
 async def test_old_servers_list_resources_with_metadata() -> None:
-    """Goal: brokers before 4.1. Method: version 0 of the API, which knows client metrics alone."""
     broker = nested("Metadata", "MetadataResponseBroker", node_id=7, host="h", port=1)
     topic = nested("Metadata", "MetadataResponseTopic", name="t")
     handlers = {
@@ -275,14 +269,12 @@ async def test_old_servers_list_resources_with_metadata() -> None:
 
 
 async def test_controllers_list_no_resources() -> None:
-    """Goal: an API of brokers alone. Method: a client with bootstrap controllers."""
     async with AdminClient(bootstrap_controllers=["127.0.0.1:1"]) as admin:
         with pytest.raises(UnsupportedEndpointError):
             await admin.list_config_resources()
 
 
 def test_values_are_not_shown() -> None:
-    """Goal: no password in a log. Method: the representation of everything that has a value."""
     entry = ConfigEntry(
         name="k", value="secret", source=ConfigSource.UNKNOWN, is_sensitive=False, is_read_only=False
     )
@@ -294,8 +286,6 @@ def test_values_are_not_shown() -> None:
 
 
 async def test_changes_follow_the_active_controller() -> None:
-    """Goal: an election of controllers loses no change. Method: the first controller stops being active, first
-    for all resources, then, at its successor, for one."""
     refusals = {1: ErrorCode.not_leader_or_follower, 2: ErrorCode.none}
 
     def alter(node_id: int) -> Callable[[Request], Any]:

@@ -18,7 +18,6 @@ def listed(*group_ids: str, error_code: ErrorCode = ErrorCode.none) -> object:
 
 
 async def test_groups_of_all_brokers_are_listed_once() -> None:
-    """Goal: no group is missed. Method: two brokers, of which both know one group, as after a move."""
     async with FakeCluster([1, 2]) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
         cluster.nodes[1].handlers["ListGroups"] = lambda _: listed("b", "c")
         cluster.nodes[2].handlers["ListGroups"] = lambda _: listed("a", "b")
@@ -29,7 +28,6 @@ async def test_groups_of_all_brokers_are_listed_once() -> None:
 
 
 async def test_a_coordinator_that_is_loading_is_asked_again() -> None:
-    """Goal: a start in progress is no failure. Method: the first answer says that it is loading."""
     codes = [ErrorCode.coordinator_load_in_progress, ErrorCode.none]
 
     def answer_next(_: Request) -> object:
@@ -41,7 +39,6 @@ async def test_a_coordinator_that_is_loading_is_asked_again() -> None:
 
 
 async def test_a_refusal_is_raised() -> None:
-    """Goal: some groups are not taken for all. Method: one of two brokers refuses."""
     async with FakeCluster([1, 2]) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
         cluster.nodes[1].handlers["ListGroups"] = lambda _: listed("a")
         cluster.nodes[2].handlers["ListGroups"] = lambda _: listed(
@@ -52,7 +49,7 @@ async def test_a_refusal_is_raised() -> None:
 
 
 async def test_controllers_know_no_groups() -> None:
-    """Goal: a clear refusal (KIP-919). Method: a client of controllers."""
+    """A clear refusal (KIP-919)."""
     async with (
         FakeCluster([3000], is_controllers=True) as cluster,
         AdminClient(bootstrap_controllers=cluster.bootstrap) as admin,

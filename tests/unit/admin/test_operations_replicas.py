@@ -27,21 +27,18 @@ TOPICS = st.text(alphabet="ab-_.09", min_size=1)
 
 @given(TOPICS, st.integers(0, 2**31 - 1))
 def test_partitions_are_written_and_read(topic: str, number: int) -> None:
-    """Goal: hyphens in topics do no harm. Method: round trip."""
     partition = TopicPartition(topic, number)
     assert TopicPartition.parse(str(partition)) == partition
 
 
 @pytest.mark.parametrize("text", ["", "a", "a-", "-1", "a-b", "a--1 ", "a-\u0661"])
 def test_what_is_no_partition_is_refused(text: str) -> None:
-    """Goal: the message has the text. Method: texts that lack a part, or have a digit of another script."""
     with pytest.raises(ValueError, match="is not topic-partition"):
         TopicPartition.parse(text)
 
 
 @given(st.lists(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 5))))
 def test_partitions_are_grouped(partitions: list[TopicPartition]) -> None:
-    """Goal: each once, in order. Method: any list."""
     groups = partitions_by_topic(partitions)
     assert [TopicPartition(topic, one) for topic, numbers in groups.items() for one in numbers] == sorted(
         set(partitions)
@@ -74,7 +71,7 @@ def reassigned(*results: tuple[str, int, ErrorCode]) -> Any:
 
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_partitions_are_moved(is_controllers: bool) -> None:
-    """Goal: targets and cancellations arrive, results come back. Method: three partitions, at both endpoints."""
+    """Targets and cancellations arrive, results come back."""
     response = reassigned(
         ("a", 0, ErrorCode.none), ("a", 1, ErrorCode.no_reassignment_in_progress), ("b", 0, ErrorCode.none)
     )
@@ -97,7 +94,6 @@ async def test_partitions_are_moved(is_controllers: bool) -> None:
 
 
 async def test_moves_under_way_are_listed() -> None:
-    """Goal: all or some. Method: both, and the answer read."""
     ongoing = nested(
         "ListPartitionReassignments",
         "OngoingPartitionReassignment",
@@ -123,7 +119,7 @@ async def test_moves_under_way_are_listed() -> None:
 
 
 async def test_a_refusal_of_the_whole_is_raised() -> None:
-    """Goal: an error outside of the list is no result of a key. Method: not authorized."""
+    """An error outside of the list is no result of a key."""
     codes = {"error_code": ErrorCode.cluster_authorization_failed, "error_message": "no"}
     names = ("AlterPartitionReassignments", "ListPartitionReassignments")
     handlers = {name: lambda _, name=name: answer(name, **codes) for name in names}
@@ -151,7 +147,6 @@ def elected(*results: tuple[int, ErrorCode]) -> Any:
 
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_leaders_are_elected(is_controllers: bool) -> None:
-    """Goal: named partitions or all, results of each. Method: both, at both endpoints."""
     response = elected((0, ErrorCode.none), (1, ErrorCode.election_not_needed))
     async with FakeCluster(is_controllers=is_controllers) as cluster:
         cluster.handle("ElectLeaders", lambda _: response)
@@ -202,7 +197,6 @@ def log_dir(path: str, *replicas: tuple[str, int, int, int, bool], **fields: Any
 
 
 async def test_brokers_are_asked_about_their_directories() -> None:
-    """Goal: results by broker, partial. Method: one answers, one is offline in part, one refuses, one hangs up."""
     offline = log_dir(
         "/2", error_code=ErrorCode.kafka_storage_error, total_bytes=-1, usable_bytes=-1, is_cordoned=True
     )
@@ -229,7 +223,7 @@ async def test_brokers_are_asked_about_their_directories() -> None:
 
 
 async def test_an_address_is_asked_whoever_is_there() -> None:
-    """Goal: directories of brokers whose names lead nowhere. Method: one of two addresses, no other is asked."""
+    """Directories of brokers whose names lead nowhere."""
     async with FakeCluster((1, 2)) as cluster:
         for node_id in (1, 2):
             held = log_dirs(log_dir(f"/{node_id}", ("a", 0, node_id, 0, False)))
@@ -244,7 +238,6 @@ async def test_an_address_is_asked_whoever_is_there() -> None:
 
 
 async def test_replicas_are_found_in_directories() -> None:
-    """Goal: current and future places. Method: a replica that moves, one that stays, one that is nowhere."""
     response = log_dirs(
         log_dir("/1", ("a", 0, 7, 0, False), ("a", 1, 7, 3, False)), log_dir("/2", ("a", 0, 5, 9, True))
     )
@@ -264,8 +257,6 @@ async def test_replicas_are_found_in_directories() -> None:
 
 
 async def test_replicas_are_moved_between_directories() -> None:
-    """Goal: each broker gets its own replicas, by directory. Method: two brokers, one of which refuses one."""
-
     def move(request: Request) -> Any:
         return answer(
             "AlterReplicaLogDirs",
@@ -320,7 +311,6 @@ async def test_replicas_are_moved_between_directories() -> None:
 
 
 async def test_directories_are_no_matter_of_controllers() -> None:
-    """Goal: an API of brokers. Method: each operation with bootstrap controllers; nobody listens."""
     replica = TopicPartitionReplica("a", 0, 1)
     async with AdminClient(bootstrap_controllers=["127.0.0.1:1"]) as admin:
         for operation in (
@@ -334,7 +324,6 @@ async def test_directories_are_no_matter_of_controllers() -> None:
 
 
 async def test_if_no_broker_answers_that_is_raised() -> None:
-    """Goal: no answer at all is one error. Method: both brokers hang up."""
     async with (
         FakeCluster((1, 2)) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, retries=0) as admin,

@@ -65,7 +65,7 @@ def binding(
 
 
 async def test_acls_are_described() -> None:
-    """Goal: filter and bindings cross the wire whole. Method: a filter with all fields, two resources."""
+    """Filter and bindings cross the wire whole."""
     acl_filter = AclBindingFilter(
         pattern=ResourcePatternFilter(
             resource_type=ResourceType.TOPIC, name="t", pattern_type=PatternType.MATCH
@@ -126,7 +126,6 @@ def _filter_of(body: Any) -> tuple[Any, ...]:
 
 
 async def test_an_unknown_filter_matches_nothing_and_is_refused() -> None:
-    """Goal: no request that means something else. Method: UNKNOWN in a filter; nobody listens."""
     acl_filter = AclBindingFilter(pattern=ResourcePatternFilter(resource_type=ResourceType.UNKNOWN))
     async with AdminClient(bootstrap_servers=["127.0.0.1:1"]) as admin:
         with pytest.raises(ServerError, match="INVALID_REQUEST: the filter's resource type is UNKNOWN"):
@@ -135,7 +134,6 @@ async def test_an_unknown_filter_matches_nothing_and_is_refused() -> None:
 
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> None:
-    """Goal: results belong to their bindings; both endpoints work. Method: created, refused, and indefinite ones."""
     results = (
         nested("CreateAcls", "AclCreationResult"),
         nested(
@@ -166,7 +164,6 @@ async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> No
 
 
 async def test_acls_are_deleted_by_filters() -> None:
-    """Goal: what each filter deleted, and what it could not. Method: two filters, one fails as a whole."""
     by_name = AclBindingFilter.of(binding("a"))
 
     def matching(name: str, code: ErrorCode) -> Any:
@@ -206,7 +203,7 @@ async def test_acls_are_deleted_by_filters() -> None:
 
 @given(st.sets(st.sampled_from([one for one in AclOperation if one > AclOperation.ALL])))
 def test_authorized_operations_are_read_from_bits(operations: set[AclOperation]) -> None:
-    """Goal: KIP-430's bit field. Method: any set of operations, with bits of others and of none."""
+    """KIP-430's bit field."""
     bits = sum(1 << one for one in operations)
     assert operations_of_bits(bits) == operations
     assert operations_of_bits(bits | 1 << 30 | 0b111) == operations
@@ -214,7 +211,6 @@ def test_authorized_operations_are_read_from_bits(operations: set[AclOperation])
 
 
 async def test_quotas_are_described() -> None:
-    """Goal: filters and entities. Method: one component of each kind; a user with a default client id."""
     entry = nested(
         "DescribeClientQuotas",
         "EntryData",
@@ -249,7 +245,7 @@ async def test_quotas_are_described() -> None:
 
 
 async def test_quotas_are_altered() -> None:
-    """Goal: values set and removed, a result for each entity. Method: two entities, one of them given twice."""
+    """Values set and removed, a result for each entity."""
     alice, default = ClientQuotaEntity.of({USER: "alice"}), ClientQuotaEntity.of({USER: None})
 
     def result(request: Request) -> Any:
@@ -293,8 +289,6 @@ async def test_quotas_are_altered() -> None:
 
 
 async def test_scram_credentials_are_described() -> None:
-    """Goal: infos by user. Method: a user with two credentials, and one with none."""
-
     def result(user: str, code: ErrorCode = ErrorCode.none, infos: tuple[tuple[int, int], ...] = ()) -> Any:
         return nested(
             "DescribeUserScramCredentials",
@@ -342,7 +336,6 @@ def scram_results(*users: str) -> Any:
 
 
 async def test_a_password_stays_here() -> None:
-    """Goal: a salted hash is sent, with a salt of its own each time. Method: compare with RFC 7677's example."""
     # RFC 7677, section 3: user "user", password "pencil".
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     credential = UserScramCredentialUpsertion(
@@ -383,7 +376,6 @@ def _client_proof(salted_password: bytes) -> str:
 
 
 async def test_a_user_with_an_impossible_alteration_keeps_all_credentials() -> None:
-    """Goal: all or nothing for a user. Method: one good and one bad alteration each, beside a good user."""
     good = UserScramCredentialDeletion(user="bad", mechanism=ScramMechanism.SCRAM_SHA_256)
     for bad, code in (
         (
@@ -426,7 +418,6 @@ BOB = KafkaPrincipal("User", "bob")
 
 
 async def test_a_token_is_created() -> None:
-    """Goal: request and token whole, to the millisecond. Method: a token of another owner, with a renewer."""
     response = answer(
         "CreateDelegationToken",
         principal_type="User",
@@ -469,7 +460,6 @@ async def test_a_token_is_created() -> None:
 
 
 async def test_a_token_that_is_refused_is_an_error() -> None:
-    """Goal: the refusal is told, though its times are before 1970. Method: as Kafka answers: -1 everywhere."""
     before = datetime.fromtimestamp(0, UTC) - timedelta(milliseconds=1)
     response = answer(
         "CreateDelegationToken",
@@ -487,7 +477,6 @@ async def test_a_token_that_is_refused_is_an_error() -> None:
 
 
 async def test_tokens_are_renewed_and_expired() -> None:
-    """Goal: periods and times. Method: given ones, and those that are left to the cluster or mean now."""
     handlers = {
         name: lambda _, name=name: answer(name, expiry_timestamp=ISSUED)
         for name in ("RenewDelegationToken", "ExpireDelegationToken")
@@ -511,7 +500,6 @@ async def test_tokens_are_renewed_and_expired() -> None:
 
 
 async def test_tokens_are_described() -> None:
-    """Goal: tokens of owners. Method: two owners, all, and a server that knows no requesters (version 2)."""
     described = nested(
         "DescribeDelegationToken",
         "DescribedDelegationToken",
@@ -547,7 +535,7 @@ async def test_tokens_are_described() -> None:
 
 
 async def test_credentials_are_not_altered_at_controllers() -> None:
-    """Goal: KIP-919's table of APIs. Method: ask for it with bootstrap controllers; nobody listens."""
+    """KIP-919's table of APIs."""
     async with AdminClient(bootstrap_controllers=["127.0.0.1:1"]) as admin:
         with pytest.raises(UnsupportedEndpointError):
             await admin.alter_user_scram_credentials([])

@@ -54,7 +54,6 @@ class Answers:
 
 
 async def test_a_topic_is_created_as_it_was_described() -> None:
-    """Goal: nothing of a NewTopic is lost, nor of the answer. Method: one by numbers, one placed by hand."""
     config = nested(
         "CreateTopics",
         "CreatableTopicConfigs",
@@ -94,7 +93,6 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
 
 
 async def test_configs_that_may_not_be_told_are_none() -> None:
-    """Goal: who may create but not describe has a topic. Method: the answer has an error for configs alone."""
     refused = created("a", topic_config_error_code=29, configs=None, num_partitions=-1, replication_factor=-1)
     async with FakeCluster() as cluster:
         cluster.handle("CreateTopics", lambda _: answer("CreateTopics", topics=(refused,)))
@@ -106,7 +104,7 @@ async def test_configs_that_may_not_be_told_are_none() -> None:
 
 
 async def test_each_topic_has_its_own_error() -> None:
-    """Goal: one refusal is not the other's, and silence about a topic is told. Method: three topics."""
+    """One refusal is not the other's, and silence about a topic is told."""
     results = (created("a"), created("b", ErrorCode.topic_already_exists, "Topic 'b' already exists."))
     async with FakeCluster() as cluster:
         cluster.handle("CreateTopics", lambda _: answer("CreateTopics", topics=results))
@@ -127,7 +125,7 @@ async def test_each_topic_has_its_own_error() -> None:
 
 
 async def test_throttled_topics_alone_are_asked_for_again() -> None:
-    """Goal: KIP-599. Method: of two topics one is throttled, for 20 ms, and then created."""
+    """KIP-599."""
     answers = Answers(
         answer(
             "CreateTopics",
@@ -147,9 +145,6 @@ async def test_throttled_topics_alone_are_asked_for_again() -> None:
 
 
 async def test_a_throttled_topic_is_an_error_if_time_or_patience_ends() -> None:
-    """Goal: the caller learns for how long. Method: no retries wanted; a throttle longer than the time; no answer
-    to the second request.
-    """
     slow = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(minutes=5))
     quick = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(milliseconds=1))
     for answers, patience, asked in (
@@ -170,7 +165,6 @@ async def test_a_throttled_topic_is_an_error_if_time_or_patience_ends() -> None:
 
 
 async def test_topics_that_found_no_controller_are_asked_for_again() -> None:
-    """Goal: an election of controllers is not an error. Method: all, then some topics get NOT_CONTROLLER."""
     answers = Answers(
         answer("CreateTopics", topics=tuple(created(name, ErrorCode.not_controller) for name in "ab")),
         answer("CreateTopics", topics=(created("a"), created("b", ErrorCode.not_controller))),
@@ -190,7 +184,6 @@ async def test_topics_that_found_no_controller_are_asked_for_again() -> None:
 
 
 async def test_no_answer_at_all_is_raised() -> None:
-    """Goal: a timeout is one error, not one for each topic. Method: an answer, then silence."""
     answers = Answers(answer("CreateTopics", topics=(created("a"),)), SILENCE)
     async with (
         FakeCluster(handlers={"CreateTopics": answers}) as cluster,
@@ -202,7 +195,6 @@ async def test_no_answer_at_all_is_raised() -> None:
 
 
 async def test_nothing_to_do_asks_nobody() -> None:
-    """Goal: no empty requests. Method: no topics, at addresses where nobody listens."""
     async with AdminClient(bootstrap_servers=["127.0.0.1:1"]) as admin:
         for results in (
             await admin.create_topics([]),
@@ -215,8 +207,6 @@ async def test_nothing_to_do_asks_nobody() -> None:
 
 
 async def test_topics_are_deleted_by_name_and_by_id() -> None:
-    """Goal: results by what was given. Method: a name, an id that is unknown, an id whose answer has a name."""
-
     def deleted(**fields: Any) -> Any:
         return nested("DeleteTopics", "DeletableTopicResult", **fields)
 
@@ -240,8 +230,6 @@ async def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 
 async def test_partitions_are_added_where_they_are_placed() -> None:
-    """Goal: counts and assignments arrive. Method: a topic with each."""
-
     def result(name: str, code: ErrorCode) -> Any:
         return nested("CreatePartitions", "CreatePartitionsTopicResult", name=name, error_code=code)
 
@@ -271,7 +259,6 @@ def metadata_topic(name: str | None, topic_id: uuid.UUID | None = TOPIC_ID, **fi
 
 
 async def test_internal_topics_are_listed_on_demand() -> None:
-    """Goal: the filter. Method: one topic of each kind."""
     topics = (metadata_topic("a"), metadata_topic("__consumer_offsets", OTHER_ID, is_internal=True))
     async with FakeCluster(handlers={"Metadata": lambda _: answer("Metadata", topics=topics)}) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -349,7 +336,6 @@ class Paging:
 
 @pytest.mark.parametrize("page", [1, 2, 3, 4, 5, 7, 100])
 async def test_topics_are_put_together_from_pages(page: int) -> None:
-    """Goal: the same topics whatever the pages. Method: topics of many sizes, pages that end anywhere."""
     sizes = {"a": 3, "b": 1, "c": 7, "e": 2}
     paging = Paging(sizes, page)
     async with (
@@ -370,7 +356,6 @@ async def test_topics_are_put_together_from_pages(page: int) -> None:
 
 
 async def test_a_page_has_no_more_partitions_than_wanted() -> None:
-    """Goal: the caller's limit counts. Method: five partitions, two at a time, with authorized operations."""
     paging = Paging({"a": 5}, 100)
     async with (
         FakeCluster(handlers={"DescribeTopicPartitions": paging}) as cluster,
@@ -385,7 +370,6 @@ async def test_a_page_has_no_more_partitions_than_wanted() -> None:
 
 
 async def test_a_topic_deleted_between_pages_is_an_error() -> None:
-    """Goal: no half topics. Method: the topic is gone when its second page is asked for."""
     paging = Paging({"a": 4, "b": 1}, 2)
 
     def forget(request: Request) -> Any:
@@ -403,7 +387,6 @@ async def test_a_topic_deleted_between_pages_is_an_error() -> None:
 
 
 async def test_a_cursor_that_leads_nowhere_is_an_error() -> None:
-    """Goal: no endless paging. Method: a server that repeats a cursor, and one that invents a topic."""
     for name, partition in (("a", 0), ("elsewhere", 3)):
         cursor = nested("DescribeTopicPartitions", "Cursor", topic_name=name, partition_index=partition)
         response = answer("DescribeTopicPartitions", next_cursor=cursor)
@@ -417,7 +400,6 @@ async def test_a_cursor_that_leads_nowhere_is_an_error() -> None:
 
 
 async def test_old_servers_describe_topics_with_metadata() -> None:
-    """Goal: brokers before 3.8 work. Method: no DescribeTopicPartitions among the server's APIs."""
     partition = nested(
         "Metadata", "MetadataResponsePartition", leader_id=1, replica_nodes=(1, 2), isr_nodes=(1,)
     )
@@ -438,7 +420,6 @@ async def test_old_servers_describe_topics_with_metadata() -> None:
 
 
 async def test_topics_are_described_by_id() -> None:
-    """Goal: an id finds its topic. Method: a known and an unknown id beside a name."""
     topics = (
         metadata_topic("a"),
         metadata_topic(None, OTHER_ID, error_code=ErrorCode.unknown_topic_id),
@@ -457,7 +438,7 @@ async def test_topics_are_described_by_id() -> None:
 
 
 async def test_topics_are_not_changed_at_controllers() -> None:
-    """Goal: KIP-919's table. Method: each operation with bootstrap controllers; nothing is asked."""
+    """KIP-919's table."""
     async with AdminClient(bootstrap_controllers=["127.0.0.1:1"]) as admin:
         for operation in (
             admin.create_topics([NewTopic(name="a")]),

@@ -28,7 +28,6 @@ def _imported_for_type_checkers() -> dict[str, str]:
 
 
 def test_every_name_is_loaded_from_where_type_checkers_find_it() -> None:
-    """Goal: what mypy sees is what a program gets. Method: compare each name with the TYPE_CHECKING imports."""
     imported = _imported_for_type_checkers()
     assert sorted(imported) == sorted(quorate_admin.__all__)
     for name, module in imported.items():
@@ -37,7 +36,6 @@ def test_every_name_is_loaded_from_where_type_checkers_find_it() -> None:
 
 @pytest.mark.parametrize("module", MODULES_OF_DATA)
 def test_all_public_data_is_exported(module: str) -> None:
-    """Goal: no class of data has to be looked for. Method: each public class of `types` is exported."""
     found = import_module(f"quorate_admin.types.{module}")
     classes = {
         name
@@ -48,14 +46,13 @@ def test_all_public_data_is_exported(module: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """Goal: a typing error is reported as for any module. Method: ask for a name that is not exported."""
     with pytest.raises(AttributeError, match="module 'quorate_admin' has no attribute 'AdminKlient'"):
         quorate_admin.AdminKlient  # noqa: B018 - the access is the test
     assert "AdminClient" in dir(quorate_admin)
 
 
 def test_the_package_loads_nothing_before_a_name_is_used() -> None:
-    """Goal: no tool's start pays for the export. Method: import the package alone, then an error, elsewhere."""
+    """No tool's start pays for the export."""
     code = (
         "import sys, quorate_admin\n"
         "print(sorted(name for name in sys.modules if name.startswith(('quorate', 'asyncio', 'kio'))))\n"

@@ -13,7 +13,6 @@ from quorate_protocol.errors import ErrorCode
 
 
 def test_each_method_is_there() -> None:
-    """Goal: none is forgotten when one is added. Method: compare the public names and signatures of both classes."""
     for name, member in inspect.getmembers(AdminClient):
         if name.startswith("_"):
             continue
@@ -25,7 +24,6 @@ def test_each_method_is_there() -> None:
 
 
 async def test_it_blocks_until_the_answer_is_there_and_raises_errors() -> None:
-    """Goal: results and errors arrive. Method: in a thread, against a cluster that this thread's loop serves."""
     refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered)
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: refusal)
@@ -43,7 +41,6 @@ async def test_it_blocks_until_the_answer_is_there_and_raises_errors() -> None:
 
 
 def test_closed_is_closed_and_no_thread_is_left() -> None:
-    """Goal: no leak. Method: count threads; use it after its end."""
     before = threading.active_count()
     admin = SyncAdminClient(bootstrap_servers=["127.0.0.1:1"])
     assert threading.active_count() == before + 1

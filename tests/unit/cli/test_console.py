@@ -18,7 +18,6 @@ CLUSTER_ID_LINE = f"Cluster ID: {CLUSTER_ID}\n"
     "part", sorted(name for name, part in PARTS.items() if part.module.startswith(TOOLS))
 )
 async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
-    """Goal: `--help` tells what a tool does, and how it finds its cluster. Method: ask each tool for its help."""
     ran = await run_tool(part, "--help")
     assert ran.exit_code == 0
     assert f"Usage: quorate {part}" in ran.stdout
@@ -27,7 +26,7 @@ async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
 
 
 async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
-    """Goal: lines written for either habit of Kafka's tools work. Method: one option at each place."""
+    """Lines written for either habit of Kafka's tools work."""
     async with FakeCluster() as cluster:
         bootstrap = ("--bootstrap-server", cluster.bootstrap[0])
         assert (await run_tool("cluster", *bootstrap, "cluster-id")).stdout == CLUSTER_ID_LINE
@@ -48,7 +47,7 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
     ],
 )
 async def test_a_wrong_command_line_exits_with_2(arguments: list[str], told: str) -> None:
-    """Goal: usage errors are told apart from failures. Method: wrong commands, options and values."""
+    """Usage errors are told apart from failures."""
     ran = await run_tool("cluster", *arguments)
     assert ran.exit_code == 2
     assert told in " ".join(ran.stderr.replace("│", " ").split())
@@ -56,14 +55,12 @@ async def test_a_wrong_command_line_exits_with_2(arguments: list[str], told: str
 
 
 async def test_an_address_that_is_none_is_named() -> None:
-    """Goal: the message names key, value and what is allowed. Method: an address without a port."""
     ran = await run_tool("cluster", "cluster-id", "-b", "localhost")
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: bootstrap.servers: 'localhost' is not host:port")
 
 
 async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
-    """Goal: each address that was tried is named with its reason. Method: a port that nobody listens on."""
     config = tmp_path / "admin.properties"
     # The second attempt would come after the end of the call, so there is none.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
@@ -76,7 +73,7 @@ async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
 
 
 async def test_a_broker_is_no_bootstrap_controller() -> None:
-    """Goal: the wrong kind of endpoint is told as such (KIP-919). Method: a broker behind --bootstrap-controller."""
+    """The wrong kind of endpoint is told as such (KIP-919)."""
     async with FakeCluster() as cluster:
         ran = await run_tool("cluster", "cluster-id", "-C", cluster.bootstrap[0])
     assert ran.exit_code == 1
@@ -84,7 +81,7 @@ async def test_a_broker_is_no_bootstrap_controller() -> None:
 
 
 async def test_properties_come_from_the_file_and_the_flag_is_above_it(tmp_path: Path) -> None:
-    """Goal: KIP-919: --bootstrap-server clears what the file says of either kind. Method: a file with both."""
+    """KIP-919: --bootstrap-server clears what the file says of either kind."""
     config = tmp_path / "admin.properties"
     config.write_text("bootstrap.servers=nobody:1\nbootstrap.controllers=nobody:2\nclient.id=from-the-file\n")
     async with FakeCluster() as cluster:
@@ -96,7 +93,6 @@ async def test_properties_come_from_the_file_and_the_flag_is_above_it(tmp_path: 
 
 
 async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
-    """Goal: older lines go on. Method: --config of `cluster`."""
     config = tmp_path / "admin.properties"
     config.write_text("client.id=from-the-file\n")
     async with FakeCluster() as cluster:
@@ -116,7 +112,6 @@ async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
     ],
 )
 async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
-    """Goal: one message that names file or key, and the reason. Method: missing, garbage, bad escape, bad value."""
     config = tmp_path / "admin.properties"
     if content is not None:
         config.write_bytes(content)
@@ -131,7 +126,6 @@ async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | N
     "address", ["[::1", "[::1:9092", "::1]:9092", "[host]:9092", f"{'a' * 64}:9092", "a..b:9092"]
 )
 async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
-    """Goal: no retries for a typing error. Method: brackets that do not match, and names that DNS can't have."""
     ran = await run_tool("cluster", "cluster-id", "-b", address)
     assert ran.exit_code == 1
     assert ran.stderr.startswith(f"error: bootstrap.servers: {address!r} is not host:port; allowed is a list")
@@ -146,7 +140,6 @@ async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
     ],
 )
 async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], told: str) -> None:
-    """Goal: what is read is bounded. Method: devices that never end, as properties and as manifests."""
     ran = await run_tool(*arguments)
     assert ran.exit_code == 1
     assert f"error: {told}it has more than " in ran.stderr
@@ -163,7 +156,6 @@ async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], told: s
 async def test_a_file_that_is_nested_too_deeply_is_named(
     tmp_path: Path, arguments: tuple[str, ...], content: str
 ) -> None:
-    """Goal: no traceback of a parser. Method: JSON and YAML with 100,000 open brackets."""
     file = tmp_path / "nested"
     file.write_text(content * 100_000)
     ran = await run_tool(*arguments, str(file))
@@ -173,7 +165,6 @@ async def test_a_file_that_is_nested_too_deeply_is_named(
 
 
 async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
-    """Goal: no traceback when a request is encoded. Method: half of a surrogate pair as the name of a topic."""
     file = tmp_path / "partitions.json"
     file.write_text('{"partitions": [{"topic": "\\ud800", "partition": 0}]}')
     ran = await run_tool(
@@ -196,7 +187,6 @@ async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> N
 def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
     capsys: pytest.CaptureFixture[str], error: Exception, told: str
 ) -> None:
-    """Goal: no traceback for what a user can do something about. Method: raise each kind."""
     with pytest.raises(typer.Exit) as exited, report_failures(KeyError):
         raise error
     assert exited.value.exit_code == 1
@@ -204,26 +194,22 @@ def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
 
 
 def test_our_own_bugs_are_not_hidden() -> None:
-    """Goal: an assertion that fails is seen. Method: raise one."""
     with pytest.raises(AssertionError), report_failures():
         raise AssertionError("bug")
 
 
 def test_warnings_have_no_colours_where_nobody_sees_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Goal: logs stay readable. Method: stderr that is no terminal."""
     warn("careful")
     assert capsys.readouterr().err == "warning: careful\n"
 
 
 def test_tables_are_padded_and_each_column_ends_with_a_tab() -> None:
-    """Goal: the form of Kafka's tables. Method: values shorter and longer than their header."""
     assert table_text(("Id", "Name"), [(1, "a"), (3000, "longer")]) == (
         "Id  \tName  \t\n1   \ta     \t\n3000\tlonger\t\n"
     )
 
 
 async def test_what_the_client_warns_of_is_told_like_a_warning_of_the_tool(tmp_path: Path) -> None:
-    """Goal: one voice on stderr. Method: a properties file with a key that no client has."""
     config = tmp_path / "client.properties"
     config.write_text("no.such.key=1\n")
     async with FakeCluster() as cluster:

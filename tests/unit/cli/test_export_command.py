@@ -75,7 +75,6 @@ def cluster(admin: ScriptedAdmin) -> ScriptedAdmin:
 
 
 def test_topics_and_users_become_manifests(cluster: ScriptedAdmin) -> None:  # noqa: ARG001
-    """Goal: what is printed can be applied. Method: YAML, with warnings about what it lacks."""
     ran = CliRunner().invoke(app, [*SERVERS, "--cluster", "quorum"])
     assert ran.exit_code == 0, ran.output
     topic, user = yaml.safe_load_all(ran.stdout)
@@ -98,7 +97,6 @@ def test_topics_and_users_become_manifests(cluster: ScriptedAdmin) -> None:  # n
 
 
 def test_json_and_parts(cluster: ScriptedAdmin) -> None:
-    """Goal: programs read it, and nothing is asked that is not wanted. Method: topics alone, as JSON."""
     ran = CliRunner().invoke(app, [*SERVERS, "--no-users", "--output", "json"])
     (topic,) = json.loads(ran.stdout)
     assert topic["spec"]["bootstrapServers"] == ["kafka:9092"]
@@ -118,7 +116,6 @@ def test_a_secret_that_means_nothing_is_refused(
     options: list[str],
     message: str,
 ) -> None:
-    """Goal: no manifest that says less than was meant. Method: both ways."""
     ran = CliRunner().invoke(app, [*SERVERS, *options])
     assert ran.exit_code == 2
     assert message in ran.stderr
@@ -128,7 +125,6 @@ def test_the_security_of_the_client_becomes_that_of_the_manifest(
     cluster: ScriptedAdmin,  # noqa: ARG001
     tmp_path: Path,
 ) -> None:
-    """Goal: the operator connects as the tool does, by a Secret. Method: SASL, with and without the Secret's name."""
     file = tmp_path / "client.properties"
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="kept-secret";'
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")

@@ -31,9 +31,6 @@ def refusal(*arguments: str) -> str:
 def test_places_that_can_not_be_a_lake_are_refused_before_spark_starts(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """Goal: a mistyped --to costs no start of Spark. Method: a file, a store, a directory of something else, and a
-    lake of a newer version; Spark fails the test when it is started, and nothing is created.
-    """
     photos, newer = tmp_path / "photos", tmp_path / "newer"
     photos.mkdir()
     (photos / "cat.png").touch()
@@ -53,7 +50,6 @@ def test_places_that_can_not_be_a_lake_are_refused_before_spark_starts(
 
 
 def test_sources_without_logs_are_refused_before_spark_starts(tmp_path: Path) -> None:
-    """Goal: a mistyped source costs no start of Spark. Method: none, a missing one, and one without a log."""
     lake = str(tmp_path / "lake")
     missing = CliRunner().invoke(app, ["lake", "ingest", "--to", lake], prog_name="quorate")
     assert missing.exit_code == 2
@@ -64,7 +60,6 @@ def test_sources_without_logs_are_refused_before_spark_starts(tmp_path: Path) ->
 
 
 def test_formats_tables_and_writers_are_checked_before_spark_starts(tmp_path: Path) -> None:
-    """Goal: the same for the other options. Method: another format, an unknown table, a lake in use."""
     lake = str(tmp_path / "lake")
     with Lake.writing(lake, "delta"):
         ingest = ("ingest", ".", "--to", lake)

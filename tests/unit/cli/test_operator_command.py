@@ -10,9 +10,7 @@ from typer.testing import CliRunner
 
 @pytest.mark.parametrize(("content", "length"), [(b"", 0), (b"fifteen letters\n", 15)])
 def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: bytes, length: int) -> None:
-    """Goal: a token that can be guessed is told at the start, without being shown. Method: an empty file, and one
-    character too few.
-    """
+    """A token that can be guessed is told at the start, without being shown."""
     file = tmp_path / "token"
     file.write_bytes(content)
     ran = CliRunner().invoke(app, ["operator", "run", f"--web-token-file={file}"], prog_name="quorate")
@@ -24,7 +22,6 @@ def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: by
 
 @pytest.mark.parametrize("image", ["kafka:4.4.0", "", "kafka:{version}-{version}", "a kafka:{version}"])
 def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
-    """Goal: an upgrade changes the image, and the message says how. Method: names that would not, or are none."""
     ran = CliRunner().invoke(app, ["operator", "run", f"--kafka-image={image}"], prog_name="quorate")
     told = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2
@@ -32,7 +29,7 @@ def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
 
 
 def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a registry of one's own serves every pod. Method: the chart's variables, as the operator gets them."""
+    """A registry of one's own serves every pod."""
     told = []
 
     async def run_operator(options: process.OperatorOptions) -> None:
@@ -52,7 +49,6 @@ def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: option and variable mean the same. Method: each; neither; the Lease's name as well."""
     told: list[process.OperatorOptions] = []
 
     async def run_operator(options: process.OperatorOptions) -> None:
@@ -76,7 +72,6 @@ def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_no_selector_is_refused() -> None:
-    """Goal: the operator does not begin with a selector that the API server would refuse. Method: a parenthesis."""
     ran = CliRunner().invoke(app, ["operator", "run", "--selector=a in (b"], prog_name="quorate")
     told = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2

@@ -43,7 +43,6 @@ def played() -> PlayDirectory:
 
 
 def test_help_names_every_part_and_loads_none() -> None:
-    """Goal: help is quick on any machine. Method: a new interpreter tells how much it loaded, and what."""
     heavy = ("quorate_operator", "quorate_controller", "kio", "pydantic", "aiohttp", "asyncio")
     code = (
         "import sys\nfrom quorate.main import main\n"
@@ -59,14 +58,12 @@ def test_help_names_every_part_and_loads_none() -> None:
 
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_every_part_can_be_called(part: str) -> None:
-    """Goal: the lazy names lead somewhere. Method: ask each for its help."""
     ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
     assert ran.exit_code == 0
     assert f"quorate {part}" in ran.stdout
 
 
 def test_it_runs_as_a_module() -> None:
-    """Goal: `python -m quorate` is the same command. Method: ask for the version."""
     ran = subprocess.run(
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
     )
@@ -75,7 +72,6 @@ def test_it_runs_as_a_module() -> None:
 
 @pytest.mark.parametrize("entry", ["quorate", "quorate.kubectl", "quorate.spark_main"])
 def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
-    """Goal: no traceback when it is encoded or printed. Method: each entry point, with bytes that are no text."""
     ran = subprocess.run(
         [sys.executable, "-m", entry, "topics", b"--topic=\xff"], capture_output=True, text=True, check=False
     )
@@ -95,13 +91,12 @@ def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
-    """Goal: usage errors are told apart from failures. Method: wrong commands, options and values."""
+    """Usage errors are told apart from failures."""
     assert runner.invoke(app, arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["logs"], ["kill", "3000"]])
 def test_without_a_cluster_commands_fail_with_1(here: Path, command: list[str]) -> None:
-    """Goal: a clear message where nothing was played. Method: an empty current directory."""
     ran = runner.invoke(app, ["play", *command])
     assert ran.exit_code == 1
     assert "error: no cluster was played in" in ran.stderr
@@ -109,14 +104,12 @@ def test_without_a_cluster_commands_fail_with_1(here: Path, command: list[str]) 
 
 
 def test_a_missing_manifest_fails_with_1() -> None:
-    """Goal: no stack trace. Method: a file that is not there."""
     ran = runner.invoke(app, ["play", "-f", "none.yaml"])
     assert ran.exit_code == 1
     assert "none.yaml can't be read" in ran.stderr
 
 
 def test_a_wrong_manifest_fails_with_1_and_creates_nothing(here: Path) -> None:
-    """Goal: checks come before changes. Method: a manifest with a fault."""
     (here / "m.yaml").write_text(MANIFEST.replace("replicas: 1", "replicas: 0"))
     ran = runner.invoke(app, ["play", "-f", "m.yaml"])
     assert ran.exit_code == 1
@@ -125,7 +118,6 @@ def test_a_wrong_manifest_fails_with_1_and_creates_nothing(here: Path) -> None:
 
 
 def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirectory) -> None:
-    """Goal: `-o json` is an interface. Method: every field and its value for a cluster that does not run."""
     ran = runner.invoke(app, ["play", "status", "-o", "json"])
     assert ran.exit_code == 0
     content = json.loads(ran.stdout)
@@ -159,7 +151,6 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
 
 @pytest.mark.usefixtures("played")
 def test_commands_find_the_only_cluster_the_named_one_and_the_given_one(here: Path) -> None:
-    """Goal: no options where there is no doubt. Method: by default, by manifest, by directory, before and after."""
     (here / "m.yaml").write_text(MANIFEST)
     for options in ([], ["-f", "m.yaml"], ["--dir", ".quorate/tiny"]):
         assert "tiny" in runner.invoke(app, ["play", "status", *options]).stdout
@@ -168,7 +159,6 @@ def test_commands_find_the_only_cluster_the_named_one_and_the_given_one(here: Pa
 
 @pytest.mark.usefixtures("played")
 def test_several_clusters_ask_for_a_choice() -> None:
-    """Goal: never stop the wrong cluster. Method: play two names, then give none."""
     second = play.play_session.prepare(
         MANIFEST.replace("tiny", "other"), "other.yaml", None, {}, lambda _: None
     )
@@ -183,7 +173,6 @@ def test_several_clusters_ask_for_a_choice() -> None:
 
 @pytest.mark.usefixtures("played")
 def test_stopping_what_does_not_run_is_no_failure() -> None:
-    """Goal: `play stop` may be repeated. Method: stop a cluster that does not run."""
     ran = runner.invoke(app, ["play", "stop"])
     assert ran.exit_code == 0
     assert "does not run" in ran.stderr
@@ -191,14 +180,12 @@ def test_stopping_what_does_not_run_is_no_failure() -> None:
 
 @pytest.mark.usefixtures("played")
 def test_an_unknown_node_is_told_with_those_there_are() -> None:
-    """Goal: a typing error is easy to repair. Method: a node that is not there."""
     ran = runner.invoke(app, ["play", "logs", "7"])
     assert ran.exit_code == 1
     assert "there is no node '7'; there are controller-3000" in ran.stderr
 
 
 def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
-    """Goal: both names of a node work. Method: a log with three lines, of which two are asked for."""
     log = played.node_log("controller-3000")
     log.parent.mkdir()
     log.write_text("1\n2\n3\n")
@@ -209,7 +196,6 @@ def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
 def test_a_running_cluster_is_not_played_twice(
     played: PlayDirectory, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: one supervisor. Method: hold the lock without a supervisor that answers, play again."""
     monkeypatch.setattr(play, "SUPERVISOR_TIMEOUT_S", 0)
     (here / "m.yaml").write_text(MANIFEST)
     played.take()
@@ -223,12 +209,10 @@ def test_a_running_cluster_is_not_played_twice(
     ("text", "seconds"), [("90", 90), ("90s", 90), ("2m", 120), ("500ms", 0.5), ("1.5s", 1.5)]
 )
 def test_durations_are_read_with_their_units(text: str, seconds: float) -> None:
-    """Goal: `--wait` takes what people write. Method: one of each."""
     assert parse_duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "1d", "9" * 400, f"{2**53}s"])
 def test_no_durations_are_refused_with_an_example(text: str) -> None:
-    """Goal: no overflow behind the option. Method: none, negative, another unit, longer than any timer."""
     with pytest.raises(typer.BadParameter, match="is not a duration; write 500ms, 90s or 2m"):
         parse_duration_s(text)

@@ -67,27 +67,21 @@ def bash_completes(tmp_path: Path, line: str) -> set[str]:
 def test_bash_completes_commands_subcommands_and_options(
     tmp_path: Path, line: str, offered: set[str]
 ) -> None:
-    """Goal: the tab key works for parts that are loaded lazily, down to their options.
-
-    Method: bash reads the script that we print, and its completion function is called as bash calls it.
-    """
+    """The tab key works for parts that are loaded lazily, down to their options."""
     assert bash_completes(tmp_path, line) == offered
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_every_part_completes_its_options(part: str) -> None:
-    """Goal: no part breaks completion. Method: ask each for its options, as the script of bash does."""
     assert "--help" in offered_for(f"quorate {part} --")
 
 
 def test_every_command_is_offered() -> None:
-    """Goal: all commands can be completed. Method: complete an empty word."""
     assert {*PARTS, "version"} <= set(offered_for("quorate "))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_it_can_read(shell: str) -> None:
-    """Goal: scripts for three shells. Method: each names the command; those shells that are here parse theirs."""
     script = CliRunner().invoke(app, ["completion", shell]).stdout
     assert "quorate" in script
     assert "_QUORATE_COMPLETE" in script

@@ -47,7 +47,7 @@ class Machine:
 
 @pytest.mark.parametrize("by_s", [TWO_DAYS_MS / 1000, -TWO_DAYS_MS / 1000, 0.5, -0.5])
 def test_timers_do_not_see_that_a_clock_was_set(by_s: float, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: no election and no fenced broker because of NTP. Method: steps ahead and back."""
+    """No election and no fenced broker because of NTP."""
     machine = Machine()
     before_ms = machine.clock.now_ms()
     assert machine.clock.unix_ms_of(before_ms) == before_ms == START_S * 1000
@@ -70,7 +70,7 @@ def test_a_suspended_host_knows_the_time_again() -> None:
 
 
 def test_times_do_not_tremble() -> None:
-    """Goal: records of one leader have times in order while nobody sets the clock. Method: reads that take time."""
+    """Records of one leader have times in order while nobody sets the clock."""
     machine = Machine()
     times_ms = []
     for _ in range(1000):
@@ -106,7 +106,7 @@ def led(tmp_path: Path) -> Iterator[LedNode]:
 
 @pytest.mark.parametrize("stepped_ms", [TWO_DAYS_MS, -TWO_DAYS_MS])
 def test_what_others_compare_has_the_time_of_the_system(led: LedNode, stepped_ms: int) -> None:
-    """Goal: no token is born expired, and no record two days old. Method: a step, then a token for an hour."""
+    """No token is born expired, and no record two days old."""
     deadline_ms = led.node.raft.deadline_ms
     led.stepped_ms = stepped_ms  # type: ignore[attr-defined]
     led.turn()
@@ -127,8 +127,8 @@ def test_what_others_compare_has_the_time_of_the_system(led: LedNode, stepped_ms
 
 
 def test_quorums_are_described_in_unix_time(led: LedNode) -> None:
-    """Goal: `metadata-quorum describe --replication` says how long ago replicas fetched, by the clock of its machine.
-    Method: a step of two days.
+    """`metadata-quorum describe --replication` says how long ago replicas fetched, by the clock of its
+    machine.
     """
     described = led.node.raft.describe_quorum(led.now_ms)
     later = described.in_unix_time(lambda now_ms: now_ms + TWO_DAYS_MS)

@@ -94,10 +94,7 @@ def new_driver(node: FakeNode, clock: Clock, failures: list[Exception]) -> Drive
 
 @pytest.mark.parametrize(("timeout_ms", "due_ms"), [(700, 700), (0, UNAWAITED_TIMEOUT_MS)])
 async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
-    """Goal: what timed out in the queue can be recognized; a request with a timeout of 0 is decided (KIP-4).
-
-    Method: requests with a timeout of 700 ms and of none.
-    """
+    """What timed out in the queue can be recognized; a request with a timeout of 0 is decided (KIP-4)."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     driver.control(heartbeat(), caller(request_timeout_ms=timeout_ms))
@@ -110,9 +107,7 @@ async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
 
 @pytest.mark.parametrize(("gap_ms", "stall_ms"), [(TURN_INTERVAL_MS_MAX, None), (20_000, 19_000)])
 async def test_time_without_turns_is_excused(gap_ms: int, stall_ms: int | None) -> None:
-    """Goal: a process that stood still fences nobody for heartbeats that it did not read. Method: turns are at most a
-    second apart, so a longer gap is reported, before the turn that would expire sessions.
-    """
+    """A process that stood still fences nobody for heartbeats that it did not read."""
     node, clock = FakeNode(), SetClock()
     driver = new_driver(node, clock, [])
     clock.time_ms += gap_ms
@@ -127,9 +122,6 @@ async def test_time_without_turns_is_excused(gap_ms: int, stall_ms: int | None) 
 async def test_a_timer_that_is_a_little_late_is_no_stall_to_warn_of(
     late_ms: int, is_logged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a quiet controller logs no warning each second. Method: a turn after the longest time between two turns
-    and as much as timers are late, and one after a time that somebody should know of. Both are excused.
-    """
     node, clock = FakeNode(), SetClock()
     driver = new_driver(node, clock, [])
     clock.time_ms += TURN_INTERVAL_MS_MAX + late_ms
@@ -141,9 +133,7 @@ async def test_a_timer_that_is_a_little_late_is_no_stall_to_warn_of(
 
 
 async def test_effects_that_cannot_be_carried_out_end_the_driver_once() -> None:
-    """Goal: no loop that fails again and again, and no process that looks alive. Method: a message that cannot be
-    sent, then one more event.
-    """
+    """No loop that fails again and again, and no process that looks alive."""
     node, failures = FakeNode(), list[Exception]()
     node.effects = Effects(sends=["a message"])  # type: ignore[list-item]
     driver = new_driver(node, SetClock(), failures)
@@ -156,7 +146,7 @@ async def test_effects_that_cannot_be_carried_out_end_the_driver_once() -> None:
 
 
 async def test_what_a_snapshot_brought_is_reported() -> None:
-    """Goal: the process can exclude a loaded image from garbage collection. Method: a turn that loads, one not."""
+    """The process can exclude a loaded image from garbage collection."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     for has_loaded in (True, False):
@@ -169,9 +159,6 @@ async def test_what_a_snapshot_brought_is_reported() -> None:
 
 
 async def test_each_answer_reaches_who_asked() -> None:
-    """Goal: an answer resolves the future of its request, and no other. Method: requests of one turn, answered in
-    another order with a response, a refusal and raft's reply; an answer whose client has gone, and one to nobody.
-    """
     node, failures = FakeNode(), list[Exception]()
     driver = new_driver(node, SetClock(), failures)
     first, second, gone = (driver.control(heartbeat(), CALLER) for _ in range(3))
@@ -198,9 +185,6 @@ async def test_each_answer_reaches_who_asked() -> None:
 
 
 async def test_observers_are_answered_behind_voters_and_clients() -> None:
-    """Goal: a client does not wait until hundreds of observers are served. Method: an observer, a client and a voter
-    are answered in one turn; each callback writes a pass of the loop later, as a connection does.
-    """
     node, failures = FakeNode(), list[Exception]()
     driver = new_driver(node, SetClock(), failures)
     loop, written, done = asyncio.get_running_loop(), list[str](), asyncio.Event()
@@ -236,10 +220,6 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
 
 
 async def test_hundreds_of_observers_leave_room_for_others() -> None:
-    """Goal: what arrives meanwhile is taken between observers.
-
-    Method: how many are answered in each pass of the loop.
-    """
     node, failures = FakeNode(), list[Exception]()
     driver = new_driver(node, SetClock(), failures)
     count = 2 * OBSERVERS_AT_ONCE + 1
@@ -264,7 +244,6 @@ async def test_hundreds_of_observers_leave_room_for_others() -> None:
 
 
 async def test_a_burst_leaves_room_for_timers() -> None:
-    """Goal: what arrives in a burst does not starve elections and sessions. Method: more events than a turn takes."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     for number in range(EVENTS_PER_TURN_MAX + 1):
@@ -286,9 +265,6 @@ def bodies(node: FakeNode) -> list[Any]:
 
 @pytest.mark.parametrize("long", [READ, *SLICED_CHANGES], ids=lambda one: type(one).__name__)
 async def test_long_reads_wait_for_those_under_way(long: Any) -> None:
-    """Goal: few are under way at a time, and no connection waits for all reads of another. Method: two of one
-    connection and one of another, while one is under way; a heartbeat is taken meanwhile.
-    """
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     node.is_reading = True
@@ -306,9 +282,7 @@ async def test_long_reads_wait_for_those_under_way(long: Any) -> None:
 
 @pytest.mark.parametrize("change", SLICED_CHANGES, ids=lambda one: type(one).__name__)
 async def test_reads_that_nobody_waits_for_are_left_out(change: Any) -> None:
-    """Goal: no work for clients that have left; what they wanted changed is done. Method: a read and a change,
-    both given up.
-    """
+    """No work for clients that have left; what they wanted changed is done."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     for request, connection in ((READ, "one"), (change, "other")):
@@ -319,9 +293,6 @@ async def test_reads_that_nobody_waits_for_are_left_out(change: Any) -> None:
 
 
 async def test_turns_bound_what_clients_pass_on() -> None:
-    """Goal: a turn that took long is followed by a short one. Method: the scheduler before and behind a turn with
-    requests of clients, of which each takes long; heartbeats do not count.
-    """
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     for _ in range(REQUESTS_PER_TURN_MAX):
@@ -341,9 +312,7 @@ async def test_turns_bound_what_clients_pass_on() -> None:
 
 
 async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
-    """Goal: nobody waits for a node that has ended, and no turn follows. Method: stop with requests in the queue and
-    in the node, twice, then one more event.
-    """
+    """Nobody waits for a node that has ended, and no turn follows."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     waiting = [driver.control(heartbeat(), CALLER), driver.raft("a vote", "CONTROLLER")]  # type: ignore[arg-type]
@@ -362,9 +331,7 @@ async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
 async def test_shutting_down_waits_for_raft_within_a_bound(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_answered: bool
 ) -> None:
-    """Goal: leadership is handed over before the process ends, and the process ends in any case. Method: raft is done
-    in its second turn, or never within the bound, which is a hundredth of a second here.
-    """
+    """Leadership is handed over before the process ends, and the process ends in any case."""
     monkeypatch.setattr(driver_module, "SHUTDOWN_TIMEOUT_MS", -990)  # a second is added
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
@@ -383,10 +350,6 @@ async def test_shutting_down_waits_for_raft_within_a_bound(
 
 
 async def test_host_names_of_quotas_are_looked_up_before_the_turn() -> None:
-    """Goal: no turn waits for the system's resolver. Method: a request with a name that is none beside addresses and
-    this machine; the event has it among the unresolved. One that is given up meanwhile reaches no turn.
-    """
-
     def quotas(*names: str) -> AlterClientQuotasRequest:
         return AlterClientQuotasRequest(
             entries=tuple(

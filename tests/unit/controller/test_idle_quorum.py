@@ -101,9 +101,6 @@ async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
 async def test_idle_connections_that_close_depose_nobody(
     configs: list[ControllerConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a healthy quorum keeps its leader. Method: nothing fails; both followers see the leader close an idle
-    connection, and leader and epoch stay the same for three more idle periods.
-    """
     caplog.set_level(logging.INFO, "quorate_controller")
     async with AsyncExitStack() as stack:
         drivers = [await stack.enter_async_context(running(config)) for config in configs]

@@ -33,7 +33,7 @@ def restored_levels() -> Iterator[None]:
     ],
 )
 def test_a_level_that_is_set_is_the_one_that_is_read(kafka_name: str, level: int) -> None:
-    """Goal: Kafka's six names, with Python's meaning. Method: set each for a module and for the root."""
+    """Kafka's six names, with Python's meaning."""
     loggers = ProcessLoggers()
     loggers.set_level(MODULE, kafka_name)
     loggers.set_level("root", kafka_name)
@@ -42,16 +42,12 @@ def test_a_level_that_is_set_is_the_one_that_is_read(kafka_name: str, level: int
 
 
 def test_trace_writes_all_that_debug_does() -> None:
-    """Goal: TRACE is not refused. Method: set it; it is read back, and DEBUG is on."""
     ProcessLoggers().set_level(MODULE, "TRACE")
     assert ProcessLoggers().levels()[MODULE] == "TRACE"
     assert logging.getLogger(MODULE).isEnabledFor(logging.DEBUG)
 
 
 def test_a_package_passes_its_level_on() -> None:
-    """Goal: one change for all modules of a package, and back. Method: set the package, a part of it, and remove both
-    levels.
-    """
     loggers = ProcessLoggers()
     logging.root.setLevel(logging.ERROR)
     names = (PACKAGE, f"{PACKAGE}.part", MODULE)
@@ -71,14 +67,13 @@ def test_a_package_passes_its_level_on() -> None:
 
 
 def test_levels_between_and_below_kafkas() -> None:
-    """Goal: any level of a library has a name. Method: numbers that Kafka has no name for."""
     for level, kafka_name in ((99, "FATAL"), (35, "WARN"), (7, "TRACE"), (1, "TRACE")):
         logging.getLogger(MODULE).setLevel(level)
         assert ProcessLoggers().levels()[MODULE] == kafka_name
 
 
 def test_a_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: the log says why it has more or less lines from here on. Method: the event of a change and a removal."""
+    """The log says why it has more or less lines from here on."""
     for level in ("DEBUG", None):
         ProcessLoggers().set_level(MODULE, level)
     facts = [record.facts for record in caplog.records if record.message == "log_level_changed"]

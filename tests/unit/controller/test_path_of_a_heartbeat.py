@@ -112,10 +112,7 @@ async def registered(driver: Driver) -> BrokerHeartbeatRequest:
 
 
 async def test_a_heartbeat_takes_few_calls(tmp_path: Path) -> None:
-    """Goal: what all requests pass through gets no longer unnoticed. Method: heartbeats of many connections arrive
-    together, some rounds; count the calls of our functions in the round that takes fewest: how many turns a round
-    takes depends on the machine.
-    """
+    """What all requests pass through gets no longer unnoticed."""
     async with running(tmp_path) as (driver, port), asyncio.timeout(PROMPT_S):
         heartbeat = await registered(driver)
         frame = encode_frame(encode_request(APIS[heartbeat.__api_key__], 2, 7, "test", heartbeat))

@@ -73,10 +73,6 @@ async def turns(count: int) -> None:
 
 
 async def test_who_asks_rarely_is_served_next(clock: Clock) -> None:
-    """Goal: no client waits for a round over hundreds.
-
-    Method: 200 that ask all the time; one that asks now and then.
-    """
     order: list[str] = []
     scheduler = Scheduler()
     for number in range(200):
@@ -94,9 +90,7 @@ async def test_who_asks_rarely_is_served_next(clock: Clock) -> None:
 
 
 async def test_clients_get_the_same_time(clock: Clock) -> None:
-    """Goal: requests that take long are served less often. Method: two that ask all the time, one of
-    them for what takes ten times as long; their times.
-    """
+    """Requests that take long are served less often."""
     order: list[str] = []
     scheduler = Scheduler()
     for name, takes_s in (("slow", SLOW_S), ("fast", SLOW_S / 10)):
@@ -106,12 +100,7 @@ async def test_clients_get_the_same_time(clock: Clock) -> None:
 
 
 async def test_classes_are_served_in_order_and_none_is_starved(clock: Clock) -> None:
-    """Goal: heartbeats and fetches wait for no client, clients for no stranger; who asks all the time stops
-    nobody.
-
-    Method: strangers that wait, then clients, nodes and the quorum, each with more than can be done; one pass,
-    then many.
-    """
+    """Heartbeats and fetches wait for no client, clients for no stranger; who asks all the time stops nobody."""
     order: list[str] = []
     scheduler = Scheduler()
     for service_class in reversed(ServiceClass):
@@ -127,9 +116,6 @@ async def test_classes_are_served_in_order_and_none_is_starved(clock: Clock) -> 
 
 
 async def test_what_one_class_has_used_is_no_debt_in_another(clock: Clock) -> None:
-    """Goal: virtual times of classes are not compared. Method: a connection that was served for long as a node
-    asks as a client, beside one that asks all the time.
-    """
     order: list[str] = []
     scheduler = Scheduler()
     node = Asking("node", order, clock, requests=500, service_class=NODES)
@@ -145,7 +131,6 @@ async def test_what_one_class_has_used_is_no_debt_in_another(clock: Clock) -> No
 
 
 async def test_work_waits_for_futures_and_later_passes() -> None:
-    """Goal: generators are resumed. Method: a future; a later pass; the end; one that is abandoned while it waits."""
     done: list[str] = []
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -176,7 +161,6 @@ async def test_work_waits_for_futures_and_later_passes() -> None:
 
 
 async def test_a_mistake_ends_the_work_that_makes_it(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: one connection does not stop the others. Method: a step that raises, before another one."""
     order: list[str] = []
 
     def failing() -> Generator[Any, None, None]:
@@ -192,7 +176,6 @@ async def test_a_mistake_ends_the_work_that_makes_it(clock: Clock, caplog: pytes
 
 
 async def test_a_budget_lets_the_first_go_on() -> None:
-    """Goal: no deadlock, whatever is too large. Method: more than there is room for, one after the other."""
     budget = Budget(10)
     assert budget.has_room("first", 100)
     budget.hold("first", 100)
@@ -213,9 +196,7 @@ async def test_a_budget_lets_the_first_go_on() -> None:
 
 @pytest.mark.parametrize("cost_ms", [0.1, 2.0, 30.0, 400.0])
 async def test_turns_are_as_long_as_they_may_be(clock: Clock, cost_ms: float) -> None:
-    """Goal: costly requests do not hold up heartbeats, cheap ones share a flush. Method: requests of one cost;
-    nodes are not limited.
-    """
+    """Costly requests do not hold up heartbeats, cheap ones share a flush."""
     scheduler = Scheduler()
     counts: list[int] = []
     passed = 0
@@ -253,7 +234,6 @@ async def test_turns_are_as_long_as_they_may_be(clock: Clock, cost_ms: float) ->
 
 
 async def test_fast_requests_come_back_to_full_turns() -> None:
-    """Goal: one slow request is forgotten. Method: a turn of a second, then fast ones."""
     scheduler = Scheduler()
 
     def turn(took_ms: float) -> int:
@@ -273,9 +253,7 @@ async def test_fast_requests_come_back_to_full_turns() -> None:
 
 
 async def test_what_a_turn_leaves_over_counts_for_the_next() -> None:
-    """Goal: the node never holds more undecided requests than a turn may take. Method: a turn that begins a part of
-    the requests that it got; its duration is that of those alone.
-    """
+    """The node never holds more undecided requests than a turn may take."""
     scheduler = Scheduler()
     for _ in range(REQUESTS_PER_TURN_MAX):
         scheduler.passed_on()

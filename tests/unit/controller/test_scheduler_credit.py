@@ -39,9 +39,6 @@ async def passes(count: int) -> None:
 
 
 async def test_a_connection_that_was_idle_gets_no_more_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: whoever comes late does not hold up those who were there. Method: one has asked for long when another
-    begins; from then on both get the same.
-    """
     clock = Clock()
     monkeypatch.setattr(scheduler_module, "time", clock)
     scheduler, early, late = Scheduler(), Endless(clock), Endless(clock)

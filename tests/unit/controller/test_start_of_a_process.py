@@ -19,9 +19,8 @@ class OpenedError(Exception):
 async def test_libraries_are_loaded_before_the_node_is_opened(
     listener: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a starting controller, whose clock runs and whose listener is open, does not stand still for seconds on a
-    busy machine; and it loads nothing that it does not need. Method: the modules at the time when the node is opened,
-    with and without a listener for metrics.
+    """A starting controller, whose clock runs and whose listener is open, does not stand still for seconds on
+    a busy machine; and it loads nothing that it does not need.
     """
     monkeypatch.delitem(sys.modules, PAGES, raising=False)
     loaded: list[bool] = []
@@ -47,9 +46,7 @@ CLASSES = "org.apache.kafka.common.security.oauthbearer"
 async def test_what_verifies_tokens_is_loaded_only_for_them(
     mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: PyJWT and cryptography cost nothing where nobody shows tokens. Method: the modules when the node is
-    opened.
-    """
+    """PyJWT and cryptography cost nothing where nobody shows tokens."""
     monkeypatch.delitem(sys.modules, JWKS, raising=False)
     monkeypatch.delitem(sys.modules, "quorate_controller.security.bearer_tokens", raising=False)
     loaded: list[bool] = []
@@ -85,7 +82,6 @@ def sasl(mechanism: str) -> dict[str, str]:
 async def test_without_its_library_oauthbearer_keeps_the_controller_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: an error that says what to install. Method: as if PyJWT were missing."""
     monkeypatch.delitem(sys.modules, JWKS, raising=False)
     monkeypatch.delitem(sys.modules, "quorate_controller.security.bearer_tokens", raising=False)
     monkeypatch.setitem(sys.modules, "jwt", None)
@@ -97,10 +93,6 @@ async def test_without_its_library_oauthbearer_keeps_the_controller_from_startin
 async def test_a_policy_that_cannot_be_loaded_keeps_the_controller_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what a policy forbids is never allowed because the policy is missing. Method: name a module that there is
-    not; the node is not opened, and the error has key, value and reason.
-    """
-
     def open_node(*_: object, **__: object) -> None:
         raise OpenedError
 

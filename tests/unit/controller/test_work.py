@@ -41,12 +41,11 @@ def benches_of_a_tenth() -> Iterator[Benches]:
     "case", [*CASES, *REPLAYS, *TASKS], ids=lambda case: f"{case.api} {case.what}".replace(" ", "-")
 )
 def test_no_step_is_long_and_nothing_grows_faster_than_it_must(both: Benches, case: Case) -> None:
-    """Goal: no request of any size, and no record, stops a controller. Method: count lines, see `kit.work`."""
+    """No request of any size, and no record, stops a controller."""
     assert measure(case, *both, SHARE).problems == []
 
 
 def test_each_api_has_a_case() -> None:
-    """Goal: a new API does not go unmeasured. Method: compare the table with the APIs that controllers serve."""
     served = {api.name for api in {**SERVED_APIS, **EXTENSION_APIS, **CONTROLLER_READ_APIS}.values()}
     measured = {case.api for case in CASES}
     assert measured & NOT_CONTROL.keys() == set()
@@ -54,7 +53,6 @@ def test_each_api_has_a_case() -> None:
 
 
 def test_each_type_of_record_has_a_case() -> None:
-    """Goal: a new record does not go unmeasured. Method: compare the table with the types that are replayed."""
     transactions = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
     assert {case.api for case in REPLAYS} == {kind.__name__ for kind in (*WRITES_OF, *transactions)}
 
@@ -64,7 +62,6 @@ def _case(api: str, what: str) -> Case:
 
 
 def test_work_that_follows_the_cluster_is_found(both: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the check can fail. Method: have each topic read all brokers again."""
     place = assignments.Placing.place
 
     def read_again(placing: assignments.Placing, *asked: int) -> list[assignments.Assignment]:
@@ -77,7 +74,6 @@ def test_work_that_follows_the_cluster_is_found(both: Benches, monkeypatch: pyte
 
 
 def test_quadratic_work_is_found(both: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the check can fail. Method: have each new topic compared with those before it, slowly."""
     create = TopicManager._create
     comparisons = 20
 

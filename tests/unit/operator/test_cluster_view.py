@@ -23,7 +23,6 @@ def with_observed(snapshot: ClusterSnapshot, observed: ObservedCluster) -> Clust
 
 
 def test_nodes_are_in_the_order_of_the_manifests_and_then_those_that_leave() -> None:
-    """Goal: one order for every surface. Method: a cluster with a controller that is not desired."""
     view = busy().view()
     assert [one.seen.node_id for one in view.nodes] == [*CONTROLLERS, *BROKERS, 3003]
     assert [one.seen.node_id for one in view.nodes if not one.is_desired] == [3003]
@@ -31,7 +30,6 @@ def test_nodes_are_in_the_order_of_the_manifests_and_then_those_that_leave() -> 
 
 @pytest.mark.parametrize("part", ["leader", "node", "nothing"])
 def test_a_cluster_serves_with_a_leader_and_every_desired_node(part: str) -> None:
-    """Goal: one meaning of ready. Method: a healthy cluster without a leader, and with a node that is not ready."""
     observed = seen(well())
     if part == "leader":
         observed = replace(observed, quorum=None, kafka=None)
@@ -46,7 +44,6 @@ def test_a_cluster_serves_with_a_leader_and_every_desired_node(part: str) -> Non
 
 
 def test_a_formed_cluster_has_its_id_also_without_a_leader() -> None:
-    """Goal: no surface calls a formed cluster not formed. Method: no leader, and no id in the manifest."""
     snapshot = well()
     assert snapshot.desired is not None
     anonymous = replace(snapshot, desired=replace(snapshot.desired, cluster_id=None))
@@ -57,7 +54,6 @@ def test_a_formed_cluster_has_its_id_also_without_a_leader() -> None:
 
 
 def test_a_pool_has_its_own_steps_and_the_waits_among_them() -> None:
-    """Goal: the plan of a KafkaBroker does not wait for another pool. Method: a wait for a controller first."""
     plan = Plan(
         steps=(
             WaitFor(reason="controllers to catch up: 3000", node_ids=(3000,)),
@@ -77,7 +73,6 @@ def test_a_pool_has_its_own_steps_and_the_waits_among_them() -> None:
 
 
 def test_programs_read_the_same_plan_as_people() -> None:
-    """Goal: one plan, in JSON and in words. Method: the steps of a cluster in trouble."""
     view = busy().view()
     shown = plan_as_json(view)
     assert [one["text"] for one in shown["steps"]] == [one.text for one in view.steps]

@@ -82,7 +82,6 @@ async def connect() -> AsyncIterator[Connect]:
 async def test_bytes_go_both_ways_and_an_end_is_no_end_of_the_answer(
     forwarder: Forwarder, connect: Connect
 ) -> None:
-    """Goal: nothing is lost, also after a half-close. Method: much data, an end of sending, the whole echo."""
     reader, writer = await connect(forwarder.address)
     answer = asyncio.create_task(reader.read(-1))
     writer.write(LARGE)
@@ -92,7 +91,6 @@ async def test_bytes_go_both_ways_and_an_end_is_no_end_of_the_answer(
 
 
 async def test_connections_are_counted_while_they_last(forwarder: Forwarder, connect: Connect) -> None:
-    """Goal: who still uses an old address is seen. Method: two clients come, one goes."""
     clients = [await connect(forwarder.address) for _ in range(2)]
     for reader, writer in clients:
         writer.write(b"x")
@@ -107,7 +105,6 @@ async def test_connections_are_counted_while_they_last(forwarder: Forwarder, con
 async def test_more_connections_than_allowed_are_refused(
     forwarder: Forwarder, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: everything is bounded. Method: one connection allowed, a second one comes."""
     monkeypatch.setattr(forwarding, "CONNECTIONS_MAX", 1)
     reader, writer = await connect(forwarder.address)
     writer.write(b"x")
@@ -119,9 +116,7 @@ async def test_more_connections_than_allowed_are_refused(
 
 
 async def test_addresses_share_the_file_descriptors(node: Address, connect: Connect) -> None:
-    """Goal: clients of forwarded addresses never keep the supervisor from starting nodes and writing files. Method:
-    two addresses of a process with descriptors for one connection; the place is free again when its client leaves.
-    """
+    """Clients of forwarded addresses never keep the supervisor from starting nodes and writing files."""
     total = ForwardedTotal(FILES_KEPT + FILES_OF_CONNECTION)
     forwarders = [Forwarder(await free_address(), node, total) for _ in range(2)]
     for one in forwarders:
@@ -145,7 +140,6 @@ async def test_addresses_share_the_file_descriptors(node: Address, connect: Conn
 
 
 async def test_a_node_that_is_down_ends_the_connection(connect: Connect) -> None:
-    """Goal: clients go on elsewhere at once. Method: forward to where nobody listens."""
     forwarder = Forwarder(await free_address(), Address(HOST, 1))
     await forwarder.open()
     try:
@@ -157,7 +151,6 @@ async def test_a_node_that_is_down_ends_the_connection(connect: Connect) -> None
 
 
 async def test_closing_sends_everybody_away(forwarder: Forwarder, connect: Connect) -> None:
-    """Goal: an address that is withdrawn serves nobody. Method: close it below a client, and come again."""
     reader, writer = await connect(forwarder.address)
     writer.write(b"x")
     await reader.readexactly(1)
@@ -169,13 +162,11 @@ async def test_closing_sends_everybody_away(forwarder: Forwarder, connect: Conne
 
 
 async def test_an_address_in_use_is_told(node: Address) -> None:
-    """Goal: a message that names the address. Method: publish where somebody listens."""
     with pytest.raises(PlayError, match=f"{node} can't be published"):
         await Forwarder(node, Address(HOST, 1)).open()
 
 
 async def test_an_address_goes_from_one_node_to_another_only_by_a_withdrawal(node: Address) -> None:
-    """Goal: no client is led to another node. Method: publish, retire, publish for another, withdraw, publish."""
     kept: list[tuple[Publication, ...]] = []
     publications = Publications((), lambda node_id, _: Address(HOST, node.port + node_id), kept.append)
     address = await free_address()
@@ -208,9 +199,6 @@ async def test_an_address_goes_from_one_node_to_another_only_by_a_withdrawal(nod
 async def test_nobody_is_forwarded_who_comes_while_an_address_is_closed(
     forwarder: Forwarder, turns: int
 ) -> None:
-    """Goal: a withdrawn address leads nowhere, at once. Method: close it so many turns of the event loop after a
-    client has connected, from before the connection is accepted until it is forwarded: the client is cut off.
-    """
     with socket.create_connection(tuple(forwarder.address)) as client:
         client.setblocking(False)
         for _ in range(turns):

@@ -58,7 +58,6 @@ def refusal(environment: dict[str, str]) -> str:
 
 
 def test_maven_fetches_once(script: Script, environment: dict[str, str], bin_directory: Path) -> None:
-    """Goal: the cache serves from the second time on. Method: count Maven's runs."""
     script("java", JAVA_17)
     script("mvn", FETCH)
     told: list[str] = []
@@ -74,7 +73,6 @@ def test_maven_fetches_once(script: Script, environment: dict[str, str], bin_dir
 
 
 def test_a_fetch_that_fails_leaves_nothing_behind(script: Script, environment: dict[str, str]) -> None:
-    """Goal: no half cache. Method: Maven makes one jar, then fails; nothing but the lock stays."""
     script("java", JAVA_17)
     script("mvn", f'{FETCH}\necho "[ERROR] no route to host"\nexit 1')
     assert "Maven could not fetch Kafka 4.3.1 (exit status 1):\n  [ERROR] no route to host" in refusal(
@@ -85,7 +83,6 @@ def test_a_fetch_that_fails_leaves_nothing_behind(script: Script, environment: d
 
 
 def test_missing_java_is_told_with_the_remedy(environment: dict[str, str]) -> None:
-    """Goal: a user knows what to install. Method: no java in PATH, then a JAVA_HOME without one."""
     assert "no java in PATH: install Java 17 or newer" in refusal(environment)
     assert "no java in JAVA_HOME (/nowhere)" in refusal(environment | {"JAVA_HOME": "/nowhere"})
 
@@ -99,13 +96,11 @@ def test_missing_java_is_told_with_the_remedy(environment: dict[str, str]) -> No
     ],
 )
 def test_unusable_java_is_refused(script: Script, environment: dict[str, str], body: str, fault: str) -> None:
-    """Goal: Kafka never starts on a Java that can't run it. Method: older versions and nonsense."""
     script("java", body)
     assert fault in refusal(environment)
 
 
 def test_missing_maven_is_told_with_both_remedies(script: Script, environment: dict[str, str]) -> None:
-    """Goal: as for Java. Method: no mvn in PATH."""
     script("java", JAVA_17)
     said = refusal(environment)
     assert "apt-get install maven" in said
@@ -113,7 +108,6 @@ def test_missing_maven_is_told_with_both_remedies(script: Script, environment: d
 
 
 def test_kafka_home_wins(script: Script, environment: dict[str, str], tmp_path: Path) -> None:
-    """Goal: an unpacked Kafka is used as it is, whatever its version. Method: a home with one jar."""
     script("java", JAVA_17)
     libs = tmp_path / "home" / "libs"
     libs.mkdir(parents=True)
@@ -127,9 +121,6 @@ def test_kafka_home_wins(script: Script, environment: dict[str, str], tmp_path: 
 def test_a_release_without_shell_borrows_it(
     script: Script, environment: dict[str, str], bin_directory: Path
 ) -> None:
-    """Goal: 4.4.0, whose metadata shell was not published, has that of 4.3.1 and its own tools. Method: Maven's
-    arguments are kept; the class paths of the broker, a tool and the shell.
-    """
     script("java", JAVA_17)
     script("mvn", f'echo "$@" >> "$(dirname "$0")/arguments"{FETCH}')
     kafka = find_kafka("4.4.0", environment, lambda _: None)
@@ -148,9 +139,7 @@ def test_a_release_without_shell_borrows_it(
 
 
 def test_a_cache_from_before_the_tools_is_completed(script: Script, environment: dict[str, str]) -> None:
-    """Goal: a release whose tools were published late gets them, below nodes that run from the cache. Method: a cache
-    without them; a jar that it has is not replaced.
-    """
+    """A release whose tools were published late gets them, below nodes that run from the cache."""
     script("java", JAVA_17)
     script("mvn", FETCH)
     libs = Path(environment["XDG_CACHE_HOME"]) / "quorate" / "kafka-4.3.1" / "libs"
@@ -162,7 +151,6 @@ def test_a_cache_from_before_the_tools_is_completed(script: Script, environment:
 
 
 def test_a_tool_that_moved_is_found() -> None:
-    """Goal: kafka-configs runs in a Kafka whose own tools are of 4.4 or newer. Method: its main class."""
     kafka = Kafka(version="4.10.0", java="java", libs=Path("/libs"))
     assert kafka.command("kafka.admin.ConfigCommand")[-1] == "org.apache.kafka.tools.ConfigCommand"
 
@@ -170,11 +158,9 @@ def test_a_tool_that_moved_is_found() -> None:
 def test_a_kafka_home_without_kafka_is_refused(
     script: Script, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Goal: a wrong KAFKA_HOME is told, not silently passed over. Method: an empty directory."""
     script("java", JAVA_17)
     assert "has no kafka_2.*.jar" in refusal(environment | {"KAFKA_HOME": str(tmp_path)})
 
 
 def test_a_relative_cache_home_is_ignored() -> None:
-    """Goal: follow the specification of these directories. Method: a relative XDG_CACHE_HOME."""
     assert cache_directory({"XDG_CACHE_HOME": "here"}) == Path.home() / ".cache" / "quorate"

@@ -23,7 +23,6 @@ class Api:
 
 
 async def test_the_label_comes_and_goes() -> None:
-    """Goal: a Service can select who works. Method: lead, then begin anew."""
     api = Api()
     await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
     await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=False)
@@ -37,7 +36,6 @@ async def test_the_label_comes_and_goes() -> None:
 async def test_clusters_matter_more_than_the_page(
     caplog: pytest.LogCaptureFixture, status: int, is_told: bool
 ) -> None:
-    """Goal: the operator works without the label. Method: no such pod, no right to it, no answer."""
     caplog.set_level(logging.WARNING)
     api = Api(ApiError(status, "No", "no"))
     await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)

@@ -42,7 +42,6 @@ async def said(tmp_path: Path, text: str) -> None:
 
 
 async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
-    """Goal: the supervisor learns of each death and its cause. Method: a child that exits with a status."""
     child, ended = await started(tmp_path, "echo out; echo err >&2; exit 3")
     await asyncio.wait_for(ended.wait(), HANG_S)
     assert (child.runs, child.exit_reason, child.rss_bytes) == (False, "exit status 3", None)
@@ -51,7 +50,6 @@ async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
 
 
 async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None:
-    """Goal: SIGTERM, then SIGKILL. Method: children that go, refuse, or are suspended."""
     polite, _ = await started(tmp_path, "echo ready; sleep 60")
     await said(tmp_path, "ready")
     assert await polite.stop(grace_ms=HANG_S * 1000)
@@ -67,7 +65,6 @@ async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None
 
 
 async def test_a_child_is_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
-    """Goal: Ctrl-C reaches the supervisor alone. Method: the child leads a process group of its own."""
     child, ended = await started(tmp_path, "sleep 60")
     assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
     await child.stop(grace_ms=HANG_S * 1000)
@@ -75,7 +72,6 @@ async def test_a_child_is_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
-    """Goal: no orphans, however the supervisor dies. Method: kill -9 a process that started a child."""
     script = f"""
 import asyncio, pathlib
 from quorate_operator.runtime.local.child_process import ChildProcess
@@ -95,14 +91,13 @@ asyncio.run(main())
 
 
 def test_exits_are_told_by_name() -> None:
-    """Goal: a person understands how a node ended. Method: statuses, signals with and without a name."""
     assert describe_exit(1) == "exit status 1"
     assert describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
     assert describe_exit(-40) == "killed by signal 40"
 
 
 async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a node that runs for weeks fills no disk. Method: a small bound, and more output than it."""
+    """A node that runs for weeks fills no disk."""
     monkeypatch.setattr(child_process, "LOG_SIZE_BYTES_MAX", 10)
     child, _ = await started(tmp_path, "echo 0123456789; sleep 60")
     await said(tmp_path, "9\n")
@@ -113,7 +108,6 @@ async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path) -> None:
-    """Goal: no path is too long. Method: one beyond a socket's 107 bytes; answers and refusals return."""
     directory = PlayDirectory(tmp_path / ("d" * 150))
     directory.take()
 
@@ -133,9 +127,6 @@ async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path)
 
 
 async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
-    """Goal: a wrong client does not stop the supervisor. Method: no JSON, no command, an endless line, a nest of
-    lists.
-    """
     directory = PlayDirectory(tmp_path)
     directory.take()
 
@@ -157,7 +148,6 @@ async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
 async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer: bytes) -> None:
-    """Goal: a command says what is wrong. Method: something else listens at the socket, and answers."""
     directory = PlayDirectory(tmp_path)
 
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -173,9 +163,7 @@ async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer:
 
 @pytest.mark.parametrize("size_bytes", [REQUEST_SIZE_BYTES_MAX + 1, ANSWER_SIZE_BYTES_MAX + 1])
 async def test_what_is_too_long_for_the_control_socket_is_told(tmp_path: Path, size_bytes: int) -> None:
-    """Goal: no command ends with a traceback, or says that a cluster is down which runs. Method: a request and an
-    answer that exceed their limits, and a command after each.
-    """
+    """No command ends with a traceback, or says that a cluster is down which runs."""
     directory = PlayDirectory(tmp_path)
     directory.take()
 
@@ -194,7 +182,6 @@ async def test_what_is_too_long_for_the_control_socket_is_told(tmp_path: Path, s
 
 
 def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path: Path) -> None:
-    """Goal: `play logs` reads well. Method: one log, two logs, a log that is not there."""
     (tmp_path / "a").write_text("1\n2\n3\n")
     (tmp_path / "b").write_text("4\n")
     out: list[str] = []
@@ -204,7 +191,7 @@ def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path:
 
 
 def test_logs_are_followed_through_growth_and_cutting(tmp_path: Path) -> None:
-    """Goal: `play logs -f` shows whole lines. Method: append, cut and append; stop when all was seen."""
+    """`play logs -f` shows whole lines."""
     log = tmp_path / "log"
     log.write_text("old\n")
     out: list[str] = []

@@ -136,7 +136,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_a_node_goes_from_absent_to_running_and_to_stopped(stage: Stage) -> None:
-    """Goal: each state means what it says. Method: one life, observed after each step."""
     assert await stage.state() is NodeState.ABSENT
     await stage.create()
     assert await stage.state() is NodeState.STOPPED
@@ -151,10 +150,6 @@ async def test_a_node_goes_from_absent_to_running_and_to_stopped(stage: Stage) -
 
 
 async def test_the_next_run_knows_what_a_stopped_node_advertised(stage: Stage) -> None:
-    """Goal: a stopped node starts as it was, whatever is asked for since. Method: other addresses; begin anew.
-
-    Neither its creation nor its rebuilding counts as a start.
-    """
     await stage.create()
     assert (await stage.node()).configured == {}
     had = stage.layout.desired.nodes[0].advertised
@@ -173,7 +168,6 @@ async def test_the_next_run_knows_what_a_stopped_node_advertised(stage: Stage) -
 
 
 async def test_starting_twice_is_starting_once(stage: Stage) -> None:
-    """Goal: a step can be done again. Method: start a node that runs; the process is the same."""
     await stage.create()
     await stage.start()
     before = stage.infrastructure.process_of(NODE)
@@ -182,7 +176,6 @@ async def test_starting_twice_is_starting_once(stage: Stage) -> None:
 
 
 async def test_a_crash_is_told_with_its_reason_and_counted(stage: Stage) -> None:
-    """Goal: planning can pause longer each time. Method: kill the node twice."""
     await stage.create()
     for times in (1, 2):
         await stage.start()
@@ -193,7 +186,6 @@ async def test_a_crash_is_told_with_its_reason_and_counted(stage: Stage) -> None
 
 
 async def test_what_formatting_said_is_in_the_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a wrong manifest can be repaired. Method: a formatter that complains and fails."""
     monkeypatch.setattr(ScriptedLayout, "format_script", "print('no such key'); raise SystemExit(3)")
     with pytest.raises(StepError) as failed:
         await stage.create()
@@ -201,7 +193,6 @@ async def test_what_formatting_said_is_in_the_error(stage: Stage, monkeypatch: p
 
 
 async def test_a_formatter_that_hangs_is_killed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a play does not hang. Method: a formatter that waits, and little patience."""
     monkeypatch.setattr(ScriptedLayout, "format_script", WAITS_FOR_A_SIGNAL)
     monkeypatch.setattr("quorate_operator.runtime.local.disks.STEP_TIMEOUT_S", 0.05)
     with pytest.raises(StepError, match="could not be formatted in"):
@@ -209,7 +200,6 @@ async def test_a_formatter_that_hangs_is_killed(stage: Stage, monkeypatch: pytes
 
 
 async def test_a_voter_that_lost_its_data_gets_another_directory_id(stage: Stage) -> None:
-    """Goal: no voter forgets its votes unnoticed. Method: move the data away after it has run, and let it join."""
     await stage.create()
     first = (await stage.node()).directory_id
     await stage.start()
@@ -221,7 +211,7 @@ async def test_a_voter_that_lost_its_data_gets_another_directory_id(stage: Stage
 
 
 async def test_an_interrupted_creation_is_repeated(stage: Stage) -> None:
-    """Goal: whoever kills us between two steps does no harm. Method: format twice without a start between."""
+    """Whoever kills us between two steps does no harm."""
     await stage.create()
     (stage.data / "meta.properties").unlink()
     await stage.create()
@@ -229,7 +219,6 @@ async def test_an_interrupted_creation_is_repeated(stage: Stage) -> None:
 
 
 async def test_closing_leaves_no_process(stage: Stage) -> None:
-    """Goal: no orphans. Method: close the infrastructure of a running node."""
     await stage.create()
     await stage.start()
     await stage.infrastructure.close()
@@ -238,7 +227,6 @@ async def test_closing_leaves_no_process(stage: Stage) -> None:
 
 
 async def test_a_formation_is_written_down_before_anything_is_formatted(stage: Stage) -> None:
-    """Goal: whoever goes on forms the same cluster. Method: form, see a leader, and read the file each time."""
     assert await stage.infrastructure.formation() is None
     form = FormCluster(node_ids=(NODE,), cluster_id=None, reason="test")
     await stage.apply(form)
@@ -256,7 +244,6 @@ async def test_a_formation_is_written_down_before_anything_is_formatted(stage: S
 
 
 async def test_whom_names_led_to_is_read_again_by_the_next_run(stage: Stage) -> None:
-    """Goal: a run that was killed before a start costs no other restart. Method: read the file each time."""
     known = Verification(address=Address("c0.example.com", 9093), node_id=NODE, at_ms=7)
     await stage.infrastructure.note_verifications(NODE, (known,))
     assert read_identity(stage.layout.directory).verifications == (known,)
@@ -266,7 +253,7 @@ async def test_whom_names_led_to_is_read_again_by_the_next_run(stage: Stage) -> 
 
 
 async def test_a_quorum_is_rebuilt_from_a_stopped_controller_alone(stage: Stage) -> None:
-    """Goal: the survivor's disk counts, and is not touched while it runs. Method: without data, running, stopped."""
+    """The survivor's disk counts, and is not touched while it runs."""
     rebuild = RebuildQuorum(node_id=NODE, reason="test")
     with pytest.raises(StepError, match="has no data"):
         await stage.apply(rebuild)
@@ -282,7 +269,7 @@ async def test_a_quorum_is_rebuilt_from_a_stopped_controller_alone(stage: Stage)
 
 
 async def test_a_node_that_no_manifest_has_runs_as_before_until_it_is_forgotten(stage: Stage) -> None:
-    """Goal: a node that leaves can be started again to leave in order, and then goes. Method: one such life."""
+    """A node that leaves can be started again to leave in order, and then goes."""
     await stage.create()
     await stage.start()
     configured = (await stage.node()).configured
@@ -302,7 +289,6 @@ async def test_a_node_that_no_manifest_has_runs_as_before_until_it_is_forgotten(
 
 
 async def test_a_forgotten_node_keeps_its_data_and_its_ports(stage: Stage) -> None:
-    """Goal: what is retained is found again. Method: forget without deleting; desire it again."""
     await stage.create()
     await stage.start()
     await stage.stop()
@@ -318,7 +304,7 @@ async def test_a_forgotten_node_keeps_its_data_and_its_ports(stage: Stage) -> No
 
 
 async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None:
-    """Goal: what was promised to clients is kept by the next play. Method: publish, begin anew, look."""
+    """What was promised to clients is kept by the next play."""
     port = stage.layout.identity.nodes[NODE].ports["CONTROLLER"]
     address = Address("127.0.0.2", port)
     await stage.apply(PublishAddress(address=address, node_id=NODE, listener="CONTROLLER", reason="test"))
@@ -341,8 +327,6 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
 async def test_a_history_that_can_not_be_kept_stops_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a full disk of the history is no harm to the cluster. Method: keeping it fails; nothing is raised."""
-
     def fail(*_: object) -> None:
         raise OSError("no space left")
 

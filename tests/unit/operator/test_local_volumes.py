@@ -117,7 +117,6 @@ def is_formatted(path: Path) -> bool:
 
 
 async def test_a_new_broker_has_a_directory_for_each_volume(stage: Stage) -> None:
-    """Goal: what is observed is what Kafka uses. Method: a broker that was created with two volumes."""
     assert stage.log_dirs() == ["data", "data-2"]
     assert "metadata.log.dir=" in (stage.directory / "server.properties").read_text()
     seen = await stage.seen()
@@ -130,7 +129,6 @@ async def test_a_new_broker_has_a_directory_for_each_volume(stage: Stage) -> Non
 
 
 async def test_a_volume_that_is_created_is_formatted_by_the_next_start(stage: Stage) -> None:
-    """Goal: Kafka finds a formatted directory. Method: create one while the broker runs; restart it, twice."""
     await stage.apply(CreateVolume(node_id=BROKER, volume_id=1, reason="test"))
     assert (await stage.seen()).volumes[1].is_in_use
     assert (await stage.seen()).revision[VOLUMES] == "0,2"
@@ -146,7 +144,6 @@ async def test_a_volume_that_is_created_is_formatted_by_the_next_start(stage: St
 
 
 async def test_a_volume_that_is_released_is_left_out_and_may_be_deleted(stage: Stage) -> None:
-    """Goal: a directory is never taken from under a process. Method: delete it before and after the restart."""
     await stage.apply(ReleaseVolume(node_id=BROKER, volume_id=2, reason="test"))
     assert not (await stage.seen()).volumes[2].is_in_use
     assert VOLUMES not in stage.desired.revision
@@ -163,7 +160,7 @@ async def test_a_volume_that_is_released_is_left_out_and_may_be_deleted(stage: S
 
 
 async def test_all_volumes_of_a_broker_go_together(stage: Stage) -> None:
-    """Goal: a broker that leaves takes every volume along, or keeps each. Method: forget it; then delete them."""
+    """A broker that leaves takes every volume along, or keeps each."""
     await stage.apply(
         StopNode(node_id=BROKER, reason="test", grace_ms=HANG_S * 1000),
         ForgetNode(node_id=BROKER, reason="test"),

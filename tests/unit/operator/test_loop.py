@@ -126,7 +126,7 @@ class Stage:
 
 
 async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no other step is applied until the identity is settled. Method: forming stands last, and fails once."""
+    """No other step is applied until the identity is settled."""
     stage = Stage((CREATE, OTHER, FORM), (CREATE, OTHER, FORM))
     stage.failing = {FormCluster: StepError("no disk")}
     stage.fails_once = True
@@ -137,7 +137,6 @@ async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_failed_step_ends_its_node_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: one broken disk does not hold up other nodes. Method: the first of two steps of a node fails."""
     stage = Stage((CREATE, START, OTHER))
     stage.failing = {CreateNode: StepError("no disk")}
     await stage.run(monkeypatch)
@@ -150,7 +149,6 @@ async def test_a_failed_step_ends_its_node_and_no_other(monkeypatch: pytest.Monk
 
 
 async def test_nothing_behind_a_wait_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the plan's order holds. Method: a wait, then a step; then an empty plan, which settles."""
     stage = Stage((ELECT, WaitFor(reason="a leader"), START), ())
     await stage.run(monkeypatch)
     assert stage.applied_actions == [ELECT]
@@ -158,8 +156,6 @@ async def test_nothing_behind_a_wait_is_applied(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: two operators never both change membership. Method: under the lock the step is due,
-    is due no more, or the lock is lost."""
     add = UnregisterBroker(node_id=3001, reason="gone")
     again = UnregisterBroker(node_id=3001, reason="gone for long")
     stage = Stage((add,), (again,))
@@ -180,7 +176,7 @@ async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.Monk
 
 
 async def test_an_unexpected_error_is_the_hosts_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a fault ends no loop by itself, and hides no other step. Method: a step raises what no step may raise."""
+    """A fault ends no loop by itself, and hides no other step."""
     stage = Stage((CREATE, OTHER))
     stage.failing = {CreateNode: RuntimeError("a fault")}
     await stage.run(monkeypatch)
@@ -190,7 +186,6 @@ async def test_an_unexpected_error_is_the_hosts_to_judge(monkeypatch: pytest.Mon
 
 
 async def test_a_manifest_that_the_place_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: nothing is observed or done for a manifest that can't be used. Method: completing refuses it."""
     stage = Stage()
     stage.refusal = ManifestError("no such host")
     await stage.run(monkeypatch)
@@ -213,7 +208,7 @@ async def test_a_manifest_that_the_place_refuses_is_reported(monkeypatch: pytest
     ],
 )
 def test_pace(steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures: int, rest_ms: int) -> None:
-    """Goal: busy clusters are looked at often, quiet ones seldom, failing ones less and less. Method: a table."""
+    """Busy clusters are looked at often, quiet ones seldom, failing ones less and less."""
     desired = DesiredCluster(
         name="c", cluster_id=None, metadata_version=None, dynamic_quorum=True, nodes=(), lifecycle=lifecycle
     )
@@ -223,7 +218,6 @@ def test_pace(steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures
 
 
 def test_time_alone_shortens_a_rest() -> None:
-    """Goal: what time changes is looked at in time. Method: waits that end before the rest does."""
     pace = Pace(working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1)
     desired = desired_cluster(MANIFESTS)
     for until_ms, rest_ms in ((300, 200), (50, 0), (9_999, 1_000)):

@@ -48,12 +48,11 @@ def load(text: str) -> Manifests:
 
 
 def test_the_package_carries_the_quickstart() -> None:
-    """Goal: `quorate play` works without -f, installed or not. Method: the package's file is the example's text."""
+    """`quorate play` works without -f, installed or not."""
     assert PACKAGED_QUICKSTART.read_text() == QUICKSTART.read_text()
 
 
 def test_every_example_is_accepted() -> None:
-    """Goal: what is shipped to be copied is valid. Method: load each file that has a cluster."""
     texts = {path: path.read_text() for path in EXAMPLES.rglob("*.yaml")}
     clusters = {path: text for path, text in texts.items() if "kind: KafkaController\n" in text}
     assert clusters
@@ -65,7 +64,6 @@ def test_every_example_is_accepted() -> None:
 
 
 def test_the_quickstart_is_three_controllers_and_a_broker() -> None:
-    """Goal: the example is what it says. Method: load the file that is shipped."""
     manifests = load_manifests(QUICKSTART.read_text(), "quickstart.yaml")
     assert list(manifests.controllers.spec.all_node_ids()) == [3000, 3001, 3002]
     assert [list(pool.spec.all_node_ids()) for pool in manifests.brokers] == [[0]]
@@ -75,7 +73,6 @@ def test_the_quickstart_is_three_controllers_and_a_broker() -> None:
 
 
 def test_defaults_fill_what_is_left_out() -> None:
-    """Goal: a short manifest is enough. Method: give names only."""
     manifests = load(CONTROLLERS.replace("spec:\n  replicas: 3\n", "") + BROKERS)
     spec = manifests.controllers.spec
     assert (spec.replicas, spec.quorum, spec.listeners[0].name, spec.cluster_id) == (
@@ -93,12 +90,10 @@ def test_defaults_fill_what_is_left_out() -> None:
 
 
 def test_empty_documents_are_skipped() -> None:
-    """Goal: a trailing separator does no harm. Method: end the file with one."""
     assert load(f"---\n{CONTROLLERS}\n---\n").brokers == ()
 
 
 def test_property_values_become_what_kafka_reads() -> None:
-    """Goal: YAML's types do not leak. Method: give a number, a boolean, a float and text."""
     config = load(with_spec("config: {a.b: 3, c: true, d: 0.5, e: x}")).controllers.spec.config
     assert config == {"a.b": "3", "c": "true", "d": "0.5", "e": "x"}
 
@@ -138,7 +133,7 @@ def test_property_values_become_what_kafka_reads() -> None:
     ],
 )
 def test_faults_name_the_field_the_value_and_what_is_allowed(line: str, fault: str) -> None:
-    """Goal: a user can repair a manifest from the message alone. Method: one fault at a time."""
+    """A user can repair a manifest from the message alone."""
     said = fault_of(with_spec(line))
     assert said.startswith("m.yaml: document 1: KafkaController quorum: ")
     assert fault in said
@@ -146,7 +141,6 @@ def test_faults_name_the_field_the_value_and_what_is_allowed(line: str, fault: s
 
 
 def test_every_fault_is_told_at_once() -> None:
-    """Goal: no repairing one by one. Method: two faults in one document."""
     said = fault_of(with_spec("replicas: 0\n  quorum: x"))
     assert ["spec.replicas" in said, "spec.quorum" in said] == [True, True]
 
@@ -189,5 +183,4 @@ def test_every_fault_is_told_at_once() -> None:
     ],
 )
 def test_faults_between_and_around_documents(text: str, fault: str) -> None:
-    """Goal: as for fields. Method: wrong kinds, references, duplicates, YAML."""
     assert fault in fault_of(text)

@@ -53,7 +53,6 @@ def properties_of(layout: Layout, node_id: int) -> dict[str, str]:
 
 
 def test_a_controller_knows_its_quorum_and_its_listener(tmp_path: Path) -> None:
-    """Goal: what a controller needs is there, and what the manifest adds. Method: read the file back."""
     layout = layout_of(tmp_path)
     found = properties_of(layout, 3000)
     port = layout.identity.nodes[3000].ports["CONTROLLER"]
@@ -65,13 +64,11 @@ def test_a_controller_knows_its_quorum_and_its_listener(tmp_path: Path) -> None:
 
 
 def test_a_java_controller_gets_no_property_of_ours(tmp_path: Path) -> None:
-    """Goal: stock Kafka reads its own names only. Method: look for our prefix."""
     found = properties_of(layout_of(tmp_path), 3001)
     assert [key for key in found if key.startswith("quorate")] == []
 
 
 def test_a_static_quorum_names_its_voters(tmp_path: Path) -> None:
-    """Goal: kraft.version 0 works too. Method: the property of static voters, and no initial controllers."""
     layout = layout_of(tmp_path, quorum="static")
     found = properties_of(layout, 3000)
     assert found["controller.quorum.voters"].startswith("3000@127.0.0.1:")
@@ -85,7 +82,7 @@ def test_a_static_quorum_names_its_voters(tmp_path: Path) -> None:
 def test_internal_topics_fit_the_number_of_brokers(
     tmp_path: Path, brokers: int, copies: str, in_sync: str
 ) -> None:
-    """Goal: groups and transactions work on one broker and are safe on three. Method: read the factors."""
+    """Groups and transactions work on one broker and are safe on three."""
     found = properties_of(layout_of(tmp_path, brokers=brokers), 0)
     assert found["offsets.topic.replication.factor"] == copies
     assert found["transaction.state.log.replication.factor"] == copies
@@ -93,7 +90,6 @@ def test_internal_topics_fit_the_number_of_brokers(
 
 
 def test_all_controllers_are_formatted_with_the_same_voters(tmp_path: Path) -> None:
-    """Goal: one voter set. Method: compare what the two formatters, ours and stock Kafka's, are given."""
     layout = layout_of(tmp_path)
     ours = layout.format_command(layout.node(3000))
     stock = layout.format_command(layout.node(3001))
@@ -106,7 +102,7 @@ def test_all_controllers_are_formatted_with_the_same_voters(tmp_path: Path) -> N
 
 
 def test_heap_options_of_the_environment_are_heard(tmp_path: Path) -> None:
-    """Goal: KAFKA_HEAP_OPTS means what it means to Kafka's scripts. Method: with and without it."""
+    """KAFKA_HEAP_OPTS means what it means to Kafka's scripts."""
     layout = layout_of(tmp_path)
     node = layout.node(0)
     layout.write_config(node)
@@ -120,14 +116,12 @@ def test_heap_options_of_the_environment_are_heard(tmp_path: Path) -> None:
     ["", "plain", " leading", "a\\b", "a\nb", "tab\t", "ünïcödé", "\N{SNOWMAN}", "a=b:c#d!e", "trailing "],
 )
 def test_properties_come_back_as_they_were(value: str) -> None:
-    """Goal: Java reads what we meant. Method: parse with the reader that follows Java's rules."""
     properties = {"key": value, "k=e:y #!": "x"}
     assert parse_properties(render_properties(properties, "x")) == properties
     assert render_properties(properties, "x").isascii()
 
 
 def test_tools_know_the_cluster_and_keep_what_they_are_told(tmp_path: Path) -> None:
-    """Goal: short lines work, full lines too. Method: a java that prints its arguments."""
     java = tmp_path / "java"
     java.write_text('#!/bin/sh\nwhile [ "$1" != -cp ]; do shift; done; shift 3; echo "$@"\n')
     java.chmod(0o755)

@@ -43,7 +43,6 @@ def advertised(node: DesiredNode) -> Address:
 
 
 def test_without_hosts_nodes_advertise_where_they_listen(places: Places) -> None:
-    """Goal: no forwarder where none is needed. Method: the simplest manifest."""
     for place, node in enumerate(places.settle(f"listeners: [{{name: CONTROLLER, port: {PORT}}}]").values()):
         assert advertised(node) == Address("127.0.0.1", PORT + place)
         assert node.interim == {}
@@ -51,7 +50,6 @@ def test_without_hosts_nodes_advertise_where_they_listen(places: Places) -> None
 
 
 def test_hosts_of_their_own_share_the_port(places: Places) -> None:
-    """Goal: a swap of addresses is a real swap. Method: a template, and two nodes with each other's host."""
     listeners = f"listeners: [{{name: CONTROLLER, port: {PORT}}}]"
     own = places.settle(f'{listeners}, advertisedHost: "127.9.0.1{{offset}}"')
     assert [advertised(node) for node in own.values()] == [
@@ -69,7 +67,6 @@ def test_hosts_of_their_own_share_the_port(places: Places) -> None:
 
 
 def test_another_port_is_an_address_that_leads_to_the_old_one(places: Places) -> None:
-    """Goal: a node's own port never changes. Method: edit the port of the manifest."""
     places.settle(f"listeners: [{{name: CONTROLLER, port: {PORT}}}]")
     node = places.settle(f"listeners: [{{name: CONTROLLER, port: {PORT + 10}}}]")[3001]
     assert advertised(node) == Address("127.0.0.1", PORT + 11)
@@ -77,14 +74,12 @@ def test_another_port_is_an_address_that_leads_to_the_old_one(places: Places) ->
 
 
 def test_names_of_somebody_else_are_not_controlled(places: Places) -> None:
-    """Goal: DNS is only looked at. Method: a name, and an address of another network."""
     for host in ("c{nodeId}.example.com", "10.0.0.{offset}"):
         node = places.settle(f'advertisedHost: "{host}"')[3000]
         assert node.controlled == frozenset(node.interim.values())
 
 
 def test_an_address_of_two_nodes_is_refused(places: Places) -> None:
-    """Goal: a mistake is told before anything is done. Method: a host that is another node's."""
     with pytest.raises(
         PlayError, match=r"controller-3001: listener CONTROLLER: 127\.9\.0\.10:\d+ is the address of"
     ):
@@ -95,7 +90,6 @@ def test_an_address_of_two_nodes_is_refused(places: Places) -> None:
 
 
 def test_a_configuration_restarts_and_an_address_does_not(places: Places) -> None:
-    """Goal: a reason for each restart. Method: compare revisions of edited manifests."""
     plain = places.settle("replicas: 3")[3000].revision
     assert places.settle("replicas: 5")[3000].revision == plain
     assert places.settle('advertisedHost: "127.9.0.1{offset}"')[3000].revision == plain
@@ -110,5 +104,4 @@ def test_a_configuration_restarts_and_an_address_does_not(places: Places) -> Non
 def test_a_node_that_knows_too_few_controllers_is_noticed(
     known: set[int], controllers: set[int], enough: bool
 ) -> None:
-    """Goal: nobody is left with a list of controllers that are gone. Method: lists and what there is."""
     assert knows_controllers(frozenset(known), frozenset(controllers)) is enough

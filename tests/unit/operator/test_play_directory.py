@@ -65,7 +65,6 @@ def busy_port() -> Iterator[int]:
 
 
 def test_a_disk_that_can_not_be_read_is_told_once(directory: PlayDirectory) -> None:
-    """Goal: a message for people. Method: meta.properties is a directory; then it is no text of properties."""
     file = directory.node_data("controller-3000") / "meta.properties"
     file.mkdir(parents=True)
     with pytest.raises(PlayError) as raised:
@@ -78,7 +77,6 @@ def test_a_disk_that_can_not_be_read_is_told_once(directory: PlayDirectory) -> N
 
 
 def test_only_one_holds_a_directory(directory: PlayDirectory) -> None:
-    """Goal: no two supervisors. Method: take it twice, release, take again."""
     second = PlayDirectory(directory.path)
     assert second.held
     with pytest.raises(AlreadyRunningError, match="runs already"):
@@ -90,7 +88,7 @@ def test_only_one_holds_a_directory(directory: PlayDirectory) -> None:
 
 
 def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
-    """Goal: never write among a user's files. Method: a directory with a file of someone else."""
+    """Never write among a user's files."""
     (tmp_path / "thesis.tex").write_text("chapter 1")
     with pytest.raises(PlayError, match="is not empty and holds no played cluster"):
         PlayDirectory(tmp_path).take()
@@ -98,17 +96,12 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_can_not_be_written_is_told(tmp_path: Path) -> None:
-    """Goal: a clear error. Method: a path that goes through a file, which stops the superuser too."""
     (tmp_path / "file").touch()
     with pytest.raises(PlayError, match=r"can't be written .*choose another directory with --dir"):
         PlayDirectory(tmp_path / "file" / "quorum").take()
 
 
 def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
-    """Goal: no other user of the machine reads a configuration.
-
-    Method: the modes of all that is written, with umask 0, also over a file and a scratch file of an earlier run.
-    """
     before = os.umask(0)
     try:
         directory = PlayDirectory(tmp_path / "clusters" / "quorum")
@@ -139,13 +132,11 @@ def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
 
 
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
-    """Goal: Kafka would take it for two directories. Method: a comma in the name."""
     with pytest.raises(PlayError, match="comma"):
         PlayDirectory(tmp_path / "a,b").take()
 
 
 def test_an_identity_is_kept(directory: PlayDirectory) -> None:
-    """Goal: ids and ports stay the same from run to run. Method: settle, keep, settle again."""
     first = settle(directory, desired())
     assert settle(directory, desired()) == first
     assert read_identity(directory) == first
@@ -154,9 +145,6 @@ def test_an_identity_is_kept(directory: PlayDirectory) -> None:
 
 
 def test_a_directory_does_not_choose_what_is_run(directory: PlayDirectory) -> None:
-    """Goal: a directory that was cloned or shared runs no program of its own. Method: the file of an earlier version,
-    which names Java and jars.
-    """
     write_identity(directory, settle_identity(directory, desired(), ["4.3.1"]))
     content = json.loads(directory.identity_file.read_text())
     assert content.pop("kafka_versions") == ["4.3.1"]
@@ -186,7 +174,7 @@ def test_a_directory_does_not_choose_what_is_run(directory: PlayDirectory) -> No
 def test_an_identity_that_leads_elsewhere_is_refused(
     directory: PlayDirectory, fault: str, change: dict[str, Any]
 ) -> None:
-    """Goal: no path and no address outside comes from a directory. Method: one of them in play.json."""
+    """No path and no address outside comes from a directory."""
     settle(directory, desired())
     content = json.loads(directory.identity_file.read_text())
     if "port" in change:
@@ -201,7 +189,6 @@ def test_an_identity_that_leads_elsewhere_is_refused(
 
 
 def test_brokers_come_and_go_and_keep_their_ports(directory: PlayDirectory) -> None:
-    """Goal: a broker that returns has the address it had. Method: two brokers, one, two again."""
     two = settle(directory, desired(brokers="replicas: 2"))
     settle(directory, desired(brokers="replicas: 1"))
     assert settle(directory, desired(brokers="replicas: 2")).nodes[1] == two.nodes[1]
@@ -216,7 +203,6 @@ def test_brokers_come_and_go_and_keep_their_ports(directory: PlayDirectory) -> N
     ],
 )
 def test_what_can_not_change_is_refused(directory: PlayDirectory, spec: str, fault: str) -> None:
-    """Goal: no manifest breaks a cluster that exists. Method: change one thing; nothing is kept."""
     settle(directory, desired())
     before = directory.identity_file.read_text()
     with pytest.raises(PlayError) as refused:
@@ -227,7 +213,6 @@ def test_what_can_not_change_is_refused(directory: PlayDirectory, spec: str, fau
 
 
 def test_a_node_of_another_cluster_is_refused(directory: PlayDirectory) -> None:
-    """Goal: data of another cluster are safe. Method: a formatted directory with another id."""
     identity = settle(directory, desired())
     data = directory.node_data("controller-3001")
     data.mkdir(parents=True)
@@ -242,9 +227,6 @@ def test_a_node_of_another_cluster_is_refused(directory: PlayDirectory) -> None:
 
 
 def test_a_broken_identity_is_told(directory: PlayDirectory) -> None:
-    """Goal: no stack trace for a damaged file. Method: cut it, empty it, let it come from the future,
-    nest it deeply.
-    """
     settle(directory, desired())
     content = json.loads(directory.identity_file.read_text())
     for text in (
@@ -261,7 +243,6 @@ def test_a_broken_identity_is_told(directory: PlayDirectory) -> None:
 
 
 def test_a_busy_fixed_port_is_refused_with_its_owner(directory: PlayDirectory, busy_port: int) -> None:
-    """Goal: the user knows what to stop. Method: a listener of our own on the manifest's port."""
     with pytest.raises(PlayError) as refused:
         settle(directory, desired(f"listeners: [{{name: CONTROLLER, port: {busy_port}}}]"))
     assert f"controller-3000: listener CONTROLLER: port {busy_port} is in use by pid" in str(refused.value)
@@ -270,14 +251,12 @@ def test_a_busy_fixed_port_is_refused_with_its_owner(directory: PlayDirectory, b
 
 
 def test_a_kept_port_that_became_busy_is_refused(directory: PlayDirectory) -> None:
-    """Goal: voters know each other by their ports, so none is exchanged. Method: take one meanwhile."""
     port = settle(directory, desired()).nodes[3002].ports["CONTROLLER"]
     with socket.create_server(("127.0.0.1", port)), pytest.raises(PlayError, match=f"port {port} is in use"):
         settle(directory, desired())
 
 
 def test_a_brokers_port_that_became_busy_is_exchanged(directory: PlayDirectory) -> None:
-    """Goal: a stopped cluster is no hostage of who came after it. Method: take the broker's port meanwhile."""
     first = settle(directory, desired())
     port = first.nodes[0].ports["PLAINTEXT"]
     with socket.create_server(("127.0.0.1", port)):
@@ -289,7 +268,7 @@ def test_a_brokers_port_that_became_busy_is_exchanged(directory: PlayDirectory) 
 
 
 def test_clusters_in_different_directories_search_in_different_places(tmp_path: Path) -> None:
-    """Goal: two that start at the same moment do not take one port. Method: many directories, nothing started."""
+    """Two that start at the same moment do not take one port."""
     firsts = set()
     for number in range(40):
         directory = PlayDirectory(tmp_path / str(number))
@@ -298,7 +277,6 @@ def test_clusters_in_different_directories_search_in_different_places(tmp_path: 
 
 
 def test_a_nodes_own_port_is_its_own_for_ever(directory: PlayDirectory) -> None:
-    """Goal: another port in the manifest is an address, not a move. Method: name other ports, in turn with none."""
     kept = settle(directory, desired()).nodes
     port = kept[3000].ports["CONTROLLER"] + 100
     spec = f"listeners: [{{name: CONTROLLER, port: {port}}}]"
@@ -310,7 +288,7 @@ def test_a_nodes_own_port_is_its_own_for_ever(directory: PlayDirectory) -> None:
 
 
 def test_ports_of_running_nodes_are_theirs(directory: PlayDirectory) -> None:
-    """Goal: an edited manifest can be settled while its cluster runs. Method: listen where a controller would."""
+    """An edited manifest can be settled while its cluster runs."""
     port = settle(directory, desired()).nodes[3001].ports["CONTROLLER"]
     with socket.create_server(("127.0.0.1", port)):
         settle_identity(directory, desired(), running={3001})
@@ -319,7 +297,6 @@ def test_ports_of_running_nodes_are_theirs(directory: PlayDirectory) -> None:
 
 
 def test_formation_and_publications_are_kept(directory: PlayDirectory) -> None:
-    """Goal: facts that were written into the world stay. Method: write and read them, and settle anew."""
     first = settle(directory, desired())
     with_facts = replace(
         first,
@@ -341,7 +318,6 @@ def test_formation_and_publications_are_kept(directory: PlayDirectory) -> None:
 
 @pytest.mark.parametrize("has_run", [False, True])
 def test_a_directory_of_an_earlier_version_is_gone_on_with(directory: PlayDirectory, has_run: bool) -> None:
-    """Goal: clusters that were played before stay. Method: a file as it was written then."""
     first = settle(directory, desired())
     content = json.loads(directory.identity_file.read_text())
     nodes = {
@@ -362,7 +338,6 @@ def test_a_directory_of_an_earlier_version_is_gone_on_with(directory: PlayDirect
 
 
 def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:
-    """Goal: two listeners never get one port. Method: broker and controllers in one range."""
     start = first_free(23000, ())
     assert start is not None
     with pytest.raises(PlayError, match="controller-3001's already"):
@@ -376,7 +351,6 @@ def test_fixed_ports_that_overlap_are_refused(directory: PlayDirectory) -> None:
 
 
 def test_automatic_ports_pass_over_those_that_the_manifest_fixes(directory: PlayDirectory) -> None:
-    """Goal: a fixed port is there when its node gets it. Method: a broker's port is what a controller's would be."""
     (taken, *_) = sorted(settle_identity(directory, desired()).nodes[3000].ports.values())
     fixed = f"replicas: 1, listeners: [{{name: PLAINTEXT, port: {taken}}}]"
     nodes = settle_identity(directory, desired(brokers=fixed)).nodes
@@ -385,7 +359,6 @@ def test_automatic_ports_pass_over_those_that_the_manifest_fixes(directory: Play
 
 
 def test_automatic_ports_pass_over_busy_ones(directory: PlayDirectory, busy_port: int) -> None:
-    """Goal: a free port is free. Method: search from a busy one."""
     assert not is_free(busy_port)
     found = first_free(busy_port, {busy_port + 1})
     assert found is not None
@@ -395,7 +368,7 @@ def test_automatic_ports_pass_over_busy_ones(directory: PlayDirectory, busy_port
 
 
 def test_ids_look_like_kafkas() -> None:
-    """Goal: Kafka's tools take our ids, also as options' values. Method: many of them."""
+    """Kafka's tools take our ids, also as options' values."""
     ids = {uuid_to_text(random_uuid()) for _ in range(200)}
     assert len(ids) == 200
     assert {len(one) for one in ids} == {22}

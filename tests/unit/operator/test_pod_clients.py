@@ -6,7 +6,6 @@ from kit.operators.pod_clients import records_of, topics_of
 
 
 def test_records_and_their_longest_pause() -> None:
-    """Goal: a failure and a pause are seen. Method: lines of Kafka's VerifiableProducer, its log among them."""
     lines = [
         {"timestamp": 1_000, "name": "startup_complete"},
         *(
@@ -23,7 +22,6 @@ def test_records_and_their_longest_pause() -> None:
 
 
 def test_topics_and_their_longest_pause() -> None:
-    """Goal: the same of topics; one without an answer was not promised. Method: lines of `steady_topics`."""
     answers = (("a", None, 1_000), ("b", "no answer", 21_000), ("c", None, 21_500))
     lines = [json.dumps({"topic": name, "error": error, "timestamp": at}) for name, error, at in answers]
     found = topics_of("\n".join(lines))

@@ -102,7 +102,6 @@ def with_hidden(path: Path) -> dict[str, set[str]]:
 
 
 def test_values_stand_in_private_files_that_need_them(tmp_path: Path) -> None:
-    """Goal: no secret elsewhere. Method: play manifests of two files, and look into every file of the directory."""
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
     for node in layout.desired.nodes:
         layout.write_config(node)
@@ -122,10 +121,7 @@ def test_values_stand_in_private_files_that_need_them(tmp_path: Path) -> None:
 
 
 def test_a_played_broker_may_read_the_keys_of_an_issuer(tmp_path: Path) -> None:
-    """Goal: Java is allowed the URL that the configuration names, and nothing else, and finds the Secret there.
-
-    Method: the command and the configuration of a broker with a listener for tokens; a controller has no such option.
-    """
+    """Java is allowed the URL that the configuration names, and nothing else, and finds the Secret there."""
     oauth = (
         "mechanisms: [SCRAM-SHA-512, OAUTHBEARER], oauth: {jwksSecretName: issuer, issuer: a, audiences: [b]}"
     )
@@ -149,7 +145,6 @@ def test_a_played_broker_may_read_the_keys_of_an_issuer(tmp_path: Path) -> None:
 
 
 def test_no_password_is_an_argument(tmp_path: Path) -> None:
-    """Goal: nobody reads a password from a list of processes. Method: the commands that format."""
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
     ours, stock = (layout.format_command(layout.node(node_id)) for node_id in (3000, 3001))
     assert f"SCRAM-SHA-512={layout.directory.secrets}/users" in ours
@@ -162,7 +157,6 @@ def test_no_password_is_an_argument(tmp_path: Path) -> None:
 
 
 def test_the_operator_logs_in_at_each_listener(tmp_path: Path) -> None:
-    """Goal: the gateway is a client like others. Method: what it is told of the addresses of the nodes."""
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
     supervisor = play_session.LocalInfrastructure(layout, {}, lambda: None)
     controller, broker = (
@@ -179,7 +173,7 @@ def test_the_operator_logs_in_at_each_listener(tmp_path: Path) -> None:
 
 
 def test_tools_log_in_unless_they_are_told_how(tmp_path: Path) -> None:
-    """Goal: short lines work in a secured cluster. Method: a java that prints its arguments."""
+    """Short lines work in a secured cluster."""
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
     bootstrap = layout.address(layout.node(0))
     clients = layout.directory.clients
@@ -206,7 +200,6 @@ def test_tools_log_in_unless_they_are_told_how(tmp_path: Path) -> None:
 
 
 def test_another_password_restarts_who_reads_it(tmp_path: Path) -> None:
-    """Goal: what runs is what the manifest has. Method: revisions before and after one password changes."""
     before = adopted(tmp_path, CONTROLLERS, SECRETS)
     after = adopted(tmp_path, CONTROLLERS, SECRETS.replace("hidden-broker", "other-hidden"))
     changed = {
@@ -219,9 +212,6 @@ def test_another_password_restarts_who_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_player_names_what_changed_and_no_password(tmp_path: Path) -> None:
-    """Goal: a laptop shows the reasons that a cluster would. Method: a property and a password change together; a
-    broker runs with the former ones.
-    """
     before = adopted(tmp_path, CONTROLLERS, SECRETS).node(0)
     threads = "  replicas: 1\n  config: {num.io.threads: 16, ssl.key.password: hidden-key}\n"
     asked = CONTROLLERS.replace("  replicas: 1\n", threads)
@@ -241,7 +231,6 @@ def test_a_player_names_what_changed_and_no_password(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_no_file_has_is_asked_for(tmp_path: Path) -> None:
-    """Goal: nothing is started that would fail. Method: the manifests alone; a directory that Kafka can't name."""
     with pytest.raises(ManifestError) as refused:
         adopted(tmp_path, CONTROLLERS)
     assert "spec.listeners[0].tls.secretName: 'cert': no such Secret in " in str(refused.value)
@@ -252,9 +241,6 @@ def test_a_secret_that_no_file_has_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
-    """Goal: no roll in which nodes can't talk to each other. Method: an edit while controllers run, and while none
-    does.
-    """
     plain = CONTROLLERS.replace("protocol: SASL_SSL", "protocol: SSL", 1).replace(
         "      sasl: {username: node, secretName: login}\n", "", 1
     )

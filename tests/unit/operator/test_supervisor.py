@@ -229,7 +229,6 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
-    """Goal: from nothing to ready. Method: run, ask over the socket, read the events."""
     async with stage.running():
         snapshot = await stage.until(lambda snapshot: snapshot.status.ready)
         texts = [event.text for event in snapshot.events]
@@ -247,10 +246,7 @@ async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
 async def test_a_step_that_is_done_during_a_look_is_looked_at_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: who waits for a settled cluster is not told so by halves of two states.
-
-    Method: a look during which a step begins, one during which it ends, and one without.
-    """
+    """Who waits for a settled cluster is not told so by halves of two states."""
     supervisor, look = stage.supervisor, stage.supervisor._loop.look
     during = iter([supervisor.applying, supervisor.applied])
     looks = 0
@@ -271,7 +267,6 @@ async def test_a_step_that_is_done_during_a_look_is_looked_at_again(
 
 
 async def test_a_killed_node_is_started_again(stage: Stage) -> None:
-    """Goal: what dies comes back. Method: kill one over the socket."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.ready)
         assert await play_session.ask_kill(stage.directory, 3001, signal.SIGKILL) == 4711
@@ -281,7 +276,6 @@ async def test_a_killed_node_is_started_again(stage: Stage) -> None:
 
 
 async def test_stop_ends_it_in_order(stage: Stage) -> None:
-    """Goal: the active controller last, then the loop ends. Method: stop over the socket."""
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.ready)
         await play_session.ask_stop(stage.directory)
@@ -293,7 +287,7 @@ async def test_stop_ends_it_in_order(stage: Stage) -> None:
 
 
 async def test_a_second_request_does_not_wait(stage: Stage) -> None:
-    """Goal: Ctrl-C twice ends what does not end by itself. Method: a node that is stuck while stopping."""
+    """Ctrl-C twice ends what does not end by itself."""
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.ready)
         stage.runtime.may_stop.clear()
@@ -305,7 +299,6 @@ async def test_a_second_request_does_not_wait(stage: Stage) -> None:
 
 
 async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
-    """Goal: no endless trying, and the reason is told. Method: starting fails."""
     stage.runtime.failing = StartNode
     async with stage.running() as task:
         with pytest.raises(StepError, match="no disk"):
@@ -317,7 +310,6 @@ async def test_a_step_that_fails_ends_the_play(stage: Stage) -> None:
 async def test_a_cluster_is_formed_before_anything_else(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no node is created for a cluster whose identity is not settled. Method: forming fails."""
     forming = FormCluster(node_ids=(3000, 3001), cluster_id=None, reason="it is new")
     creating = CreateNode(node_id=3000, reason="it is new")
     plans = [Plan(steps=(creating, forming))]
@@ -330,8 +322,7 @@ async def test_a_cluster_is_formed_before_anything_else(
 
 
 async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
-    """Goal: no node is killed because the stop came at a bad moment. Method: ask for it while a settled cluster
-    is being observed."""
+    """No node is killed because the stop came at a bad moment."""
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.settled)
         stage.runtime.may_observe.clear()
@@ -347,7 +338,7 @@ async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
 
 
 async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a cluster that serves is not stopped because a step failed. Method: an election that fails, then not."""
+    """A cluster that serves is not stopped because a step failed."""
     monkeypatch.setattr(supervisor, "PACE", replace(supervisor.PACE, retry_ms_max=10))
     monkeypatch.setattr(Stage, "elects", True)
     stage.runtime.failing = ElectPreferredLeaders
@@ -363,7 +354,6 @@ async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: p
 
 
 async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
-    """Goal: a running cluster changes without a stop. Method: plan, then play, one controller more."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
         request = stage.request(MANIFEST.replace("2", "3"))
@@ -393,7 +383,6 @@ async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
 async def test_a_manifest_that_can_not_be_played_changes_nothing(
     stage: Stage, old: str, new: str, fault: str
 ) -> None:
-    """Goal: a mistake in an edit does no harm. Method: hand it to a running supervisor."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
         before = stage.directory.identity_file.read_text()
@@ -404,7 +393,6 @@ async def test_a_manifest_that_can_not_be_played_changes_nothing(
 
 
 async def test_what_is_refused_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a refusal is an event and in the plan. Method: a planner that refuses something."""
     monkeypatch.setattr(Stage, "refusals", (Refusal("TooFew", "two brokers are needed"),))
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.settled)
@@ -415,7 +403,6 @@ async def test_what_is_refused_is_told_once(stage: Stage, monkeypatch: pytest.Mo
 
 
 async def test_wrong_commands_are_refused(stage: Stage) -> None:
-    """Goal: a clear answer. Method: a node without a process."""
     async with stage.running():
         await stage.until(lambda snapshot: snapshot.status.ready)
         stage.runtime.states[3000] = NodeState.STOPPED
@@ -424,7 +411,6 @@ async def test_wrong_commands_are_refused(stage: Stage) -> None:
 
 
 def test_snapshots_survive_the_socket() -> None:
-    """Goal: nothing is lost between supervisor and command. Method: to JSON and back, with and without a quorum."""
     led = QuorumStatus(leader_id=1, leader_epoch=2, high_watermark=3, kraft_version=1, voters=(1, 2))
     for quorum in (None, led):
         status = ClusterStatus(

@@ -66,9 +66,6 @@ def cluster(tmp_path: Path) -> PlayDirectory:
 
 
 def test_a_cloned_directory_runs_no_java_of_its_own(tmp_path: Path) -> None:
-    """Goal: playing in a directory that was cloned runs only this machine's Java. Method: a directory with a broker
-    whose files name another Java; play it with and without the broker, as command and as detached supervisor.
-    """
     environment = java(tmp_path)
     directory = played(tmp_path, CONTROLLERS + BROKERS, environment).directory
     payload = tmp_path / "payload"
@@ -109,9 +106,7 @@ def test_a_node_that_must_leave_is_not_started_without_its_kafka(tmp_path: Path)
 def test_a_kept_configuration_stays_in_its_directory(
     cluster: PlayDirectory, line: str, fault: str | None
 ) -> None:
-    """Goal: a node that leaves writes nowhere else, and listens nowhere else. Method: files that say otherwise, and a
-    configuration of log4j, which could write any file.
-    """
+    """A node that leaves writes nowhere else, and listens nowhere else."""
     layout = play_session.recall(cluster)
     node = cluster.node("broker-0")
     cluster.write(node / "server.properties", line.replace("DIR", str(node)))
@@ -159,10 +154,6 @@ def test_a_directory_that_others_may_change_is_refused(
 
 
 async def test_a_manifest_does_not_go_to_a_directory_of_others(cluster: PlayDirectory) -> None:
-    """Goal: a manifest with secrets reaches only a supervisor of the same user. Method: others may write the
-    directory, and so put a socket there.
-    """
-
     async def handle(*_: object) -> object:
         return None
 
@@ -186,7 +177,7 @@ class Connected:
 
 
 def test_a_process_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Goal: the other end of the control socket is the same user's, or root's. Method: each of them."""
+    """The other end of the control socket is the same user's, or root's."""
     for uid in (os.geteuid(), 0):
         check_peer(cast("Any", Connected(uid)), tmp_path)
     with pytest.raises(
@@ -197,7 +188,7 @@ def test_a_process_of_another_user_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["lock", "supervisor.log", "controller-3000", "controller-3000/data/log"])
 def test_links_are_refused(cluster: PlayDirectory, tmp_path: Path, name: str) -> None:
-    """Goal: no file elsewhere is written, cut or deleted. Method: a link in place of a file or of a directory."""
+    """No file elsewhere is written, cut or deleted."""
     target = tmp_path / "precious"
     target.write_text("thesis")
     link = cluster.path / name
@@ -214,7 +205,6 @@ def test_links_are_refused(cluster: PlayDirectory, tmp_path: Path, name: str) ->
 
 
 def test_files_that_others_may_write_are_refused_in_an_open_directory(cluster: PlayDirectory) -> None:
-    """Goal: modes below a closed directory do not matter, below an open one they do. Method: both."""
     cluster.manifest.chmod(0o664)
     cluster.take()
     cluster.release()

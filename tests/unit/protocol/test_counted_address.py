@@ -16,5 +16,4 @@ from quorate_protocol.counted_address import counted_address
     ],
 )
 def test_one_machine_is_one_address(host: str, counted: str) -> None:
-    """Goal: a client with a network of IPv6 has no more than one with an address. Method: addresses of each kind."""
     assert counted_address(host) == counted

@@ -10,19 +10,16 @@ from quorate_protocol.kafka.releases import RELEASES, Release
     [("3.3-IV3", 7), ("3.3", 7), ("3.9.2", 21), ("4.0", 25), ("4.3.1", 30), ("4.4-IV0", 31), ("4.4", 33)],
 )
 def test_versions_go_by_full_name_and_by_release(text, level):
-    """Goal: what --release-version takes. Method: names, and releases that mean their highest level."""
     assert features.metadata_version_named(text) == level
 
 
 @pytest.mark.parametrize("text", ["3.2", "4.5", "4.3-IV9", "", "x", "30"])
 def test_unknown_versions_are_refused(text):
-    """Goal: no guess; a release that is not out has no level for production. Method: near misses."""
     with pytest.raises(ValueError, match=r"Supported metadata.version are: 3.3-IV3, .*, 4.4-IV2, 4.5-IV0"):
         features.metadata_version_named(text)
 
 
 def test_levels_have_names():
-    """Goal: messages say 4.3-IV0. Method: a known and an unknown level."""
     assert features.metadata_version_name(30) == "4.3-IV0"
     assert features.metadata_version_name(35) == "35"
     assert features.METADATA_VERSIONS[23].release == "4.0"
@@ -33,7 +30,6 @@ def test_levels_have_names():
     [(30, 30, False), (30, 29, True), (29, 23, False), (23, 22, True), (22, 17, False), (33, 7, True)],
 )
 def test_downgrades_across_changed_records_lose_something(current, target, loses):
-    """Goal: the marks of the table. Method: steps beside each kind of mark."""
     assert features.loses_records(current, target) is loses
 
 
@@ -63,12 +59,11 @@ def _recorded(release: Release) -> dict[str, int]:
     ],
 )
 def test_default_levels_follow_metadata_version(metadata_version, levels):
-    """Goal: a new cluster gets what its release has. Method: one level per release that added one."""
     assert features.default_levels(metadata_version) == levels
 
 
 def test_dependencies_name_what_is_missing():
-    """Goal: eligible leader replicas need 4.0-IV1. Method: below it, at it, and switching off."""
+    """Eligible leader replicas need 4.0-IV1."""
     name = features.ELIGIBLE_LEADER_REPLICAS
     text = features.unmet_dependency(name, 1, {"metadata.version": 22})
     assert text == f"{name} could not be set to 1 because it depends on metadata.version level 23"

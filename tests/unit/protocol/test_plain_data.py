@@ -38,7 +38,6 @@ def point(decorator: Decorator) -> Any:
 
 @EITHER
 def test_frozen_classes_behave_as_those_of_the_standard_library(decorator: Decorator) -> None:
-    """Goal: nothing changes but the time. Method: the same statements about a class of ours and one of theirs."""
     made = point(decorator)
     one = made(1, 5, ["a"], z=4)
     assert (one.x, one.y, one.names, one.ignored, one.fixed, one.z) == (1, 5, ["a"], 0, 7, 4)
@@ -65,8 +64,6 @@ def test_frozen_classes_behave_as_those_of_the_standard_library(decorator: Decor
 
 @EITHER
 def test_hash_follows_the_fields_that_are_compared(decorator: Decorator) -> None:
-    """Goal: equal values have equal hashes, as they are keys of dicts. Method: some that are equal, some not."""
-
     @decorator(frozen=True, slots=True, kw_only=True)
     class Key:
         node_id: int
@@ -79,8 +76,6 @@ def test_hash_follows_the_fields_that_are_compared(decorator: Decorator) -> None
 
 @EITHER
 def test_classes_that_change_have_no_hash(decorator: Decorator) -> None:
-    """Goal: what changes is no key. Method: assign, compare, hash; a class without equality compares by identity."""
-
     @decorator(slots=True)
     class Counter:
         count: int = 0
@@ -104,8 +99,6 @@ def test_classes_that_change_have_no_hash(decorator: Decorator) -> None:
 
 @EITHER
 def test_own_methods_stay_and_order_is_that_of_the_fields(decorator: Decorator) -> None:
-    """Goal: a class may bring methods of its own. Method: one with its own, one that is ordered."""
-
     @decorator(frozen=True, slots=True)
     class Own:
         """Its text."""
@@ -136,7 +129,7 @@ def test_own_methods_stay_and_order_is_that_of_the_fields(decorator: Decorator) 
 
 @EITHER
 def test_fields_are_inherited(decorator: Decorator) -> None:
-    """Goal: states of raft's roles share fields. Method: a base, and two classes upon it."""
+    """States of raft's roles share fields."""
 
     @decorator(slots=True, kw_only=True)
     class Base:
@@ -167,7 +160,6 @@ class Pickled:
 
 
 def test_values_are_pickled_before_and_after_a_method_is_compiled() -> None:
-    """Goal: Spark's processes exchange them. Method: there and back."""
     one = Pickled("a", (1, 2))
     assert pickle.loads(pickle.dumps(one)) == one
 
@@ -184,7 +176,6 @@ def compiled_texts(code: str) -> int:
 
 
 def test_methods_are_compiled_when_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a class that nobody uses costs nothing. Method: count what is executed from text."""
     count = 0
 
     def counting(run: Callable[..., object]) -> Callable[..., object]:
@@ -205,14 +196,10 @@ def test_methods_are_compiled_when_they_are_called(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_import_of_a_controller_compiles_few_methods() -> None:
-    """Goal: a start does not pay for methods that nobody calls, kio's neither. Method: count compiled texts.
-
-    There were 2,700. What is left are instances that modules make, and the standard library's own named tuples.
-    """
+    """A start does not pay for methods that nobody calls, kio's neither."""
     assert compiled_texts("import quorate_controller.process") < 100
 
 
 def test_messages_of_kio_are_made_the_same_way() -> None:
-    """Goal: so are the classes of messages that are imported later. Method: count compiled texts of one."""
     code = "import quorate_protocol, kio.schema.types\ncount = 0\nimport kio.schema.metadata.v13.response"
     assert compiled_texts(code) < 5

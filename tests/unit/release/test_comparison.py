@@ -17,9 +17,6 @@ def rows() -> list[list[str]]:
 
 
 def test_each_yes_of_ours_has_a_test() -> None:
-    """Goal: we claim nothing that nobody checks. Method: each cell of ours begins with yes, partly or no; a yes links
-    a test (`file.test`), or a file of tests (`file.py`).
-    """
     assert len(rows()) > 20
     for about, ours, *_ in rows():
         word = re.match(r"(yes|partly|no)\b", ours)
@@ -34,9 +31,6 @@ def test_each_yes_of_ours_has_a_test() -> None:
 
 
 def test_what_others_do_has_a_source() -> None:
-    """Goal: no hearsay. Method: each cell of another links a page, or a source of a named version, or says that
-    nobody looked.
-    """
     for about, _, *others in rows():
         assert len(others) == 4, about
         for cell in others:
@@ -47,7 +41,6 @@ def test_what_others_do_has_a_source() -> None:
 
 
 def test_where_we_are_behind_comes_first() -> None:
-    """Goal: honesty. Method: the first section has no yes of ours."""
     first = PAGE.read_text().split("\n## ")[1]
     assert first.startswith("Where Quorate is behind")
     behind = [ours for about, ours, *_ in rows() if f"| {about} |" in first]

@@ -33,7 +33,6 @@ def install(directory: Path, *arguments: str, **programs: str) -> subprocess.Com
 
 @pytest.mark.parametrize("argument", ["optional", "required"])
 def test_a_wheel_that_fits_is_installed_and_tried(tmp_path: Path, argument: str) -> None:
-    """Goal: an image with a wheel runs it. Method: what pip and Python are told; one that can't be loaded fails."""
     tried = install(tmp_path, argument, pip='echo pip "$@"', python='echo python "$@"')
     assert tried.returncode == 0
     assert "--find-links=dist/native" in tried.stdout
@@ -44,7 +43,6 @@ def test_a_wheel_that_fits_is_installed_and_tried(tmp_path: Path, argument: str)
 
 
 def test_without_a_wheel_python_runs_unless_one_is_required(tmp_path: Path) -> None:
-    """Goal: a missing wheel is told, or an error. Method: a pip that finds none, with both arguments."""
     optional = install(tmp_path, "optional", pip="exit 1", python="exit 1")
     assert optional.returncode == 0
     assert "the codec in Python runs" in optional.stdout
@@ -55,9 +53,6 @@ def test_without_a_wheel_python_runs_unless_one_is_required(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_builds_are_told_whether_the_wheel_is_required(dockerfile: Path) -> None:
-    """Goal: NATIVE=required reaches the script. Method: the argument is declared in the stage that runs the script,
-    which is in the context.
-    """
     stages = re.split(r"^FROM ", dockerfile.read_text(), flags=re.MULTILINE)
     (stage,) = (one for one in stages if INSTALL in one)
     assert re.search(r"^ARG NATIVE=optional$", stage, re.MULTILINE)
@@ -66,9 +61,6 @@ def test_builds_are_told_whether_the_wheel_is_required(dockerfile: Path) -> None
 
 
 def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
-    """Goal: no platform is released without. Method: platforms of tools/publish.py, targets of `make native-wheels`,
-    and the job that downloads what another one built to where the Dockerfiles look.
-    """
     published = re.search(
         r"^PLATFORMS = \((.+)\)$", (ROOT / "tools" / "publish.py").read_text(), re.MULTILINE
     )
@@ -88,7 +80,6 @@ def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
 
 
 def test_images_of_this_machine_get_a_wheel_where_cargo_is(tmp_path: Path) -> None:
-    """Goal: `make images` builds the wheel first, where it can. Method: a dry run, with cargo and without."""
     for name in ("expr", "nproc", "sed"):  # what the Makefile itself runs
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     assert "maturin build" not in _dry_run("images", f"{tmp_path}")
@@ -100,7 +91,6 @@ def test_images_of_this_machine_get_a_wheel_where_cargo_is(tmp_path: Path) -> No
 
 
 def test_a_tested_image_without_cargo_says_what_it_runs(tmp_path: Path) -> None:
-    """Goal: nobody takes it for the compiled codec. Method: the options of a build with a PATH that has no cargo."""
     said: list[str] = []
     assert codec_options(tmp_path, {"PATH": f"{tmp_path}"}, said.append) == []
     assert said == ["no cargo for Linux here: the image runs the codec in Python"]

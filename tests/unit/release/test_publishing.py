@@ -63,7 +63,6 @@ def publish(programs: Path, *arguments: str, **environment: str) -> tuple[int, l
 
 
 def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> None:
-    """Goal: `make images` needs no buildx. Method: its calls: one for each image, and for each release of Kafka."""
     code, calls, told = publish(programs, "build")
     assert code == 0, told
     assert all(call[:2] == ["docker", "build"] for call in calls)
@@ -80,7 +79,7 @@ def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> 
 
 
 def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> None:
-    """Goal: signature and bill of materials belong to the digest, which can't move. Method: calls of one image."""
+    """Signature and bill of materials belong to the digest, which can't move."""
     files = tmp_path / "files"
     code, calls, told = publish(programs, "images", "--only=quorate", f"--directory={files}")
     assert code == 0, told
@@ -95,10 +94,7 @@ def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> No
 
 
 def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_path: Path) -> None:
-    """Goal: a platform whose wheel is missing fails its build. Method: what the builds of all images are told.
-
-    `build` makes images without a wheel, too.
-    """
+    """A platform whose wheel is missing fails its build."""
     code, calls, told = publish(programs, "images", f"--directory={tmp_path / 'files'}")
     assert code == 0, told
     files = {
@@ -115,7 +111,6 @@ def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_pa
 
 
 def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -> None:
-    """Goal: `spec.version` finds its image. Method: the arguments of the builds."""
     code, calls, told = publish(
         programs, "images", "--only=quorate-broker", f"--directory={tmp_path / 'files'}"
     )
@@ -126,7 +121,6 @@ def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -
 
 
 def test_the_chart_is_pushed_and_signed(programs: Path, tmp_path: Path) -> None:
-    """Goal: the same for the chart. Method: its calls; helm tells the digest."""
     code, calls, told = publish(programs, "chart", f"--directory={tmp_path}")
     assert code == 0, told
     pushed, signed = calls
@@ -135,7 +129,6 @@ def test_the_chart_is_pushed_and_signed(programs: Path, tmp_path: Path) -> None:
 
 
 def test_the_release_has_every_file_and_signed_checksums(programs: Path, tmp_path: Path) -> None:
-    """Goal: whoever downloads can verify all. Method: the checksums against sha256sum, the calls, the files named."""
     directory = tmp_path / "files"
     directory.mkdir()
     for name in ("one.whl", "two.sbom.json"):
@@ -154,7 +147,6 @@ def test_the_release_has_every_file_and_signed_checksums(programs: Path, tmp_pat
 
 
 def test_the_token_is_no_argument(programs: Path) -> None:
-    """Goal: no list of processes shows it. Method: the calls: the token comes on stdin, which stands last."""
     code, calls, told = publish(programs, "login", "--user=robot", REGISTRY_TOKEN="secret-token")
     assert code == 0, told
     assert [call[0] for call in calls] == ["docker", "helm"]
@@ -178,7 +170,6 @@ def test_the_token_is_no_argument(programs: Path) -> None:
 def test_a_failure_is_told_and_ends_it(
     programs: Path, arguments: tuple[str, ...], environment: dict[str, str], problem: str
 ) -> None:
-    """Goal: nothing is published by half without a word. Method: programs that fail or are missing, wrong options."""
     code, calls, told = publish(programs, *arguments, **environment)
     assert code == 1
     assert problem in told
@@ -186,7 +177,6 @@ def test_a_failure_is_told_and_ends_it(
 
 
 def test_a_registry_in_capitals_is_refused(programs: Path) -> None:
-    """Goal: the message comes before a build of an hour. Method: the name of an organisation as GitHub writes it."""
     ran = subprocess.run(
         [sys.executable, ROOT / "tools" / "publish.py", "build", "--registry=registry.example.com/Kafka"],
         env={"PATH": f"{programs}", "CALLS": f"{programs / 'calls'}"},

@@ -37,7 +37,6 @@ def changelog() -> ModuleType:
 
 
 def test_a_section_ends_where_the_next_begins(changelog: ModuleType) -> None:
-    """Goal: a release tells its own changes. Method: one in the middle, and the last one."""
     assert changelog.section(TEXT, "0.2.0") == "### Added\n\n- Two.\n"
     assert changelog.section(TEXT, "0.1.0") == "- One.\n"
 
@@ -51,13 +50,11 @@ def test_a_section_ends_where_the_next_begins(changelog: ModuleType) -> None:
     ],
 )
 def test_a_release_without_a_text_is_refused(changelog: ModuleType, version: str, problem: str) -> None:
-    """Goal: nothing is released that nobody described. Method: a missing, an empty and a cut version."""
     with pytest.raises(ValueError, match=problem):
         changelog.section(TEXT, version)
 
 
 def test_our_changelog_has_sections() -> None:
-    """Goal: the script reads the real file. Method: what is not released yet."""
     script = [sys.executable, str(ROOT / "tools" / "changelog.py")]
     told = subprocess.run([*script, "Unreleased"], capture_output=True, text=True, check=True).stdout
     assert "### Added" in told
@@ -68,7 +65,6 @@ def test_our_changelog_has_sections() -> None:
 
 @pytest.mark.parametrize(("tag", "code"), [("v9.9.9", 1), ("0.1.0", 1)])
 def test_a_tag_of_another_version_is_refused(tag: str, code: int) -> None:
-    """Goal: a tag releases what it says. Method: another version, and one without the letter."""
     ran = subprocess.run(
         [sys.executable, ROOT / "tools" / "version.py", "--check", "--tag", tag],
         capture_output=True,

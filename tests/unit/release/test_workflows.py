@@ -34,7 +34,6 @@ def commands(content: dict[str, Any]) -> list[str]:
 
 
 def test_there_is_one_for_changes_one_for_the_night_and_one_for_tags() -> None:
-    """Goal: each tier is run by somebody. Method: triggers and what the jobs run; YAML reads `on` as true."""
     triggers: dict[str, Any] = {path.stem: workflow(path.stem)[True] for path in WORKFLOWS}  # type: ignore[index]
     assert set(triggers) == {"ci", "nightly", "release"}
     assert "pull_request" in triggers["ci"]
@@ -46,7 +45,7 @@ def test_there_is_one_for_changes_one_for_the_night_and_one_for_tags() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_what_it_runs_exists(path: Path) -> None:
-    """Goal: no workflow names a target or a script that is gone. Method: each `make` and each path of commands."""
+    """No workflow names a target or a script that is gone."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "\n".join(commands(workflow(path.stem)))
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
@@ -56,7 +55,6 @@ def test_what_it_runs_exists(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_actions_are_of_one_commit(path: Path) -> None:
-    """Goal: a tag that moves changes nothing here. Method: each action has a commit, and its version in a comment."""
     used = re.findall(r"uses: (.+)", path.read_text())
     ours = r"\./\.github/workflows/[a-z]+\.yaml"
     assert used
@@ -65,7 +63,6 @@ def test_actions_are_of_one_commit(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_jobs_may_write_only_what_they_have_to(path: Path) -> None:
-    """Goal: a stolen token is worth little. Method: the permissions of each job against a table."""
     content = workflow(path.stem)
     assert content["permissions"] == {"contents": "read"}
     for name, job in content["jobs"].items():
@@ -74,9 +71,6 @@ def test_jobs_may_write_only_what_they_have_to(path: Path) -> None:
 
 
 def test_every_image_is_released_by_its_published_name() -> None:
-    """Goal: no image is forgotten, and the chart finds them. Method: the matrix, and what `build` would make; docker
-    is missing in the PATH of the script, so that it builds nothing.
-    """
     content = workflow("release")
     assert PUBLISHED in content["env"]["REGISTRY"]
     ran = subprocess.run(
@@ -95,9 +89,7 @@ def test_every_image_is_released_by_its_published_name() -> None:
 
 
 def test_our_images_have_a_full_name_wherever_they_are_named() -> None:
-    """Goal: no Docker or Kubernetes looks for them in a registry of its choice. Method: each tag in Dockerfiles,
-    examples, kustomize and pages begins with the published registry, or with one of a reader's own.
-    """
+    """No Docker or Kubernetes looks for them in a registry of its choice."""
     folders = ("charts", "docker", "docs", "examples", "kustomize")
     files = [
         ROOT / "Dockerfile",

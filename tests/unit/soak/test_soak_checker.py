@@ -74,7 +74,6 @@ SOUND = [
 
 
 def test_a_sound_history_has_no_violation() -> None:
-    """Goal: no false alarm. Method: a history with lost answers, restarts and a replaced disk."""
     assert check(SOUND) == []
 
 
@@ -119,7 +118,6 @@ def test_a_sound_history_has_no_violation() -> None:
     ],
 )
 def test_a_planted_violation_is_found(planted: list[Event], rule: str) -> None:
-    """Goal: no rule is dead. Method: each violation is added to the sound history; its rule alone reports it."""
     replaced = {event.what for event in planted} & {What.PRODUCED, What.CONSUMED}
     history = [event for event in SOUND if not replaced or event.what not in {What.PRODUCED, What.CONSUMED}]
     found = check(sorted([*history, *planted], key=lambda event: event.at_s))
@@ -127,12 +125,10 @@ def test_a_planted_violation_is_found(planted: list[Event], rule: str) -> None:
 
 
 def test_an_event_is_read_as_it_was_written() -> None:
-    """Goal: a history that was kept can be judged again. Method: all events of a history, to lines and back."""
     assert [Event.parse(event.line()) for event in SOUND] == SOUND
 
 
 def test_ranges_keep_order_and_gaps() -> None:
-    """Goal: records in another order are not hidden by the short form. Method: there and back."""
     numbers = [0, 1, 2, 5, 6, 3, 3, 4]
     assert ranges(numbers) == [[0, 2], [5, 6], [3, 3], [3, 4]]
     assert list(numbers_of(ranges(numbers))) == numbers

@@ -29,13 +29,12 @@ def fault(kind: Kind, *, prefers_leader: bool = False) -> Fault:
 
 
 def test_the_same_seed_draws_the_same_faults() -> None:
-    """Goal: a failure can be run again. Method: a seed is drawn twice, and another seed differs."""
     assert faults(4711) == faults(4711) != faults(4712)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_hour_has_more_than_300_faults(seed: int) -> None:
-    """Goal: a soak of an hour breaks something every ten seconds. Method: 400 are drawn: some will be left out."""
+    """A soak of an hour breaks something every ten seconds."""
     drawn = faults(seed)
     assert len(drawn) > 400
     assert [one.due_s for one in drawn] == sorted(one.due_s for one in drawn)
@@ -44,17 +43,12 @@ def test_an_hour_has_more_than_300_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_five_minutes_have_nearly_every_kind(seed: int) -> None:
-    """Goal: short runs are worth something. Method: kinds drawn in five minutes; a deck has each of them."""
     assert len({one.kind for one in faults(seed, 5)}) >= len(Kind) - 3
     assert {one.kind for one in faults(seed, 6)} == set(Kind)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_majority_is_never_in_trouble_unless_all_are_meant(seed: int) -> None:
-    """Goal: faults leave a majority. Method: an hour with the times that are drawn and ten seconds to become well; in
-    each moment at most two of five controllers and one broker are held, at most one is without its data, and none
-    but them when it loses it.
-    """
     held: dict[int, tuple[float, Fault]] = {}
     begun = 0
     for one in faults(seed):
@@ -83,14 +77,12 @@ def test_a_majority_is_never_in_trouble_unless_all_are_meant(seed: int) -> None:
 
 
 def test_the_leader_is_hit_first_by_a_fault_that_prefers_it() -> None:
-    """Goal: leaders are hit more often than by chance. Method: the same fault with and without preference."""
     assert choose(fault(Kind.KILL, prefers_leader=True), WELL) == (3001,)
     assert choose(fault(Kind.KILL), WELL) == (3000,)
     assert choose(fault(Kind.KILL_TWO, prefers_leader=True), WELL) == (3001, 3000)
 
 
 def test_a_fault_passes_over_nodes_in_trouble_and_those_that_it_cannot_hit() -> None:
-    """Goal: a node has one fault at a time. Method: 3000 is in trouble, and 3004 is a Java controller."""
     state = replace(WELL, in_trouble=frozenset({3000}))
     assert choose(fault(Kind.PAUSE), state) == (3001,)
     on_java = replace(fault(Kind.SLOW_SYNC), order=(3004, 3003))
@@ -108,13 +100,11 @@ def test_a_fault_passes_over_nodes_in_trouble_and_those_that_it_cannot_hit() -> 
     ],
 )
 def test_data_is_lost_only_while_all_others_have_it(kind: Kind, state: State) -> None:
-    """Goal: what was acknowledged stays on a majority. Method: states in which a disk may not be lost."""
     assert isinstance(choose(fault(kind), state), str)
     assert choose(fault(kind), WELL) == (3000,)
 
 
 def test_a_fault_of_all_controllers_waits_for_the_others() -> None:
-    """Goal: all controllers are killed at once only if none lacks its data. Method: states before and after."""
     assert choose(fault(Kind.KILL_ALL), WELL) == CONTROLLERS
     assert (
         choose(fault(Kind.KILL_ALL), replace(WELL, in_trouble=frozenset({3000})))
@@ -124,7 +114,7 @@ def test_a_fault_of_all_controllers_waits_for_the_others() -> None:
 
 
 def test_one_broker_is_in_trouble_at_a_time() -> None:
-    """Goal: two of three replicas stay in sync. Method: a second fault of brokers, and one beside controllers."""
+    """Two of three replicas stay in sync."""
     assert (
         choose(fault(Kind.BROKER_KILL), replace(WELL, in_trouble=frozenset({1}))) == "a broker is in trouble"
     )

@@ -43,16 +43,12 @@ HISTORY = [
 
 
 def test_times_without_a_leader_and_without_changes() -> None:
-    """Goal: pauses are those of clients. Method: a deposed leader and what comes after the calm do not count."""
     assert longest_without_leader_s(HISTORY) == 8
     assert longest_between_changes_s(HISTORY) == 9.5
     assert elections(HISTORY) == 2
 
 
 def test_faults_at_the_same_time_are_counted() -> None:
-    """Goal: the summary tells whether faults overlap. Method: the second of two begins with the first and ends after
-    it; nothing else happens.
-    """
     assert at_once(HISTORY) == (2, 1.0)
     ended = Event(8, What.FAULT_ENDED, {"kind": "controller killed", "number": 1, "outcome": None})
     assert at_once([*HISTORY[:6], ended, *HISTORY[6:]]) == (2, 0.5)
@@ -60,7 +56,6 @@ def test_faults_at_the_same_time_are_counted() -> None:
 
 
 def test_the_summary_tells_faults_results_and_violations() -> None:
-    """Goal: a reader sees what was tried and what broke. Method: lines of a small history."""
     shown = text(HISTORY, [Violation("two leaders", "epoch 3")])
     lines = {
         line.split("  ")[0].strip(): line.rsplit("  ", 1)[1] for line in shown.splitlines() if "  " in line
@@ -78,7 +73,6 @@ def test_the_summary_tells_faults_results_and_violations() -> None:
 
 
 def test_a_failure_can_be_run_again() -> None:
-    """Goal: the printed command works. Method: whole and broken minutes."""
     assert replay_command(7, 60.0) == "make soak MINUTES=60 SEED=7"
     assert replay_command(7, 0.5) == "make soak MINUTES=0.5 SEED=7"
     assert replay_command(7, 2, "commits-alone") == "make soak MINUTES=2 SEED=7 MISTAKE=commits-alone"

@@ -116,15 +116,11 @@ def codes(facts: Examination) -> list[Code]:
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    """Goal: no false alarm. Method: three voters and a broker that follow, all registered, nothing to upgrade."""
     assert found(healthy()) == Diagnosis(findings=(), outlooks=healthy().outlooks)
     assert found(healthy()).is_healthy
 
 
 def test_an_address_that_leads_elsewhere_is_found_unless_its_node_is_gone() -> None:
-    """Goal: whoever asks learns which address is wrong. Method: other nodes at the addresses of a voter and a ghost,
-    seen from controllers; at that of a broker, seen from brokers.
-    """
     facts = healthy(controllers=controllers(1, 2, 3, 99), misrouted={3: "h:9093", 99: "h:9094"})
     (finding,) = (one for one in found(facts).findings if one.code is Code.ADDRESS_LEADS_ELSEWHERE)
     assert (finding.severity, finding.node_kind, finding.node_id) == (
@@ -137,7 +133,6 @@ def test_an_address_that_leads_elsewhere_is_found_unless_its_node_is_gone() -> N
 
 
 def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
-    """Goal: the exit code, and the order of reading. Method: a note alone; a silent voter in a quorum of two."""
     assert found(healthy(quorum=quorum(replica(1)), controllers=controllers(1))).is_healthy
     both = found(healthy(quorum=quorum(replica(1), replica(2, LONG_AGO_MS)), controllers=controllers(1, 2)))
     severities = [finding.severity for finding in both.findings]
@@ -149,7 +144,6 @@ def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
 
 
 def test_a_lost_leader_names_who_does_not_answer() -> None:
-    """Goal: what to start. Method: no quorum, one registered controller that did not answer."""
     finding = only(
         healthy(quorum=None, quorum_problem="no leader", outlooks=(), unreachable={2: "refused", 10: "x"})
     )
@@ -160,7 +154,6 @@ def test_a_lost_leader_names_who_does_not_answer() -> None:
 
 
 def test_a_leader_that_commits_nothing() -> None:
-    """Goal: an elected leader is not yet a working one. Method: no high watermark."""
     lost = quorum(replica(1), replica(2), replica(3), high_watermark=-1)
     assert codes(healthy(quorum=lost)) == [Code.NOTHING_COMMITTED]
 
@@ -179,7 +172,6 @@ def test_a_leader_that_commits_nothing() -> None:
     ],
 )
 def test_how_many_failures_a_quorum_survives(silent: int, size: int, expected: list[Code]) -> None:
-    """Goal: danger exactly where one more failure loses the majority. Method: sizes and silent voters."""
     ids = range(1, size + 1)
     voters = [replica(one, LONG_AGO_MS if one > size - silent else NOW_MS) for one in ids]
     assert codes(healthy(quorum=quorum(*voters), controllers=controllers(*ids))) == expected
@@ -187,7 +179,6 @@ def test_how_many_failures_a_quorum_survives(silent: int, size: int, expected: l
 
 @pytest.mark.parametrize(("kraft_version", "commands"), [(1, 1), (0, 0)])
 def test_a_silent_voter_can_be_removed_from_a_dynamic_quorum(kraft_version: int, commands: int) -> None:
-    """Goal: the exact command, where there is one. Method: kraft.version 1 and 0."""
     voters = quorum(replica(1), replica(2), replica(3), replica(4), replica(5, LONG_AGO_MS))
     facts = healthy(
         quorum=voters, controllers=controllers(1, 2, 3, 4, 5), features=features(kraft_version=kraft_version)
@@ -203,7 +194,6 @@ def test_a_silent_voter_can_be_removed_from_a_dynamic_quorum(kraft_version: int,
 
 
 def test_a_voter_that_never_fetched_is_silent() -> None:
-    """Goal: unknown is not now. Method: no time of a fetch."""
     facts = healthy(quorum=quorum(replica(1), replica(2), replica(3, None, None)))
     silent = next(one for one in found(facts).findings if one.code is Code.VOTER_SILENT)
     assert "not fetched since the leader was elected" in silent.evidence
@@ -220,14 +210,12 @@ def test_a_voter_that_never_fetched_is_silent() -> None:
     ],
 )
 def test_a_voter_that_fetches_and_stays_behind(behind_ms: int | None, end: int, expected: list[Code]) -> None:
-    """Goal: caught up is who has all that is committed, or had it a moment ago. Method: around both limits."""
     caught_up_ms = None if behind_ms is None else NOW_MS - behind_ms
     voters = quorum(replica(1), replica(2), replica(3, NOW_MS, caught_up_ms, end=end))
     assert codes(healthy(quorum=voters)) == expected
 
 
 def test_a_voter_that_lags_is_not_to_be_started() -> None:
-    """Goal: advice that fits. Method: a voter that follows, and lags; one that is silent."""
     lagging = quorum(replica(1), replica(2), replica(3, NOW_MS, NOW_MS - 60_000, end=40))
     danger = found(healthy(quorum=lagging)).findings[0]
     assert danger.evidence == "2 of 3 voters are caught up, and 2 are a majority; voter 3 is not."
@@ -237,7 +225,6 @@ def test_a_voter_that_lags_is_not_to_be_started() -> None:
 
 
 def test_a_voter_whose_node_has_another_disk_is_silent() -> None:
-    """Goal: a voter is a node with its directory. Method: node 3 follows as an observer with a new directory."""
     fresh = replace(replica(3), directory_id=uuid.UUID(int=7))
     back = quorum(replica(1), replica(2), replica(3, LONG_AGO_MS), observers=[fresh])
     assert codes(healthy(quorum=back)) == [Code.ONE_FAILURE_FROM_LOSS, Code.VOTER_SILENT]
@@ -245,7 +232,6 @@ def test_a_voter_whose_node_has_another_disk_is_silent() -> None:
 
 
 def test_the_evidence_of_lag_has_offsets_and_time() -> None:
-    """Goal: what shows it. Method: an observer 60 records and 20 s behind."""
     lagging = replica(10, NOW_MS, NOW_MS - 20_000, end=40)
     finding = only(healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=[lagging])))
     assert finding.code is Code.OBSERVER_LAGGING
@@ -253,7 +239,6 @@ def test_the_evidence_of_lag_has_offsets_and_time() -> None:
 
 
 def test_an_observer_that_stopped_does_not_lag() -> None:
-    """Goal: what the leader lists for minutes is no warning. Method: a node's old directory, beside its new one."""
     stopped = replica(10, LONG_AGO_MS, LONG_AGO_MS, end=40)
     assert (
         codes(healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=[stopped, replica(10)])))
@@ -262,7 +247,6 @@ def test_an_observer_that_stopped_does_not_lag() -> None:
 
 
 def test_a_voter_that_is_not_registered_blocks_every_upgrade() -> None:
-    """Goal: a controller that Kafka waits for. Method: two registered of three; before 3.7."""
     finding = only(healthy(controllers=controllers(1, 2)))
     assert (finding.severity, finding.code) == (Severity.BLOCKED, Code.VOTER_NOT_REGISTERED)
     assert finding.node_id == 3
@@ -274,7 +258,6 @@ def test_a_voter_that_is_not_registered_blocks_every_upgrade() -> None:
     ("kraft_version", "advice"), [(1, "Restart controller 3"), (0, "controller.quorum.voters")]
 )
 def test_a_voter_at_another_address_than_registered(kraft_version: int, advice: str) -> None:
-    """Goal: addresses that differ, and who corrects them. Method: a moved voter, dynamic and static."""
     moved = controllers(1, 2, 3)
     moved[3] = replace(moved[3], endpoints=(("elsewhere", 9093),))
     finding = only(healthy(controllers=moved, features=features(kraft_version=kraft_version)))
@@ -285,7 +268,6 @@ def test_a_voter_at_another_address_than_registered(kraft_version: int, advice: 
 
 
 def test_a_static_quorum_that_could_be_dynamic() -> None:
-    """Goal: a way to dynamic voters is shown, once it is open. Method: reachable, and not."""
     outlook = FeatureOutlook(feature="kraft.version", finalized=0, target=1, reachable=1)
     facts = healthy(features=features(kraft_version=0), outlooks=(outlook,))
     assert only(facts).commands == (f"quorate features {BOOTSTRAP} upgrade --feature kraft.version=1",)
@@ -321,7 +303,7 @@ GHOST = Blocker(kind=NodeKind.CONTROLLER, node_id=99, lowest=7, highest=27)
 
 
 def test_a_ghost_that_blocks_is_refreshed_below_33() -> None:
-    """Goal: the first of KIP-1312's two ways. Method: a registered controller that nobody is."""
+    """The first of KIP-1312's two ways."""
     finding = only(blocked(GHOST))
     assert (finding.severity, finding.code) == (Severity.BLOCKED, Code.FEATURE_BLOCKED)
     assert finding.message == "Ghost controller 99 blocks metadata.version 30 (4.3-IV0)"
@@ -334,7 +316,6 @@ def test_a_ghost_that_blocks_is_refreshed_below_33() -> None:
 
 
 def test_a_ghost_without_endpoints_needs_leave_to_be_refreshed() -> None:
-    """Goal: the exact command for one that was refreshed before. Method: no endpoints; brokers that tell nothing."""
     facts = blocked(GHOST)
     refreshed = {**controllers(1, 2, 3), 99: RegisteredNode(kind=NodeKind.CONTROLLER, node_id=99)}
     assert (
@@ -353,7 +334,6 @@ def test_a_ghost_without_endpoints_needs_leave_to_be_refreshed() -> None:
     ],
 )
 def test_what_brokers_do_not_take_is_sent_to_the_voters(bootstrap: str, expected: str) -> None:
-    """Goal: commands that work. Method: a user who asked controllers, and one who asked brokers."""
     commands = Commands.through(bootstrap, healthy())
     assert commands.refresh_controller(9).startswith(f"quorate cluster refresh-controller {expected} --")
     assert commands.doctor() == f"quorate doctor {bootstrap}"
@@ -363,9 +343,6 @@ def test_what_brokers_do_not_take_is_sent_to_the_voters(bootstrap: str, expected
 
 
 def test_commands_repeat_the_file_of_properties() -> None:
-    """Goal: commands that work where the listener needs a login. Method: a file, whose name needs quotes, for the
-    user's addresses; none for others, and a controller's own properties for the command that reads them.
-    """
     commands = Commands.through("--bootstrap-server b:1", healthy(), "my admin.properties")
     assert commands.doctor() == "quorate doctor --bootstrap-server b:1 --command-config 'my admin.properties'"
     assert "my admin.properties" in commands.describe_partitions("--unavailable-partitions")
@@ -374,7 +351,6 @@ def test_commands_repeat_the_file_of_properties() -> None:
 
 
 def test_a_ghost_that_blocks_is_unregistered_from_33_on() -> None:
-    """Goal: the second way. Method: metadata.version 33, of 34 levels."""
     finding = only(blocked(replace(GHOST, highest=33), finalized=33, target=34))
     assert finding.commands == (
         f"quorate cluster unregister-controller {BOOTSTRAP} --controller-id 99",
@@ -383,7 +359,6 @@ def test_a_ghost_that_blocks_is_unregistered_from_33_on() -> None:
 
 
 def test_an_upgrade_goes_as_far_as_the_next_blocker() -> None:
-    """Goal: no command that would be refused. Method: a ghost and a broker that is less in the way; then more."""
     broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=29)
     findings = found(blocked(GHOST, broker, finalized=28)).findings
     commands = {finding.node_id: finding.commands for finding in findings}
@@ -392,7 +367,6 @@ def test_an_upgrade_goes_as_far_as_the_next_blocker() -> None:
 
 
 def test_a_live_node_needs_newer_software() -> None:
-    """Goal: no live node is proposed to be unregistered. Method: a broker that follows the log."""
     finding = only(broker_blocks(10))
     assert finding.message == "Broker 10 blocks metadata.version 30 (4.3-IV0)"
     assert finding.advice == "Upgrade the software of broker 10 and restart it."
@@ -401,9 +375,7 @@ def test_a_live_node_needs_newer_software() -> None:
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
 def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: Release) -> None:
-    """Goal: stock brokers beside newer controllers are well. Method: brokers of each release, and a level after
-    theirs; those that a ghost lacks are told.
-    """
+    """Stock brokers beside newer controllers are well."""
     level = release.metadata_version
     broker = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)
     supported = {"metadata.version": (7, level)}
@@ -418,7 +390,7 @@ def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: 
 
 
 def test_a_live_broker_of_an_older_release_than_another_is_a_finding() -> None:
-    """Goal: an upgrade that stopped half way is told. Method: a broker of each release, both alive."""
+    """An upgrade that stopped half way is told."""
     older, newer = list(RELEASES.values())[-2:]
     level = older.metadata_version
     old = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)
@@ -442,14 +414,12 @@ def test_a_live_broker_of_an_older_release_than_another_is_a_finding() -> None:
 
 
 def test_a_broker_that_is_gone_is_unregistered() -> None:
-    """Goal: the command for brokers. Method: a registered broker that does not follow the log."""
     finding = only(broker_blocks(11))
     assert finding.message.startswith("Ghost broker 11 blocks")
     assert finding.commands[0] == f"quorate cluster unregister {BOOTSTRAP} --id 11"
 
 
 def test_a_silent_voter_that_blocks_is_taken_out_first() -> None:
-    """Goal: the order: out of the quorum, then the registration. Method: a silent voter of five."""
     voters = quorum(replica(1), replica(2), replica(3), replica(4), replica(5, LONG_AGO_MS))
     facts = replace(
         blocked(Blocker(kind=NodeKind.CONTROLLER, node_id=5, lowest=7, highest=29)),
@@ -462,7 +432,6 @@ def test_a_silent_voter_that_blocks_is_taken_out_first() -> None:
 
 
 def test_one_node_has_one_finding_for_all_features() -> None:
-    """Goal: findings to be read. Method: two features, one of which the ghost does not have."""
     outlooks = (
         FeatureOutlook(feature="metadata.version", finalized=29, target=30, reachable=29, blockers=(GHOST,)),
         FeatureOutlook(
@@ -479,7 +448,6 @@ def test_one_node_has_one_finding_for_all_features() -> None:
 
 
 def test_an_idle_ghost_is_a_note() -> None:
-    """Goal: what will block later is told before. Method: a ghost that supports all, below and at 33."""
     facts = healthy(controllers=controllers(1, 2, 3, 99))
     assert (only(facts).severity, only(facts).code, only(facts).commands) == (
         Severity.NOTE,
@@ -501,7 +469,7 @@ def test_an_idle_ghost_is_a_note() -> None:
     ],
 )
 def test_who_is_a_ghost(observers: list[ReplicaDescription], presence: Presence) -> None:
-    """Goal: an observer that fetches is alive, with whichever directory. Method: absent, fresh, stale, both."""
+    """An observer that fetches is alive, with whichever directory."""
     facts = healthy(quorum=quorum(replica(1), replica(2), replica(3), observers=observers))
     assert judge(facts).presence_of(99) is presence
 
@@ -519,10 +487,7 @@ def test_who_is_a_ghost(observers: list[ReplicaDescription], presence: Presence)
 def test_a_new_leader_calls_nobody_a_ghost(
     since_ms: int | None, voter: ReplicaDescription, presence: Presence
 ) -> None:
-    """Goal: no controller is a ghost because an election made the leader forget it.
-
-    Method: leaders of each age, by the log or by the silence of a voter; a controller and a voter without a fetch.
-    """
+    """No controller is a ghost because an election made the leader forget it."""
     facts = healthy(
         quorum=quorum(replica(1), replica(2, None, None), voter),
         leader_since_ms=since_ms,
@@ -536,7 +501,6 @@ def test_a_new_leader_calls_nobody_a_ghost(
 
 
 def test_without_a_leader_nobody_is_called_a_ghost() -> None:
-    """Goal: no wrong conclusion. Method: no quorum."""
     assert judge(healthy(quorum=None)).presence_of(99) is Presence.UNKNOWN
     assert codes(healthy(quorum=None, controllers=controllers(1, 2, 3, 99))) == [Code.NO_LEADER]
 
@@ -546,7 +510,6 @@ def test_without_a_leader_nobody_is_called_a_ghost() -> None:
     [([], "Start broker 10", 1), ([replica(10)], None, 1)],
 )
 def test_fenced_brokers(observers: Sequence[ReplicaDescription], advice: str | None, commands: int) -> None:
-    """Goal: a broker that is down is told apart from one that starts. Method: one that fetches, one that does not."""
     facts = healthy(
         brokers={10: RegisteredNode(kind=NodeKind.BROKER, node_id=10, fenced=True)},
         quorum=quorum(replica(1), replica(2), replica(3), observers=observers),
@@ -563,7 +526,6 @@ def test_fenced_brokers(observers: Sequence[ReplicaDescription], advice: str | N
 def test_a_metadata_version_that_could_be_newer_is_a_note(
     finalized: int, reachable: int, level: int | None
 ) -> None:
-    """Goal: what could be done at once, but not to levels that no release has. Method: around 33."""
     outlook = FeatureOutlook(feature="metadata.version", finalized=finalized, target=34, reachable=reachable)
     facts = healthy(outlooks=(outlook,), features=features(finalized))
     if level is None:
@@ -575,11 +537,9 @@ def test_a_metadata_version_that_could_be_newer_is_a_note(
 
 
 def test_what_can_not_be_known_is_told() -> None:
-    """Goal: silence is no clean bill. Method: the probes were not allowed."""
     finding = only(healthy(outlooks=(), outlook_problem="CLUSTER_AUTHORIZATION_FAILED"))
     assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.WARNING)
 
 
 def test_commands_without_a_bootstrap_have_a_place_for_it() -> None:
-    """Goal: the operator's findings can be read too. Method: the default."""
     assert "--bootstrap-controller HOST:PORT" in diagnose(blocked(GHOST)).findings[0].commands[0]

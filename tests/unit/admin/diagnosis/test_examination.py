@@ -75,10 +75,7 @@ FACTS = Examination(
 async def test_a_leader_that_may_be_new_is_asked_again(
     later: QuorumDescription | None, presence: Presence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a live controller is no ghost right after an election, and a ghost is found all the same.
-
-    Method: what the leader says when it had the time to hear from everybody; another leader; none.
-    """
+    """A live controller is no ghost right after an election, and a ghost is found all the same."""
     monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
     assert judge(FACTS).presence_of(99) is Presence.UNKNOWN
     facts = await examination._with_new_leader_heard(Leader(later), FACTS, 0)  # type: ignore[arg-type]
@@ -86,7 +83,6 @@ async def test_a_leader_that_may_be_new_is_asked_again(
 
 
 async def test_the_wait_for_a_new_leader_begins_with_its_description(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the time that other questions take counts. Method: half of the time is over; note the sleep."""
     slept: list[float] = []
 
     async def sleep(delay_s: float) -> None:
@@ -102,9 +98,6 @@ async def test_the_wait_for_a_new_leader_begins_with_its_description(monkeypatch
 async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: a broker that runs is not called gone after an election. Method: partitions need broker 10, from which a
-    new leader hears later.
-    """
     monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
     tally = PartitionTally(registered=())
     tally.add("t", 0, replicas=(10,), isr=(), has_leader=False, min_isr=None)
@@ -117,7 +110,6 @@ async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration
 
 
 async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
-    """Goal: the doctor waits only where it must. Method: a leader of known age, one that heard from all."""
     heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS)))
     for facts in (replace(FACTS, leader_since_ms=NOW_MS - 5_001), heard, Examination()):
         leader = Leader(None)

@@ -40,7 +40,6 @@ PREFIX = "Invalid update version 30 for feature metadata.version. "
     ],
 )
 def test_refusals_of_kafka_are_understood(message: str, blocker: Blocker | None) -> None:
-    """Goal: who blocks, from Kafka 4.3.1's words. Method: each of its messages, alone and inside others."""
     assert parse_refusal(message) == blocker
     assert parse_refusal(f"The update failed for all features. {PREFIX}{message}") == blocker
 
@@ -59,19 +58,16 @@ def probe(refusals: Mapping[int, str], finalized: int, target: int) -> tuple[Fea
 
 
 def test_nothing_is_asked_where_nothing_can_be_gained() -> None:
-    """Goal: no request without a use. Method: at the target already."""
     outlook, asked = probe({}, 30, 30)
     assert (outlook.reachable, asked) == (30, [])
 
 
 def test_one_probe_is_enough_where_nothing_blocks() -> None:
-    """Goal: few requests. Method: a cluster far behind that could go to the end."""
     outlook, asked = probe({}, 7, 30)
     assert (outlook.reachable, outlook.blockers, asked) == (30, (), [30])
 
 
 def test_each_blocker_leads_to_the_next() -> None:
-    """Goal: the chain of ever tighter blockers. Method: a broker to 29, behind it a ghost to 27."""
     refusals = {
         30: "Broker 2 only supports versions 7-29",
         29: "Controller 99 only supports versions 7-27",
@@ -84,21 +80,18 @@ def test_each_blocker_leads_to_the_next() -> None:
 
 
 def test_a_voter_that_has_not_registered_ends_the_search() -> None:
-    """Goal: it blocks every level. Method: the message at the first probe."""
     outlook, asked = probe({30: "controller 3 has not registered, and may not"}, 25, 30)
     assert (outlook.reachable, asked) == (25, [30])
     assert not outlook.blockers[0].is_registered
 
 
 def test_another_reason_is_kept_in_the_words_of_the_controller() -> None:
-    """Goal: what is not understood is not lost. Method: a dependency at the highest level."""
     outlook, asked = probe({2: "x could not be set to 2 because it depends on y"}, 0, 2)
     assert (outlook.reachable, asked) == (1, [2, 1])
     assert outlook.obstacle == "x could not be set to 2 because it depends on y"
 
 
 def test_a_ghost_below_the_finalized_level_blocks_all_that_is_left() -> None:
-    """Goal: the search ends. Method: a registration whose range ends below what the cluster has."""
     outlook, asked = probe({30: "Controller 99 only supports versions 7-20"}, 25, 30)
     assert (outlook.reachable, outlook.blockers[0].highest, asked) == (25, 20, [30])
 
@@ -112,7 +105,6 @@ def node(kind: NodeKind, node_id: int, **features: tuple[int, int]) -> Registere
 
 
 def test_all_blockers_are_known_from_the_log() -> None:
-    """Goal: also those that probing leaves hidden. Method: two ghosts, of which one blocks less."""
     nodes = [
         node(NodeKind.CONTROLLER, 1, mv=(7, 33)),
         node(NodeKind.CONTROLLER, 99, mv=(7, 27)),
@@ -125,14 +117,12 @@ def test_all_blockers_are_known_from_the_log() -> None:
 
 
 def test_a_feature_at_its_highest_level_is_blocked_by_nobody() -> None:
-    """Goal: no finding about what can't be gained. Method: a ghost that lacks what is finalized."""
     nodes = [node(NodeKind.CONTROLLER, 99, mv=(7, 27))]
     (outlook,) = registered_outlooks({"metadata.version": 30}, {"metadata.version": 30}, nodes, [])
     assert (outlook.blockers, outlook.reachable) == ((), 30)
 
 
 def test_voters_have_to_be_registered_from_15_on() -> None:
-    """Goal: Kafka's rule. Method: a voter without registration, at 14 and at 15."""
     nodes = [node(NodeKind.CONTROLLER, 1, mv=(7, 30))]
     (before,) = registered_outlooks({"metadata.version": 14}, {"metadata.version": 30}, nodes, [1, 2])
     (after,) = registered_outlooks({"metadata.version": 15}, {"metadata.version": 30}, nodes, [1, 2])
@@ -144,7 +134,6 @@ def test_voters_have_to_be_registered_from_15_on() -> None:
 
 
 def test_a_dependency_on_metadata_version_is_an_obstacle() -> None:
-    """Goal: what needs a newer metadata.version is not proposed. Method: ELR below and at 23."""
     nodes = [node(NodeKind.BROKER, 1, mv=(7, 30), elr=(0, 1))]
     supported = {"eligible.leader.replicas.version": 1}
     (below,) = registered_outlooks({"metadata.version": 22}, supported, nodes, [])
@@ -155,7 +144,7 @@ def test_a_dependency_on_metadata_version_is_an_obstacle() -> None:
 
 @given(st.lists(st.integers(min_value=0, max_value=33), max_size=6), st.integers(min_value=15, max_value=33))
 def test_probing_reaches_what_the_log_says(highest: list[int], finalized: int) -> None:
-    """Goal: the two ways agree on how far it goes. Method: random registrations, asked as Kafka answers."""
+    """The two ways agree on how far it goes."""
     nodes = [node(NodeKind.BROKER, number, mv=(7, high)) for number, high in enumerate(highest)]
     target = max(finalized, 33)
     refusals = {

@@ -88,10 +88,6 @@ GHOST = {
 
 
 def test_the_past_of_a_ghost() -> None:
-    """Goal: each of the four questions has its answer. Method: rows of several nodes, stays and owners.
-
-    Only the lowest blocked level that holds now is told, the last stay as a voter, and who came later and is there.
-    """
     finding = blocking(NodeKind.CONTROLLER)
     past = past_of(finding, GHOST)
     assert past is not None
@@ -129,7 +125,6 @@ def test_the_past_of_a_broker() -> None:
 
 
 def test_what_a_lake_does_not_know_is_said() -> None:
-    """Goal: no guess. Method: an empty lake, a gap that hides the beginning, a voter that still is one."""
     finding = blocking(NodeKind.CONTROLLER)
     assert lines_of(finding, {}) == [
         "The lake does not yet show that it keeps metadata.version from level 28: ingest what is new.",
@@ -150,9 +145,6 @@ def test_what_a_lake_does_not_know_is_said() -> None:
 
 
 def test_many_features_are_one_sentence_and_a_lake_that_is_behind_says_so() -> None:
-    """Goal: no sentence twice, and none against what the diagnosis saw. Method: two features that are known since the
-    same instant, two that are not, and a voter that may have left meanwhile.
-    """
     blocks = {"metadata.version": (28, 30), "kraft.version": (1, 1), "a": (1, 1), "b": (2, 2)}
     finding = replace(blocking(NodeKind.CONTROLLER), blocks=blocks)
     rows = {
@@ -182,7 +174,6 @@ def test_findings_that_block_nothing_have_no_past() -> None:
     ],
 )
 def test_what_is_no_lake_is_refused(document: object, complaint: str) -> None:
-    """Goal: a message instead of a traceback. Method: documents of other shapes, and a row without a column."""
     with pytest.raises(HistoryError, match=complaint):
         parse_tables(document)
     with pytest.raises(HistoryError, match="a row lacks the column 'voter_id'"):
@@ -190,7 +181,6 @@ def test_what_is_no_lake_is_refused(document: object, complaint: str) -> None:
 
 
 def test_the_command_is_what_the_lake_has() -> None:
-    """Goal: both sides of the process agree. Method: the lake's own parser, and the columns of its tables."""
     lake = pytest.importorskip("quorate.lake_command")
     registry = pytest.importorskip("pyspark_quorate.tables.registry")
     from typer.main import get_command  # noqa: PLC0415

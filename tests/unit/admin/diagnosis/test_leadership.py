@@ -56,9 +56,7 @@ def search(*asked: AskedController) -> QuorumSearch:
     ],
 )
 def test_the_missing_voters_are_named(asked: list[AskedController], missing: str) -> None:
-    """Goal: the ids if a controller knows them, otherwise addresses. Method: controllers of each kind; one that does
-    not say who it is counts by its address, another node at a voter's address does not count.
-    """
+    """The ids if a controller knows them, otherwise addresses."""
     found = search(*asked)
     assert found.missing == missing
     assert found.is_led is False
@@ -66,7 +64,6 @@ def test_the_missing_voters_are_named(asked: list[AskedController], missing: str
 
 
 def test_the_voters_of_the_highest_epoch_count() -> None:
-    """Goal: a controller that missed a change does not decide. Method: two voter sets."""
     found = search(ours(1, epoch=5), ours(4, epoch=7, voters={1: ("h:1",), 4: ("h:4",)}), silent(2))
     assert found.silent_voters == ()
     assert found.silent_addresses == ("h:2",)
@@ -84,12 +81,10 @@ def test_the_voters_of_the_highest_epoch_count() -> None:
 def test_no_leader_is_claimed_only_where_all_say_so(
     asked: list[AskedController], is_led: bool | None
 ) -> None:
-    """Goal: nothing false. Method: a leader, a follower, one that may not say, nobody."""
     assert search(*asked).is_led is is_led
 
 
 def test_refused_means_that_nobody_listens_anywhere() -> None:
-    """Goal: a slow network is not a stopped process. Method: one address without a response."""
     assert search(silent(1), silent(2)).is_refused
     assert not search(silent(1), silent(2, is_refused=False)).is_refused
 
@@ -110,12 +105,10 @@ def test_refused_means_that_nobody_listens_anywhere() -> None:
     ],
 )
 def test_the_advice_is_what_a_majority_lacks(asked: list[AskedController], advice: str) -> None:
-    """Goal: as many controllers as are needed, by id. Method: quorums that lack one, two and none."""
     assert search(*asked).advice.startswith(advice)
 
 
 def test_levels_of_no_epoch_are_none() -> None:
-    """Goal: no false level. Method: Kafka 4.3.1 before it finds a leader; then a controller that read more."""
     unread = FeatureDescription(finalized={"metadata.version": 7}, finalized_epoch=-1, supported={})
     read = FeatureDescription(finalized={"metadata.version": 29}, finalized_epoch=5, supported={})
     assert search(stock(1, features=unread)).features is None
@@ -123,7 +116,6 @@ def test_levels_of_no_epoch_are_none() -> None:
 
 
 def test_the_doctor_names_the_missing_voters() -> None:
-    """Goal: one finding, with who is there and why others are not. Method: a survivor of three."""
     found = search(ours(1), silent(2), silent(3))
     (finding,) = diagnose(Examination(search=found)).findings
     assert finding.code is Code.NO_LEADER

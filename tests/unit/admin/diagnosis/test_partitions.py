@@ -122,7 +122,6 @@ def tally(
 def test_a_partition_is_in_one_kind_of_trouble(
     isr: tuple[int, ...], has_leader: bool, min_isr: int | None, expected: str
 ) -> None:
-    """Goal: no partition is counted twice, and none that works. Method: around each limit."""
     facts = tally(("t", (10, 11, 12), isr, has_leader, min_isr))
     kinds = {
         "offline": facts.offline.count,
@@ -134,9 +133,6 @@ def test_a_partition_is_in_one_kind_of_trouble(
 
 
 def test_an_image_is_counted_with_its_dynamic_configs() -> None:
-    """Goal: the log alone is enough. Method: topics with a config of their own, and with that of the cluster; one
-    broker of two is registered.
-    """
     image = MetadataImage()
     records = [
         RegisterBrokerRecord(
@@ -180,7 +176,6 @@ def test_an_image_is_counted_with_its_dynamic_configs() -> None:
 
 
 def test_findings_stay_short_in_a_large_cluster() -> None:
-    """Goal: bounded output. Method: 1,000 partitions without a leader, on 100 brokers that are not registered."""
     lost = [("t", (100 + number % 100,), (), False, None) for number in range(1_000)]
     findings = found(cluster(tally(*lost)))
     offline = findings["partitions-offline"]
@@ -205,7 +200,6 @@ def test_findings_stay_short_in_a_large_cluster() -> None:
 def test_a_broker_without_a_registration_runs_or_is_gone(
     observers: list[ReplicaDescription], expected: str, words: str
 ) -> None:
-    """Goal: what helps the one does not help the other. Method: a broker that follows the log, and that does not."""
     findings = found(cluster(tally(("t", (20,), (), False, None)), observers=observers))
     assert [*findings] == (
         [expected, "partitions-offline"] if observers == [replica(20)] else ["partitions-offline", expected]
@@ -214,7 +208,6 @@ def test_a_broker_without_a_registration_runs_or_is_gone(
 
 
 def test_whether_a_broker_runs_is_unknown_without_a_leader() -> None:
-    """Goal: no claim about what was not seen. Method: a broker without a registration, and no quorum."""
     facts = cluster(tally(("t", (20,), (), False, None)), quorum=None)
     assert "Whether it runs is unknown" in found(facts)["replicas-without-broker/broker-20"].evidence
 
@@ -229,7 +222,6 @@ def test_whether_a_broker_runs_is_unknown_without_a_leader() -> None:
 def test_the_advice_for_partitions_without_a_leader_names_the_broker(
     brokers: dict[int, bool], advice: str
 ) -> None:
-    """Goal: what to do next. Method: a broker that is down; brokers that run, so that the replica itself was lost."""
     finding = found(cluster(tally(("t", (10,), (), False, None)), brokers=brokers))["partitions-offline"]
     assert (finding.advice or "").startswith(advice)
     first = min(one for one, fenced in brokers.items() if not fenced)
@@ -248,9 +240,7 @@ def test_the_advice_for_partitions_without_a_leader_names_the_broker(
 def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     partitions: PartitionFacts | None, command: str, words: str
 ) -> None:
-    """Goal: nobody makes it worse by a command of the doctor. Method: a broker that is down, with and without
-    replicas, and where partitions are unknown.
-    """
+    """Nobody makes it worse by a command of the doctor."""
     finding = found(cluster(partitions, brokers={10: True, 11: False}, observers=[replica(11)]))[
         "broker-fenced/broker-10"
     ]
@@ -278,15 +268,12 @@ def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     ],
 )
 def test_what_an_observer_is(changes: dict[str, object], expected: list[str]) -> None:
-    """Goal: a controller that could vote, a ghost that runs and one that is gone are told apart. Method: a registered
-    controller that follows as an observer, and one difference in each row.
-    """
+    """A controller that could vote, a ghost that runs and one that is gone are told apart."""
     given: dict[str, object] = {"observers": [replica(4)], "controllers": (1, 2, 3, 4), **changes}
     assert [*found(cluster(**given))] == expected  # type: ignore[arg-type]
 
 
 def test_a_ghost_at_whose_address_somebody_answers_is_not_called_gone() -> None:
-    """Goal: no claim about what was not seen. Method: a server that does not say which node it is."""
     facts = cluster(controllers=(1, 2, 3, 4), unidentified=frozenset({4}))
     ghost = found(facts)["ghost-controller/controller-4"]
     assert "no such node runs" not in ghost.message + ghost.evidence
@@ -298,7 +285,6 @@ def test_a_ghost_at_whose_address_somebody_answers_is_not_called_gone() -> None:
 
 @pytest.mark.parametrize("subject", Subject)
 def test_what_was_not_examined_is_a_finding_with_its_reason(subject: Subject) -> None:
-    """Goal: silence is no health. Method: each subject, with a leader."""
     (finding,) = found(cluster(unexamined={subject: "the reason"})).values()
     assert finding.evidence == "the reason"
     assert finding.advice is not None
@@ -308,7 +294,6 @@ def test_what_was_not_examined_is_a_finding_with_its_reason(subject: Subject) ->
 
 
 def test_what_only_a_leader_serves_is_a_note_without_one() -> None:
-    """Goal: the missing leader comes first. Method: the log, which could not be read, with no quorum."""
     unread = {Subject.PARTITIONS: "no leader", Subject.REGISTRATIONS: "no leader"}
     facts = replace(
         cluster(quorum=None, is_log_read=False, unexamined=unread), controllers=None, brokers=None

@@ -40,7 +40,7 @@ def describe_cluster() -> object:
     ("api_versions_max", "asked"), [(5, [5]), (4, [5, 4]), (3, [5, 3]), (2, [5, 2]), (0, [5, 0])]
 )
 async def test_versions_are_agreed_with_servers_of_any_age(api_versions_max: int, asked: list[int]) -> None:
-    """Goal: KIP-511's way down. Method: servers that know ApiVersions up to some version; look at what is asked."""
+    """KIP-511's way down."""
     async with FakeCluster(api_versions_max=api_versions_max) as cluster:
         connection = await connect(cluster, Identity(CLUSTER_ID, 1))
         described = await connection.request(describe_cluster(), 5000)
@@ -53,7 +53,7 @@ async def test_versions_are_agreed_with_servers_of_any_age(api_versions_max: int
 
 
 async def test_the_server_is_told_whom_we_mean() -> None:
-    """Goal: KIP-1242's request. Method: a version 5 server gets both ids; without an identity neither."""
+    """KIP-1242's request."""
     async with FakeCluster() as cluster:
         for identity in (Identity(CLUSTER_ID, 1), None):
             await (await connect(cluster, identity)).close()
@@ -64,14 +64,12 @@ async def test_the_server_is_told_whom_we_mean() -> None:
 
 @pytest.mark.parametrize("meant", [Identity("other-cluster", 1), Identity(CLUSTER_ID, 2)])
 async def test_a_server_that_is_another_says_so(meant: Identity) -> None:
-    """Goal: a misrouted connection is not used. Method: mean another cluster, and another node."""
     async with FakeCluster() as cluster:
         with pytest.raises(RebootstrapRequiredError, match="not the expected node"):
             await connect(cluster, meant)
 
 
 async def test_an_open_connection_can_be_checked_later() -> None:
-    """Goal: a bootstrap connection is kept as that of its node. Method: verify it twice, then mean another."""
     async with FakeCluster() as cluster:
         connection = await connect(cluster)
         await connection.verify(Identity(CLUSTER_ID, 1), 5000)
@@ -83,7 +81,6 @@ async def test_an_open_connection_can_be_checked_later() -> None:
 
 
 async def test_old_servers_are_not_asked_to_check() -> None:
-    """Goal: Kafka 4.3 works, unchecked. Method: a version 4 server and a wrong identity."""
     async with FakeCluster(api_versions_max=4) as cluster:
         connection = await connect(cluster, Identity("other-cluster", 9))
         await connection.verify(Identity(CLUSTER_ID, 1), 5000)
@@ -92,7 +89,6 @@ async def test_old_servers_are_not_asked_to_check() -> None:
 
 
 async def test_an_error_in_api_versions_is_told() -> None:
-    """Goal: no guess when the server refuses. Method: it answers INVALID_REQUEST."""
     async with FakeCluster() as cluster:
         cluster.handle("ApiVersions", lambda _: answer("ApiVersions", error_code=ErrorCode.invalid_request))
         with pytest.raises(ServerError, match=r"^INVALID_REQUEST: This most likely occurs"):
@@ -100,7 +96,7 @@ async def test_an_error_in_api_versions_is_told() -> None:
 
 
 async def test_the_highest_common_version_is_spoken() -> None:
-    """Goal: old servers work, and what they lack is told. Method: a server with an old and without an API."""
+    """Old servers work, and what they lack is told."""
     async with FakeCluster() as cluster:
         cluster.nodes[1].apis = {ApiKey.API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
         connection = await connect(cluster)
@@ -112,7 +108,6 @@ async def test_the_highest_common_version_is_spoken() -> None:
 
 
 async def test_a_string_that_no_version_can_express_is_refused() -> None:
-    """Goal: an error with a reason, and a connection that lives on. Method: a topic's name of 40,000 bytes."""
     topic = DeleteTopicState(name=TopicName("n" * 40_000), topic_id=None)
     request = DeleteTopicsRequest(topics=(topic,), timeout=timedelta(seconds=1))
     async with FakeCluster() as cluster:
@@ -124,7 +119,6 @@ async def test_a_string_that_no_version_can_express_is_refused() -> None:
 
 
 async def test_whoever_closes_a_connection_can_be_cancelled() -> None:
-    """Goal: a timeout around the closing counts. Method: cancel while the end of the receiving task is awaited."""
     async with FakeCluster() as cluster:
         connection = await connect(cluster)
         closing = asyncio.create_task(connection.close())
@@ -137,7 +131,7 @@ async def test_whoever_closes_a_connection_can_be_cancelled() -> None:
 
 
 async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
-    """Goal: no waiting for ever, and no late answer for the next request. Method: a server that is silent."""
+    """No waiting for ever, and no late answer for the next request."""
     async with FakeCluster() as cluster:
         cluster.handle("DescribeCluster", lambda _: SILENCE)
         connection = await connect(cluster)
@@ -159,8 +153,6 @@ async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
     ],
 )
 async def test_servers_that_answer_nonsense_cost_the_connection(garbage: bytes, said: str) -> None:
-    """Goal: errors, not hangs or big buffers. Method: a server that closes, or sends what is no answer."""
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(garbage)
@@ -176,7 +168,7 @@ async def test_servers_that_answer_nonsense_cost_the_connection(garbage: bytes, 
 
 
 async def test_overlapping_requests_get_their_own_answers() -> None:
-    """Goal: one connection serves many tasks, more than fit in flight. Method: 250 at once, told apart by a field."""
+    """One connection serves many tasks, more than fit in flight."""
     async with FakeCluster() as cluster:
         cluster.handle(
             "DescribeCluster",
@@ -191,12 +183,10 @@ async def test_overlapping_requests_get_their_own_answers() -> None:
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "host:²"])
 def test_wrong_addresses_are_refused(text: str) -> None:
-    """Goal: a wrong option is told at once. Method: texts that are no host:port."""
     with pytest.raises(ValueError, match="is not host:port"):
         Address.parse(text)
 
 
 def test_addresses_read_as_they_are_written() -> None:
-    """Goal: IPv6 too. Method: there and back."""
     for text in ("h:1", "127.0.0.1:9092", "[::1]:9092"):
         assert str(Address.parse(text)) == text

@@ -25,7 +25,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_same_detection_warns_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: attempts at short backoffs don't fill a log. Method: one detection again and again, and a new one."""
+    """Attempts at short backoffs don't fill a log."""
     log = MisroutedLog()
     for now_ms in range(0, AGAIN_AFTER_MS, 1_000):
         log.log(misrouted(), now_ms)
@@ -39,7 +39,6 @@ def test_the_same_detection_warns_once_in_a_while(caplog: pytest.LogCaptureFixtu
 
 
 def test_its_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a client that lives for years. Method: more addresses than it remembers; each warns."""
     log = MisroutedLog()
     for port in range(1, 2 * REMEMBERED_MAX):
         log.log(misrouted(port), 0)

@@ -31,7 +31,7 @@ def learn(told: Routing, now_ms: int = 0, controller_id: int = 1) -> None:
 
 
 def test_it_begins_with_a_look_at_the_bootstrap_address_and_no_identity() -> None:
-    """Goal: KIP-1242's order. Method: the first two steps."""
+    """KIP-1242's order."""
     fresh = routing()
     assert fresh.next_step(To.ANY, 0, unconnected) == Discover(target=Target(address=FRONT))
     learn(fresh)
@@ -40,7 +40,7 @@ def test_it_begins_with_a_look_at_the_bootstrap_address_and_no_identity() -> Non
 
 
 def test_without_news_for_the_triggers_time_it_begins_again() -> None:
-    """Goal: KIP-1102. Method: a controller that nobody knows, and nodes that answer all the time."""
+    """KIP-1102."""
     waiting = routing()
     learn(waiting, controller_id=-1)
     now_ms, looks = 0, 0
@@ -61,7 +61,7 @@ def test_without_news_for_the_triggers_time_it_begins_again() -> None:
 
 
 def test_one_lost_node_is_not_a_lost_cluster() -> None:
-    """Goal: KIP-899's condition. Method: nodes fail one after the other; at the last one it begins again."""
+    """KIP-899's condition."""
     losing = routing()
     learn(losing)
     for address in (ONE, TWO):
@@ -74,10 +74,7 @@ def test_one_lost_node_is_not_a_lost_cluster() -> None:
 
 
 def test_a_dead_node_that_has_told_nothing_yet_holds_nobody_up() -> None:
-    """Goal: a ghost that is listed among the controllers costs a try, not the whole time limit.
-
-    Method: all nodes but the dead one have told the cluster; when that one fails, they are asked again.
-    """
+    """A ghost that is listed among the controllers costs a try, not the whole time limit."""
     haunted = routing()
     learn(haunted)
     for node_id in (1, 2):
@@ -90,7 +87,6 @@ def test_a_dead_node_that_has_told_nothing_yet_holds_nobody_up() -> None:
 
 
 def test_the_least_loaded_connection_is_used() -> None:
-    """Goal: work is spread over what is open. Method: loads by address; without any, the first node."""
     loaded = routing()
     learn(loaded)
     loads = {TWO: 3, THREE: 1}
@@ -101,7 +97,6 @@ def test_the_least_loaded_connection_is_used() -> None:
 
 
 def test_who_told_in_vain_is_not_the_next_to_be_believed() -> None:
-    """Goal: several opinions. Method: each discovery names a controller that is not in charge."""
     doubting = routing()
     learn(doubting)
     asked = []
@@ -115,7 +110,6 @@ def test_who_told_in_vain_is_not_the_next_to_be_believed() -> None:
 
 
 def test_a_misrouted_connection_is_resolved_when_the_cluster_is_known_again() -> None:
-    """Goal: both identities are told. Method: a refusal, then a cluster in which the address is another node's."""
     moved = routing()
     learn(moved)
     meant = Target(address=ONE, node_id=1, cluster_id="c", is_checked=True)
@@ -129,7 +123,6 @@ def test_a_misrouted_connection_is_resolved_when_the_cluster_is_known_again() ->
 
 
 def test_without_the_check_another_cluster_is_followed() -> None:
-    """Goal: as older clients do. Method: the same node tells another cluster id; it is told, and adopted."""
     following = routing(metadata_cluster_check_enable=False)
     learn(following)
     (found,) = following.discovered(
@@ -140,7 +133,7 @@ def test_without_the_check_another_cluster_is_followed() -> None:
 
 
 def test_a_node_that_knows_nobody_is_not_believed() -> None:
-    """Goal: a broker that just started does not make us forget. Method: it tells no nodes."""
+    """A broker that just started does not make us forget."""
     kept = routing()
     learn(kept)
     kept.discovered(Target(address=ONE), cluster_id="c", nodes={}, controller_id=-1, now_ms=0)

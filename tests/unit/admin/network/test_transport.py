@@ -28,7 +28,6 @@ def quick(**overrides: object) -> dict[str, object]:
 
 
 async def test_writes_go_to_the_active_controller() -> None:
-    """Goal: one node is enough to find the right one. Method: bootstrap from a standby."""
     async with FakeCluster((1, 2, 3), is_controllers=True) as cluster:
         cluster.controller_id = 3
         cluster.handle("UnregisterBroker", lambda _: DONE)
@@ -38,7 +37,6 @@ async def test_writes_go_to_the_active_controller() -> None:
 
 
 async def test_a_new_controller_is_followed() -> None:
-    """Goal: the caller sees nothing of an election. Method: the first controller hands over when it is asked."""
     async with FakeCluster((1, 2), is_controllers=True) as cluster:
 
         def hand_over(_: object) -> object:
@@ -53,7 +51,6 @@ async def test_a_new_controller_is_followed() -> None:
 
 
 async def test_a_node_that_believes_in_a_dead_controller_is_not_the_only_one_asked() -> None:
-    """Goal: a stale word does not hold us. Method: node 2 names node 1, which is down; node 3 names itself."""
     async with FakeCluster((1, 2, 3), is_controllers=True) as cluster:
         cluster.nodes[3].handlers["UnregisterBroker"] = lambda _: DONE
         bootstrap = cluster.bootstrap
@@ -73,7 +70,6 @@ async def test_a_node_that_believes_in_a_dead_controller_is_not_the_only_one_ask
 
 
 async def test_a_lost_connection_is_made_again() -> None:
-    """Goal: a restart in between is not seen by the caller. Method: the node hangs up on the first request."""
     answers = iter((HANG_UP, DONE))
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: next(answers))
@@ -83,9 +79,6 @@ async def test_a_lost_connection_is_made_again() -> None:
 
 
 async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an error that helps. Method: nobody listens at one address; the other never answers, and when it is
-    asked, the time of the call is up.
-    """
     now_ms, later_ms = Transport._now_ms, [0]
     monkeypatch.setattr(Transport, "_now_ms", lambda transport: now_ms(transport) + later_ms[-1])
 
@@ -106,9 +99,6 @@ async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: 
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
-    """Goal: the caller knows that it may have been carried out. Method: the node takes a second request and is
-    silent.
-    """
     answers = iter((DONE, SILENCE))
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: next(answers))
@@ -119,7 +109,6 @@ async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
 
 
 async def test_retries_bound_the_tries() -> None:
-    """Goal: `retries` is heard. Method: a node that always sends us on."""
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: REFUSED)
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick(retries=2)) as admin:
@@ -129,7 +118,6 @@ async def test_retries_bound_the_tries() -> None:
 
 
 async def test_other_errors_are_the_servers_word() -> None:
-    """Goal: no asking around after a refusal. Method: the server refuses, and says why."""
     refusal = answer(
         "UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No broker 7."
     )
@@ -148,7 +136,7 @@ async def test_other_errors_are_the_servers_word() -> None:
     [(False, "is a broker, not a controller"), (True, "is a controller, not a broker")],
 )
 async def test_nodes_of_the_other_kind_are_told(is_controllers: bool, said: str) -> None:
-    """Goal: KIP-919's mistakes are named, at once. Method: each kind named as the other."""
+    """KIP-919's mistakes are named, at once."""
     async with FakeCluster(is_controllers=is_controllers) as cluster:
         key = "bootstrap_servers" if is_controllers else "bootstrap_controllers"
         async with AdminClient(**{key: cluster.bootstrap}) as admin:
@@ -157,7 +145,7 @@ async def test_nodes_of_the_other_kind_are_told(is_controllers: bool, said: str)
 
 
 async def test_controllers_that_do_not_know_each_other_are_told() -> None:
-    """Goal: an old metadata.version is named as the reason. Method: the answer of such a controller."""
+    """An old metadata.version is named as the reason."""
     refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_endpoint_type)
     async with FakeCluster(is_controllers=True) as cluster:
         cluster.handle("DescribeCluster", lambda _: refusal)
@@ -168,9 +156,6 @@ async def test_controllers_that_do_not_know_each_other_are_told() -> None:
 
 @pytest.mark.parametrize("is_known_by_then", [False, True])
 async def test_a_controller_that_has_found_no_leader_yet_is_asked_again(is_known_by_then: bool) -> None:
-    """Goal: a cluster that starts is no cluster of a low level. Method: a controller that refuses once, like Kafka
-    4.3.1 before it finds a leader; it finds one after the next question, or while it refuses.
-    """
     levels = {"metadata.version": 7}, -1
     async with FakeCluster(is_controllers=True) as cluster:
         later = cluster.finalized_features, cluster.finalized_features_epoch
@@ -188,7 +173,6 @@ async def test_a_controller_that_has_found_no_leader_yet_is_asked_again(is_known
 
 
 async def test_a_low_level_is_reported_at_once() -> None:
-    """Goal: nobody waits for what does not change. Method: the last metadata.version without registrations."""
     refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_version, error_message="Too low.")
     async with FakeCluster(is_controllers=True) as cluster:
         cluster.finalized_features = {"metadata.version": 14}
@@ -200,7 +184,6 @@ async def test_a_low_level_is_reported_at_once() -> None:
 
 
 async def test_servers_before_describe_cluster_are_told() -> None:
-    """Goal: an old controller is named as the reason. Method: one that has no DescribeCluster."""
     async with FakeCluster(is_controllers=True) as cluster:
         del cluster.nodes[1].apis[60]
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
@@ -209,7 +192,7 @@ async def test_servers_before_describe_cluster_are_told() -> None:
 
 
 async def test_a_node_that_was_replaced_by_another_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: KIP-1242 end to end. Method: two brokers swap their addresses between two requests."""
+    """KIP-1242 end to end."""
     async with FakeCluster((1, 2)) as cluster:
         cluster.handle("UnregisterBroker", lambda _: DONE)
         first, second = cluster.nodes[1], cluster.nodes[2]
@@ -241,7 +224,7 @@ async def test_a_node_that_was_replaced_by_another_is_found_out(caplog: pytest.L
     ],
 )
 async def test_the_check_can_be_switched_off(settings: dict[str, object]) -> None:
-    """Goal: the way out that KIP-1242 has. Method: no request tells an identity."""
+    """The way out that KIP-1242 has."""
     async with FakeCluster((1, 2)) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **settings) as admin:
             await admin.describe_cluster()
@@ -249,7 +232,7 @@ async def test_the_check_can_be_switched_off(settings: dict[str, object]) -> Non
 
 
 async def test_another_cluster_at_known_addresses_is_found_out_without_the_servers_help() -> None:
-    """Goal: Kafka 4.3 checks nothing, but tells its cluster id. Method: a known address becomes another cluster's."""
+    """Kafka 4.3 checks nothing, but tells its cluster id."""
     async with (
         FakeCluster((1,), api_versions_max=4) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A", api_versions_max=4) as stranger,
@@ -271,7 +254,7 @@ async def test_another_cluster_at_known_addresses_is_found_out_without_the_serve
 async def test_without_the_check_the_answer_of_another_cluster_is_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Goal: switched off means off, but it is told. Method: the same, with the check off."""
+    """Switched off means off, but it is told."""
     async with (
         FakeCluster((1,)) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A") as stranger,
@@ -285,7 +268,7 @@ async def test_without_the_check_the_answer_of_another_cluster_is_taken(
 
 
 async def test_a_replaced_cluster_is_found_from_the_bootstrap_addresses() -> None:
-    """Goal: KIP-899. Method: all nodes move; only the bootstrap address, in front of them, still leads there."""
+    """KIP-899."""
     async with FakeCluster((1, 2, 3)) as cluster:
         bootstrap, *others = cluster.nodes.values()
         cluster.listed = {2}
@@ -298,7 +281,6 @@ async def test_a_replaced_cluster_is_found_from_the_bootstrap_addresses() -> Non
 
 
 async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
-    """Goal: `metadata.recovery.strategy=none` is heard. Method: the same, and the bootstrap address is not asked."""
     async with FakeCluster((1, 2)) as cluster:
         bootstrap, other = cluster.nodes.values()
         cluster.listed = {2}
@@ -314,7 +296,7 @@ async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
 
 
 async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> None:
-    """Goal: KIP-1102's REBOOTSTRAP_REQUIRED in an answer. Method: the node says so once."""
+    """KIP-1102's REBOOTSTRAP_REQUIRED in an answer."""
     answers = iter((answer("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: next(answers))
@@ -324,7 +306,6 @@ async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> 
 
 
 async def test_only_the_bootstrap_addresses_are_asked_if_so_configured() -> None:
-    """Goal: probes and tunnels. Method: nodes that advertise where nobody listens; a follower before the leader."""
     async with FakeCluster((1, 2), is_controllers=True) as cluster:
         for node in cluster.nodes.values():
             node.advertised = "unreachable.invalid:1"
@@ -343,9 +324,6 @@ async def test_only_the_bootstrap_addresses_are_asked_if_so_configured() -> None
 
 
 async def test_an_unknown_node_is_waited_for() -> None:
-    """Goal: a node that restarts is found. Method: it is not listed, and the pause before the next look is longer
-    than the call may take, which is an error; then it is listed after a while.
-    """
     async with FakeCluster((1, 2)) as cluster:
         cluster.listed = {1}
         patient = quick(retry_backoff_ms=120_000, retry_backoff_max_ms=120_000)
@@ -364,7 +342,6 @@ async def test_an_unknown_node_is_waited_for() -> None:
 
 
 async def test_tasks_share_discoveries_and_connections() -> None:
-    """Goal: many questions cost one look. Method: 50 at once through a fresh client."""
     async with FakeCluster((1, 2)) as cluster:
         cluster.handle("UnregisterBroker", lambda _: DONE)
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:

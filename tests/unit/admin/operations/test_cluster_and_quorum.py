@@ -71,7 +71,6 @@ def quorum(
 
 
 async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
-    """Goal: every field arrives; -1 is unknown. Method: a leader, a voter and an observer."""
     told = quorum(replica(2), observers=[replica(5, fetched_ms=NOW_MS - 3)])
     async with (
         FakeCluster(is_controllers=True, handlers={"DescribeQuorum": lambda _: told}) as cluster,
@@ -87,9 +86,6 @@ async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
 
 
 async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
-    """Goal: an election is waited for, not for ever. Method: a partition error twice, then none; then one that is
-    to be asked about again after the end of the call.
-    """
     answers = iter([quorum(error=ErrorCode.not_leader_or_follower)] * 2 + [quorum()])
     async with (
         FakeCluster(handlers={"DescribeQuorum": lambda _: next(answers)}) as cluster,
@@ -104,7 +100,6 @@ async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
 
 
 async def test_voters_are_added_and_removed_by_the_leader() -> None:
-    """Goal: each argument arrives. Method: look at the requests."""
     handlers = {name: lambda _, name=name: answer(name) for name in ("AddRaftVoter", "RemoveRaftVoter")}
     async with FakeCluster((1, 2), is_controllers=True, handlers=handlers) as cluster:
         cluster.controller_id = 2
@@ -123,7 +118,6 @@ async def test_voters_are_added_and_removed_by_the_leader() -> None:
 
 @pytest.mark.parametrize(("kind", "endpoint_type"), [("bootstrap_servers", 1), ("bootstrap_controllers", 2)])
 async def test_the_cluster_is_told_by_nodes_of_the_kind_that_is_asked(kind: str, endpoint_type: int) -> None:
-    """Goal: brokers through brokers, controllers through controllers. Method: look at the request and the answer."""
     async with FakeCluster((1, 2), is_controllers=endpoint_type == 2) as cluster:
         async with AdminClient(**{kind: cluster.bootstrap}) as admin:  # type: ignore[arg-type]
             found = await admin.describe_cluster(
@@ -139,7 +133,6 @@ async def test_the_cluster_is_told_by_nodes_of_the_kind_that_is_asked(kind: str,
 
 
 async def test_authorized_operations_are_told_if_asked_for() -> None:
-    """Goal: bits become codes; not asked for is not nothing. Method: both answers."""
     for bits, expected in ((-(2**31), None), (0, frozenset()), (1 << 3 | 1 << 8, frozenset({3, 8}))):
         told = answer("DescribeCluster", cluster_id="c", cluster_authorized_operations=bits)
         async with (
@@ -150,7 +143,6 @@ async def test_authorized_operations_are_told_if_asked_for() -> None:
 
 
 async def test_features_come_fresh_from_the_node_that_is_meant() -> None:
-    """Goal: levels as they are now, of one node. Method: they change between two questions."""
     async with FakeCluster((1, 2)) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
         assert (await admin.describe_features()).finalized["metadata.version"] == 30
         cluster.finalized_features = {"metadata.version": 29}
@@ -161,7 +153,6 @@ async def test_features_come_fresh_from_the_node_that_is_meant() -> None:
 
 
 async def test_feature_levels_are_changed_together() -> None:
-    """Goal: each argument arrives; a refusal is told. Method: look at the request."""
     refusal = answer("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
     async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -182,7 +173,6 @@ async def test_feature_levels_are_changed_together() -> None:
 
 
 async def test_nodes_are_asked_for_their_versions_by_id_and_by_address() -> None:
-    """Goal: any node, also one that nobody lists. Method: one by id, one by its address."""
     async with FakeCluster((1, 2)) as cluster, AdminClient(bootstrap_servers=cluster.bootstrap[:1]) as admin:
         cluster.nodes[2].apis[19] = (2, 3)
         by_id = await admin.node_api_versions(2)
@@ -193,7 +183,6 @@ async def test_nodes_are_asked_for_their_versions_by_id_and_by_address() -> None
 
 
 async def test_a_registration_is_sent_as_it_is() -> None:
-    """Goal: the bare request. Method: look at it; brokers do not take it."""
     registration = ControllerRegistration(
         controller_id=9,
         incarnation_id=DIRECTORY_ID,
@@ -226,7 +215,7 @@ async def test_a_registration_is_sent_as_it_is() -> None:
 
 
 async def test_unregistering_a_controller_needs_a_new_cluster() -> None:
-    """Goal: KIP-1312's request, and a word about its age. Method: a cluster with it, and one without."""
+    """KIP-1312's request, and a word about its age."""
     handlers = {"UnregisterController": lambda _: answer("UnregisterController")}
     async with (
         FakeCluster(is_controllers=True, handlers=handlers) as cluster,
@@ -265,7 +254,6 @@ class Ghost:
 
 
 async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -> None:
-    """Goal: the way out of a blocked upgrade. Method: controller 2 fetched long ago, and nobody is at its address."""
     ghost = Ghost(quorum(observers=[replica(2, fetched_ms=NOW_MS - 60_000)]))
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
@@ -292,7 +280,6 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
 async def test_a_living_controller_is_left_alone(
     told: Any, said: str, request: pytest.FixtureRequest
 ) -> None:
-    """Goal: no harm by mistake. Method: each sign of life; nothing is registered."""
     if said == "it answers at":
         request.getfixturevalue("short_silence")
     ghost = Ghost(told)
@@ -312,7 +299,6 @@ async def test_a_living_controller_is_left_alone(
 )
 @pytest.mark.usefixtures("short_silence")
 async def test_an_old_node_is_recognized_by_its_configuration(tells: ErrorCode, said: str | None) -> None:
-    """Goal: Kafka 4.3 checks no identity, so it is asked for its own. Method: each answer to DescribeConfigs."""
     ghost = Ghost(quorum(), api_versions_max=4)
     result = nested("DescribeConfigs", "DescribeConfigsResult", error_code=tells, resource_name="2")
     ghost.cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs", results=(result,)))
@@ -337,7 +323,6 @@ OLD_OR_NEW = pytest.mark.parametrize(
 @OLD_OR_NEW
 @pytest.mark.usefixtures("short_silence")
 async def test_another_node_at_a_ghosts_address_is_no_sign_of_life(options: dict[str, Any]) -> None:
-    """Goal: an address that was given away. Method: the ghost is listed where controller 1 listens."""
     ghost = Ghost(quorum(), **options)
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
@@ -347,9 +332,6 @@ async def test_another_node_at_a_ghosts_address_is_no_sign_of_life(options: dict
 
 @OLD_OR_NEW
 async def test_who_is_at_an_address_is_known_of_any_release(options: dict[str, Any]) -> None:
-    """Goal: the doctor finds addresses that lead elsewhere. Method: the right node, another node, a node with the
-    same id of another cluster, nobody, and one that does not say who it is.
-    """
     async with (
         FakeCluster((1, 2), is_controllers=True, **options) as cluster,
         FakeCluster((1,), is_controllers=True, cluster_id="other", **options) as other,
@@ -370,7 +352,7 @@ async def test_who_is_at_an_address_is_known_of_any_release(options: dict[str, A
 
 @pytest.mark.usefixtures("short_silence")
 async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() -> None:
-    """Goal: no new ghost by a wrong number, but a second refresh. Method: nobody lists controller 2."""
+    """No new ghost by a wrong number, but a second refresh."""
     ghost = Ghost(quorum())
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
@@ -385,7 +367,7 @@ async def test_a_controller_without_endpoints_is_refreshed_if_that_is_meant() ->
 @pytest.mark.parametrize("is_voter", [True, False])
 @pytest.mark.usefixtures("short_silence")
 async def test_a_controller_that_a_new_leader_has_not_heard_gets_time_to_fetch(*, is_voter: bool) -> None:
-    """Goal: an election just before does not make the living look dead. Method: its first fetch comes in between."""
+    """An election just before does not make the living look dead."""
     before = quorum(replica(2)) if is_voter else quorum()
     fetching = replica(2, fetched_ms=NOW_MS - 1)
     answers = iter([before, quorum(fetching) if is_voter else quorum(observers=[fetching])])
@@ -399,7 +381,6 @@ async def test_a_controller_that_a_new_leader_has_not_heard_gets_time_to_fetch(*
 
 @pytest.mark.usefixtures("short_silence")
 async def test_elections_without_end_end_a_refresh() -> None:
-    """Goal: a bounded wait for a leader that stays. Method: another leader epoch in each answer."""
     epochs = itertools.count(1)
     ghost = Ghost(None)
     ghost.cluster.handle("DescribeQuorum", lambda _: quorum(leader_epoch=next(epochs)))

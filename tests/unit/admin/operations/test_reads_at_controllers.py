@@ -72,7 +72,6 @@ def paged(request: Request) -> Any:
 
 @pytest.mark.parametrize("name", READS)
 async def test_the_active_controller_is_asked_if_it_is_of_quorate(name: str) -> None:
-    """Goal: what was just changed is read. Method: the active controller and another one serve the read."""
     async with controllers(2, 3, active=3) as cluster:
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
             await READS[name](admin)
@@ -82,9 +81,6 @@ async def test_the_active_controller_is_asked_if_it_is_of_quorate(name: str) -> 
 
 @pytest.mark.parametrize("name", READS)
 async def test_a_controller_of_quorate_is_found_among_others(name: str) -> None:
-    """Goal: a mixed quorum answers. Method: of three controllers, only the last serves reads; the active one does
-    not, and stock controllers list two of these APIs without serving them.
-    """
     async with controllers(3, active=1) as cluster:
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
             await READS[name](admin)
@@ -93,7 +89,6 @@ async def test_a_controller_of_quorate_is_found_among_others(name: str) -> None:
 
 @pytest.mark.parametrize("name", READS)
 async def test_stock_controllers_are_said_not_to_serve_it(name: str) -> None:
-    """Goal: the message names what to do, and nothing is sent. Method: three controllers of Kafka."""
     async with controllers() as cluster:
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
             with pytest.raises(UnsupportedEndpointError) as raised:
@@ -105,7 +100,6 @@ async def test_stock_controllers_are_said_not_to_serve_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", READS)
 async def test_nobody_waits_for_controllers_that_do_not_run(name: str) -> None:
-    """Goal: the message in seconds. Method: of three controllers of Kafka, one is gone; the timeout is a minute."""
     async with controllers() as cluster:
         await cluster.nodes[2].stop()
         bootstrap = [cluster.nodes[node_id].address for node_id in (1, 3)]
@@ -116,7 +110,6 @@ async def test_nobody_waits_for_controllers_that_do_not_run(name: str) -> None:
 
 @pytest.mark.parametrize("active", [1, -1], ids=["the active one is dead", "none is active"])
 async def test_others_answer_without_an_active_controller(active: int) -> None:
-    """Goal: reads need no leader. Method: the active controller is listed, but gone; or there is none."""
     async with controllers(1, 2, active=active) as cluster:
         await cluster.nodes[1].stop()
         bootstrap = [cluster.nodes[node_id].address for node_id in (2, 3)]
@@ -126,7 +119,6 @@ async def test_others_answer_without_an_active_controller(active: int) -> None:
 
 
 async def test_brokers_are_asked_as_before() -> None:
-    """Goal: no further question to brokers. Method: each read; count the ApiVersions requests."""
     async with FakeCluster((1,)) as cluster:
         cluster.handle("DescribeClientQuotas", lambda _: answer("DescribeClientQuotas"))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -136,7 +128,6 @@ async def test_brokers_are_asked_as_before() -> None:
 
 
 async def test_topics_are_listed_and_described_page_by_page() -> None:
-    """Goal: all topics, by name and by id, without Metadata. Method: two pages, the first ends inside of a topic."""
     absent = uuid.UUID(int=99)
     async with controllers(1) as cluster:
         cluster.handle("DescribeTopicPartitions", paged)
@@ -153,7 +144,7 @@ async def test_topics_are_listed_and_described_page_by_page() -> None:
 
 
 async def test_tokens_are_made_by_the_active_controller() -> None:
-    """Goal: KIP-919's eighth tool. Method: renew and expire a token with bootstrap controllers."""
+    """KIP-919's eighth tool."""
     async with controllers(active=2) as cluster:
         for name in ("RenewDelegationToken", "ExpireDelegationToken"):
             cluster.handle(name, lambda _, name=name: answer(name))

@@ -37,7 +37,6 @@ RFC_SERVER_LAST = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def test_scram_is_as_in_the_rfc() -> None:
-    """Goal: RFC 7677. Method: its example, message by message."""
     assert RFC_CLIENT.first_message() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     challenged = RFC_CLIENT.challenged(RFC_SERVER_FIRST)
     assert challenged.message == RFC_CLIENT_LAST
@@ -45,7 +44,7 @@ def test_scram_is_as_in_the_rfc() -> None:
 
 
 def test_names_are_escaped_and_tokens_are_marked() -> None:
-    """Goal: KIP-48's extension, and names with signs that mean something. Method: the first message."""
+    """KIP-48's extension, and names with signs that mean something."""
     client = replace(RFC_CLIENT, username="a=b,c", nonce="n", is_token=True)
     assert client.first_message() == b"n,,n=a=3Db=2Cc,r=n,tokenauth=true"
 
@@ -63,27 +62,24 @@ def test_names_are_escaped_and_tokens_are_marked() -> None:
     ],
 )
 def test_a_servers_wrong_challenge_is_refused(message: bytes, said: str) -> None:
-    """Goal: no password for who asks wrongly, no work without end. Method: each mistake."""
     with pytest.raises(ScramError, match=said):
         RFC_CLIENT.challenged(message)
 
 
 @pytest.mark.parametrize("message", [b"", b"e=other-error", b"v=AAAA", RFC_SERVER_LAST[:-3] + b"A=="])
 def test_a_server_that_does_not_know_the_password_is_refused(message: bytes) -> None:
-    """Goal: both sides show that they know it. Method: wrong last messages."""
     with pytest.raises(ScramError):
         check_server(RFC_CLIENT.challenged(RFC_SERVER_FIRST), message)
 
 
 async def test_plain_is_as_in_the_rfc() -> None:
-    """Goal: RFC 4616. Method: the message, non-ASCII in it."""
     dialogue = await dialogue_for(SaslConfig(mechanism=Mechanism.PLAIN, username="ü", password="p"))
     assert dialogue.first() == b"\0\xc3\xbc\0p"
     assert dialogue.next(b"") is None
 
 
 async def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
-    """Goal: whoever renews the file is heard at the next connection. Method: read, change, read; then nonsense."""
+    """Whoever renews the file is heard at the next connection."""
     file = tmp_path / "token"
     login = OAuthLogin(file=str(file), extensions={"cluster": "blue"})
 
@@ -107,7 +103,6 @@ async def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
 
 
 async def test_an_error_of_oauth_is_acknowledged() -> None:
-    """Goal: RFC 7628's way to an error. Method: JSON instead of nothing."""
     config = SaslConfig(mechanism=Mechanism.OAUTHBEARER, claims={"unsecuredLoginStringClaim_sub": "u"})
     dialogue = await dialogue_for(config)
     assert dialogue.next(b'{"status":"invalid_token"}') == b"\x01"
@@ -115,7 +110,7 @@ async def test_an_error_of_oauth_is_acknowledged() -> None:
 
 
 def test_unsecured_tokens_have_the_claims_that_were_asked_for() -> None:
-    """Goal: KIP-255's options. Method: decode one."""
+    """KIP-255's options."""
     claims = {
         "unsecuredLoginStringClaim_sub": "u",
         "unsecuredLoginListClaim_scope": ",a,b",
@@ -197,7 +192,6 @@ def session_is_old(admin: AdminClient) -> None:
 
 
 async def test_a_connection_authenticates_before_anything_else() -> None:
-    """Goal: ApiVersions, handshake, authentication, then requests. Method: the order at the server."""
     server = ScramServer()
     async with (
         secured(server) as cluster,
@@ -217,7 +211,6 @@ async def test_a_connection_authenticates_before_anything_else() -> None:
     ],
 )
 async def test_a_refusal_is_told_at_once(security: SecurityConfig, said: str) -> None:
-    """Goal: no retries of what can't get better. Method: a wrong password, a wrong mechanism."""
     async with (
         secured(ScramServer()) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, security=security) as admin,
@@ -228,7 +221,6 @@ async def test_a_refusal_is_told_at_once(security: SecurityConfig, said: str) ->
 
 
 async def test_a_listener_without_sasl_is_told() -> None:
-    """Goal: the wrong security.protocol is named. Method: a listener that does not know the handshake."""
     async with (
         FakeCluster() as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, security=login()) as admin,
@@ -239,7 +231,7 @@ async def test_a_listener_without_sasl_is_told() -> None:
 
 
 async def test_a_session_that_ends_soon_is_renewed_on_the_same_connection() -> None:
-    """Goal: KIP-368. Method: the session comes to its end before 20 requests at once; one of them renews it."""
+    """KIP-368."""
     server = ScramServer(lifetime_ms=60_000)
     async with (
         secured(server) as cluster,
@@ -259,7 +251,6 @@ async def test_a_session_that_ends_soon_is_renewed_on_the_same_connection() -> N
 
 
 async def test_a_renewal_that_is_refused_ends_the_connection() -> None:
-    """Goal: no use of a session that is over. Method: the password changes between two requests."""
     server = ScramServer(lifetime_ms=60_000)
     async with (
         secured(server) as cluster,

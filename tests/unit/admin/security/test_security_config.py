@@ -19,12 +19,10 @@ SASL = {"security.protocol": "SASL_PLAINTEXT"}
 
 
 def test_nothing_said_is_plain_text() -> None:
-    """Goal: Kafka's default. Method: no property."""
     assert SecurityConfig.from_properties({}).protocol is SecurityProtocol.PLAINTEXT
 
 
 def test_tls_settings_are_read() -> None:
-    """Goal: each property has its place. Method: all of them, the protocol in small letters as Kafka allows."""
     security = SecurityConfig.from_properties(
         {
             "security.protocol": "ssl",
@@ -63,7 +61,6 @@ def test_tls_settings_are_read() -> None:
     ],
 )
 def test_names_and_passwords_are_read(mechanism: str, module: str, options: str, is_token: bool) -> None:
-    """Goal: each mechanism, and delegation tokens. Method: a JAAS text for each."""
     login = f'{module} required username="u" password="pass\\"word" {options};'
     sasl = SecurityConfig.from_properties(
         SASL | {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
@@ -76,7 +73,6 @@ def test_names_and_passwords_are_read(mechanism: str, module: str, options: str,
 
 @pytest.mark.parametrize("url", ["file:/run/token", "file:///run/token"])
 def test_oauth_tokens_come_from_a_file(url: str) -> None:
-    """Goal: Kafka's file URLs. Method: both forms."""
     properties = {
         **SASL,
         "sasl.mechanism": "OAUTHBEARER",
@@ -152,7 +148,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("properties", "said"), WRONG)
 def test_wrong_settings_name_key_value_and_what_is_allowed(properties: dict[str, str], said: str) -> None:
-    """Goal: an error that helps. Method: each mistake."""
     with pytest.raises(ConfigError) as refused:
         SecurityConfig.from_properties(properties)
     assert said in str(refused.value)
@@ -169,7 +164,6 @@ def test_wrong_settings_name_key_value_and_what_is_allowed(properties: dict[str,
     ],
 )
 def test_jaas_texts_read_as_in_java(text: str, options: dict[str, str]) -> None:
-    """Goal: quotes, escapes and comments. Method: a text for each."""
     module = parse_jaas(text)
     assert (module.name, dict(module.options)) == ("M", options)
 
@@ -188,7 +182,6 @@ def test_jaas_texts_read_as_in_java(text: str, options: dict[str, str]) -> None:
     ],
 )
 def test_wrong_jaas_texts_are_told_without_their_secrets(text: str, said: str) -> None:
-    """Goal: an error that helps, and gives nothing away. Method: each mistake."""
     with pytest.raises(ValueError, match=said) as refused:
         parse_jaas(text)
     assert "cret" not in str(refused.value)
@@ -196,6 +189,5 @@ def test_wrong_jaas_texts_are_told_without_their_secrets(text: str, said: str) -
 
 @given(st.text())
 def test_any_jaas_text_is_read_or_refused(text: str) -> None:
-    """Goal: no other error, no endless loop. Method: any text."""
     with suppress(ValueError):
         assert parse_jaas(text).name

@@ -86,7 +86,7 @@ async def ask(context: ssl.SSLContext, security: SecurityConfig) -> str:
 
 
 async def test_stores_of_each_kind_open_both_ways(files: Path) -> None:
-    """Goal: PEM files, PEM text, encrypted keys, PKCS12. Method: mutual TLS with each."""
+    """PEM files, PEM text, encrypted keys, PKCS12."""
     context = server_context(files, wants_certificate=True)
     trust = {"truststore_type": "PEM", "truststore_location": str(files / "cert.pem")}
     for keystore in (
@@ -121,10 +121,7 @@ async def test_stores_of_each_kind_open_both_ways(files: Path) -> None:
 def test_a_key_is_in_no_file_that_stays(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memory_files: bool
 ) -> None:
-    """Goal: no key of a store of PKCS12, of a Secret or of an encrypted file reaches a disk. Method: load keys, and
-    look at the file that OpenSSL reads: it has no name where the system has files in memory. Elsewhere it is private
-    and gone afterwards.
-    """
+    """No key of a store of PKCS12, of a Secret or of an encrypted file reaches a disk."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     if not has_memory_files:
         monkeypatch.delattr("os.memfd_create")
@@ -154,7 +151,6 @@ def test_a_key_is_in_no_file_that_stays(
 
 @needs_keytool
 async def test_trust_stores_that_java_made_are_read(files: Path) -> None:
-    """Goal: what administrators have. Method: keytool imports the certificate into a PKCS12 store."""
     store = files / "java-trust.p12"
     run(
         *("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(files / "cert.pem")),
@@ -168,7 +164,6 @@ async def test_trust_stores_that_java_made_are_read(files: Path) -> None:
 
 @needs_keytool
 def test_jks_is_refused_with_the_command_that_converts(files: Path) -> None:
-    """Goal: a way on. Method: a JKS store; the command that the error has is run, and what it makes is opened."""
     store = files / "old.jks"
     run(
         *("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(files / "cert.pem")),
@@ -182,7 +177,7 @@ def test_jks_is_refused_with_the_command_that_converts(files: Path) -> None:
 
 
 async def test_certificates_are_checked(files: Path) -> None:
-    """Goal: neither a stranger nor a wrong name. Method: an unknown authority; a certificate for another host."""
+    """Neither a stranger nor a wrong name."""
     trust_one = ssl_properties(truststore_type="PEM", truststore_location=str(files / "cert.pem"))
     with pytest.raises(AuthenticationError, match="certificate is not trusted"):
         await ask(server_context(files, "other-"), trust_one)
@@ -218,7 +213,6 @@ async def test_certificates_are_checked(files: Path) -> None:
 def test_stores_that_can_not_be_used_are_named(
     files: Path, monkeypatch: pytest.MonkeyPatch, stores: dict[str, str], said: str
 ) -> None:
-    """Goal: an error that names property and file. Method: each mistake."""
     monkeypatch.chdir(files)
     with pytest.raises(SecurityConfigError) as refused:
         client_context(**stores)
@@ -228,7 +222,6 @@ def test_stores_that_can_not_be_used_are_named(
 
 
 def test_pkcs12_without_its_library_says_how_to_get_it(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the extra is optional. Method: an interpreter that does not have it."""
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
@@ -247,7 +240,6 @@ def test_pkcs12_without_its_library_says_how_to_get_it(files: Path, monkeypatch:
     ],
 )
 def test_cipher_suites_have_javas_names(suite: str, name: str) -> None:
-    """Goal: Kafka's property as it is. Method: translate, and have OpenSSL know the result."""
     assert openssl_name(suite) == name
     context = client_context(cipher_suites=suite)
     assert name in {cipher["name"] for cipher in context.get_ciphers()}
@@ -255,7 +247,6 @@ def test_cipher_suites_have_javas_names(suite: str, name: str) -> None:
 
 
 def test_versions_and_suites_go_together() -> None:
-    """Goal: what can't be is told. Method: suites of TLS 1.3 alone, of none, and unknown ones."""
     context = client_context(cipher_suites="TLS_AES_256_GCM_SHA384")
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     with pytest.raises(SecurityConfigError, match=r"none of them is for ssl\.enabled\.protocols=TLSv1\.2"):

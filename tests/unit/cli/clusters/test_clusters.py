@@ -63,7 +63,6 @@ def _cluster(controllers: dict[str, Any], *brokers: dict[str, Any]) -> Cluster:
 
 
 def test_a_cluster_is_told_in_full() -> None:
-    """Goal: the text has what a person looks for. Method: a healthy quorum with a pool, read as lines."""
     brokers = {
         "readyReplicas": 2,
         "conditions": [_condition("Ready", "False", "one is down")],
@@ -82,7 +81,7 @@ def test_a_cluster_is_told_in_full() -> None:
 
 
 def test_the_list_has_a_line_for_each_cluster() -> None:
-    """Goal: a quorum that no operator has seen, and one that is paused, look different. Method: both, as a table."""
+    """A quorum that no operator has seen, and one that is paused, look different."""
     paused = _controllers(HEALTHY, paused=True)
     new = _controllers()
     new["metadata"] = {"name": "another", "namespace": "kafka", "generation": 1}
@@ -92,17 +91,12 @@ def test_the_list_has_a_line_for_each_cluster() -> None:
 
 
 def test_a_healthy_cluster_has_nothing_wrong() -> None:
-    """Goal: the doctor is silent when all is well. Method: a healthy quorum alone."""
     cluster = _cluster(_controllers(HEALTHY))
     assert findings_of(cluster) == ()
     assert doctor_text(cluster, ()).splitlines()[1:] == ["Nothing is wrong."]
 
 
 def test_brokers_without_replicas_are_told() -> None:
-    """Goal: after a scale-up, one knows that nothing has moved, and what to type. Method: new brokers in two pools,
-    one that leaves, and a cluster without any topic.
-    """
-
     def broker(node_id: int, replicas: int | None, state: str = "ready") -> dict[str, Any]:
         return {"nodeId": node_id, "state": state, "replicas": replicas, "fenced": False}
 
@@ -150,7 +144,7 @@ def test_brokers_without_replicas_are_told() -> None:
     ],
 )
 def test_what_is_wrong_comes_first(status: dict[str, Any], severity: str, words: str) -> None:
-    """Goal: each thing that can be wrong is found and makes the cluster unhealthy. Method: one at a time."""
+    """Each thing that can be wrong is found and makes the cluster unhealthy."""
     found = findings_of(_cluster(_controllers(status)))
     assert found[0].severity == severity
     assert words in found[0].message
@@ -158,7 +152,6 @@ def test_what_is_wrong_comes_first(status: dict[str, Any], severity: str, words:
 
 
 def test_a_wait_alone_is_no_fault() -> None:
-    """Goal: a cluster that is on its way is not called ill. Method: a plan that waits, and a pause."""
     plan = [
         {"step": "WaitFor", "reason": "w", "waitsFor": "controllers to catch up: 3002"},
         {"step": "WaitFor", "reason": "w", "waitsFor": "brokers"},
@@ -172,7 +165,6 @@ def test_a_wait_alone_is_no_fault() -> None:
 
 
 def test_a_node_id_finds_its_pool() -> None:
-    """Goal: `decommission 3001 7` means the right resources. Method: pools with ids of several ranges."""
     cluster = _cluster(
         _controllers(decommission=[3001]), _brokers("small", 0), _brokers("large", 100, replicas=9)
     )

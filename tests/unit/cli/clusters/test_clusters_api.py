@@ -97,7 +97,7 @@ def page(*names: str, position: str = "") -> tuple[int, Any]:
 
 
 def test_a_long_list_is_read_in_pages(server: Server) -> None:
-    """Goal: every cluster is found however many there are. Method: two pages, the second by its token."""
+    """Every cluster is found however many there are."""
     server.answers["GET", f"{BASE}/kafkacontrollers"] = [page("a", position="then"), page("b")]
     server.answers["GET", f"{BASE}/kafkabrokers"] = [page()]
     assert [cluster.name for cluster in server.api.clusters()] == ["a", "b"]
@@ -106,8 +106,7 @@ def test_a_long_list_is_read_in_pages(server: Server) -> None:
 
 
 def test_a_change_is_made_of_what_was_read(server: Server) -> None:
-    """Goal: an edit of somebody else in between is not overwritten. Method: the patch has the version that was read
-    and our field manager; a conflict is explained."""
+    """An edit of somebody else in between is not overwritten."""
     server.answers["GET", f"{BASE}/kafkacontrollers"] = [page("quorum")]
     server.answers["GET", f"{BASE}/kafkabrokers"] = [page()]
     path = f"{BASE}/kafkacontrollers/quorum"
@@ -129,8 +128,6 @@ def test_a_change_is_made_of_what_was_read(server: Server) -> None:
     ],
 )
 def test_a_refusal_says_what_to_do(server: Server, answer: tuple[int, Any], said: str) -> None:
-    """Goal: a person knows what is missing. Method: answers of an API server without CRDs, without rights, and of a
-    proxy."""
     server.answers["GET", f"{BASE}/kafkacontrollers"] = [answer]
     with pytest.raises(CommandError) as refused:
         server.api.clusters()
@@ -139,7 +136,6 @@ def test_a_refusal_says_what_to_do(server: Server, answer: tuple[int, Any], said
 
 
 def test_a_server_that_can_not_be_reached(tmp_path: Path) -> None:
-    """Goal: no traceback without an API server. Method: nobody listens; the kubeconfig is missing."""
     gone = Server(tmp_path)
     gone.server.server_close()
     with pytest.raises(CommandError, match="does not answer"):
@@ -157,8 +153,7 @@ def test_without_a_kubeconfig_one_line_says_so(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Goal: the library's warnings do not stand before the error. Method: what is printed and logged where KUBECONFIG
-    names two files that do not exist; then one of them does."""
+    """The library's warnings do not stand before the error."""
     first, second = tmp_path / "first", tmp_path / "second"
     monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -177,7 +172,6 @@ def test_without_a_kubeconfig_one_line_says_so(
 
 
 def test_the_namespace_is_that_of_the_context(server: Server, tmp_path: Path) -> None:
-    """Goal: the same namespace as kubectl's. Method: a context with one, and no kubeconfig."""
     assert default_namespace(server.kubeconfig, None) == "kafka"
     assert default_namespace(server.kubeconfig, "other") == "default"
     assert default_namespace(tmp_path / "missing", None) == "default"

@@ -40,7 +40,6 @@ def _later(content: Any) -> Callable[[], Node]:
 def test_files_that_came_went_or_changed_are_told_by_path(
     before: Any, after: Any, expected: list[Difference]
 ) -> None:
-    """Goal: each difference once, in order of the paths. Method: a table of pairs of small trees."""
     assert list(differences(_directory(before), _directory(after), "")) == expected
 
 
@@ -49,7 +48,6 @@ def _directory(content: Mapping[str, Any]) -> Directory:
 
 
 def test_of_records_the_fields_that_differ_are_told() -> None:
-    """Goal: a partition of twelve fields does not hide the one that changed. Method: fields of pairs of contents."""
     changed = Difference("/x", {"leader": 1, "isr": [1, 2]}, {"leader": 2, "isr": [1, 2], "elr": []})
     assert changed.fields == {"leader": (1, 2), "elr": (None, [])}
     assert Difference("/x", None, {"leader": 2}).fields == {}
@@ -57,7 +55,6 @@ def test_of_records_the_fields_that_differ_are_told() -> None:
 
 
 def test_a_directory_can_be_shown_without_some_paths() -> None:
-    """Goal: what is twice in a tree is compared once. Method: hide a file and a directory below another one."""
     whole = _directory({"A": {"B": 1, "C": {"D": 2}}, "E": 3})
     part = without(whole, ("E",), ("A", "C"))
     assert part.sorted_names() == ["A"]

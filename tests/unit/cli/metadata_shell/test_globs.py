@@ -17,21 +17,18 @@ GLOBS = [
 
 @pytest.mark.parametrize("text", ["name", "a.b+c", "a\\*", "{a{b}}", "{a", "a\\", ""])
 def test_what_is_no_glob(text: str) -> None:
-    """Goal: a name, or a malformed glob, is looked up as it is written. Method: a table of Kafka's rules."""
     assert parse_glob(text) is None
 
 
 @pytest.mark.parametrize(("text", "expression"), GLOBS)
 @given(name=st.text(alphabet="abcxyz,{}\\", max_size=6))
 def test_globs(text: str, expression: str, name: str) -> None:
-    """Goal: a glob stands for the names that Kafka's does. Method: random names, by both."""
     glob = parse_glob(text)
     assert glob is not None
     assert glob.matches(name) == (re.fullmatch(expression, name) is not None)
 
 
 def test_a_glob_of_many_stars_takes_no_time() -> None:
-    """Goal: no line of a user hangs the shell. Method: a glob that a regular expression needs years for."""
     glob = parse_glob("*a" * 40 + "b")
     assert glob is not None
     started = time.process_time()

@@ -68,12 +68,10 @@ def run(root: Node, line: str, **state: object) -> list[str]:
     ],
 )  # fmt: skip
 def test_lines_print_what_kafkas_shell_prints(root: Directory, line: str, printed: list[str]) -> None:
-    """Goal: output of each command. Method: a table of lines; the texts are those that Kafka 4.3.1 printed."""
     assert run(root, line) == printed
 
 
 def test_a_working_directory_is_where_relative_paths_begin(root: Directory) -> None:
-    """Goal: `cd`. Method: go down, look, go up by `..`, and back with no argument."""
     state = ShellState(root)
     assert list(run_line(state, "cd zoo")) == []
     assert list(run_line(state, "cat a")) == ["one"]
@@ -84,7 +82,6 @@ def test_a_working_directory_is_where_relative_paths_begin(root: Directory) -> N
 
 
 def test_history_counts_from_the_first_line_and_is_bounded() -> None:
-    """Goal: `history`. Method: blank and repeated lines do not count; only the last lines are kept."""
     history: list[str] = []
     for line in ("ls", "ls", " ", "pwd", "ls"):
         remember(history, line)
@@ -102,7 +99,6 @@ def test_history_counts_from_the_first_line_and_is_bounded() -> None:
 
 
 def test_a_number_is_one_of_java() -> None:
-    """Goal: no traceback for a name of many digits. Method: the ends of Java's Integer, and beyond them."""
     assert [number_of(text) for text in ("7", "+7", "-7", "2147483647", "-2147483648")] == [
         *(7, 7, -7),
         *(2147483647, -2147483648),
@@ -111,7 +107,6 @@ def test_a_number_is_one_of_java() -> None:
 
 
 def test_paths_are_cleaned() -> None:
-    """Goal: dots and slashes. Method: a few paths."""
     assert components_of("/a//b/./c/../", "/x") == ["a", "b"]
     assert components_of("../y", "/x") == ["y"]
     assert components_of("../../..", "/x") == []
@@ -134,12 +129,10 @@ def test_paths_are_cleaned() -> None:
     ],
 )
 def test_completions(root: Directory, words: list[str], expected: list[str]) -> None:
-    """Goal: what the tab key offers. Method: a table of half-typed lines."""
     assert completions(ShellState(root), words) == expected
 
 
 def test_columns_fill_the_screen_downwards() -> None:
-    """Goal: `ls` on a terminal. Method: as many columns as fit, read downwards, all but the last one padded."""
     names = ["a", "bbbb", "c", "dd", "e"]
     assert list(columns(names, None)) == names
     assert list(columns(names, 14)) == ["a     c   e", "bbbb  dd  "]
@@ -150,8 +143,6 @@ def test_columns_fill_the_screen_downwards() -> None:
 
 
 def test_json_is_strict_where_text_is_lenient(root: Directory) -> None:
-    """Goal: programs get data or an error. Method: each command, and a path that is not there."""
-
     def content(line: str) -> object:
         call = parse_call(words_of(line), is_interactive=False)
         assert call is not None
@@ -174,7 +165,6 @@ def test_json_is_strict_where_text_is_lenient(root: Directory) -> None:
 def test_the_prompt_goes_on_after_an_interrupt_and_ends_with_exit(
     root: Directory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: the loop. Method: lines from a script, with Ctrl-C in between; the tree is refreshed for each line."""
     lines = iter(["cat file", KeyboardInterrupt(), "exit", "never read"])
     refreshed = []
 

@@ -7,14 +7,13 @@ from kit.tool_runner import run_tool
 @pytest.mark.parametrize("controllers", ["--bootstrap-controller", "-C", "-q"])
 @pytest.mark.parametrize("config", ["--command-config", "-c", "--config"])
 async def test_options_have_the_names_of_proposals_too(controllers: str, config: str) -> None:
-    """Goal: KIP-631 and KIP-919 as they are written. Method: a file that does not exist, at each pair of names."""
+    """KIP-631 and KIP-919 as they are written."""
     ran = await run_tool("metadata-shell", controllers, "localhost:1", config, "/no/such/file", "ls")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "error: --command-config /no/such/file: No such file or directory\n" in ran.stderr
 
 
 async def test_brokers_are_refused_with_the_option_to_use() -> None:
-    """Goal: the message says what to do. Method: --bootstrap-server."""
     ran = await run_tool("metadata-shell", "--bootstrap-server", "localhost:1", "ls")
     assert ran.exit_code == 2
     text = " ".join(ran.stderr.replace("│", " ").split())

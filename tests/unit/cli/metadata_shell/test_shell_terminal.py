@@ -115,7 +115,6 @@ def terminal() -> Iterator[Terminal]:
 
 
 def test_the_tab_key_completes_commands_and_paths(terminal: Terminal) -> None:
-    """Goal: completion with the terminal's own library. Method: half-typed words and tabs, then the whole line."""
     terminal.type("tr\t", until="tree ")
     terminal.type("/im\t", until="/image/")
     terminal.type("top\tbyN\tt\tn\t", until="t.o_p-ic/name ")
@@ -123,21 +122,18 @@ def test_the_tab_key_completes_commands_and_paths(terminal: Terminal) -> None:
 
 
 def test_lines_come_again_with_the_arrow_key(terminal: Terminal) -> None:
-    """Goal: history. Method: a line, then the arrow up and Enter; `history` counts it once."""
     assert "byId  byName\n" in terminal.type("ls /image/topics\n")
     assert "byId  byName\n" in terminal.type("\x1b[A\n")
     assert "    0  ls /image/topics\n    1  history\n" in terminal.type("history\n")
 
 
 def test_an_interrupt_drops_the_line_and_not_the_shell(terminal: Terminal) -> None:
-    """Goal: Ctrl-C is for the line. Method: half a line, Ctrl-C, and another line."""
     terminal.type("cat /nowh", until="/nowh")
     assert "^C\n" in terminal.interrupt()
     assert "\n/\n" in terminal.type("pwd\n")
 
 
 def test_the_end_of_the_input_ends_the_shell() -> None:
-    """Goal: Ctrl-D. Method: press it at the prompt."""
     terminal = Terminal("--snapshot", str(CHECKPOINT))
     try:
         terminal.read()

@@ -25,13 +25,10 @@ from quorate.console.java_text import double_text, hash_order, list_text, map_ha
     ],
 )
 def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
-    """Goal: quotas look the same. Method: what `Double.toString` of Java 17 gave, at the edges of its notations."""
     assert double_text(value) == text
 
 
 def test_texts_come_in_the_order_of_a_hash_map() -> None:
-    """Goal: configs on one line in Kafka's order. Method: what `HashMap.keySet()` of Java 17 gave, with 13 keys
-    (the table has grown to 32), and with a letter outside of ASCII."""
     keys = "retention.ms cleanup.policy segment.bytes max.message.bytes min.insync.replicas compression.type"
     assert " ".join(hash_order([*keys.split(), "délai", *"abcdefg"])) == (
         "compression.type a b délai c d max.message.bytes e f g min.insync.replicas cleanup.policy"
@@ -40,7 +37,6 @@ def test_texts_come_in_the_order_of_a_hash_map() -> None:
 
 
 def test_the_order_depends_on_the_capacity() -> None:
-    """Goal: maps that are made for their content are smaller. Method: three quotas, capacity 3, as Java gave them."""
     quotas = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"]
     assert hash_order(quotas, capacity=3) == [
         "consumer_byte_rate",
@@ -50,18 +46,16 @@ def test_the_order_depends_on_the_capacity() -> None:
 
 
 def test_numbers_come_in_the_order_of_their_buckets() -> None:
-    """Goal: brokers on one line in Kafka's order. Method: 16 shares a bucket with 0 in a table of 16."""
     assert hash_order([16, 1, 0, 1]) == [16, 0, 1]
     assert hash_order([3000, 2, 1]) == [1, 2, 3000]
 
 
 def test_maps_have_the_hash_code_of_java() -> None:
-    """Goal: quota entities in Kafka's order. Method: `Map.of("a", "b").hashCode()`, and a null value."""
+    """Quota entities in Kafka's order."""
     assert map_hash_code({"a": "b"}) == 97 ^ 98
     assert map_hash_code({"a": None}) == 97
 
 
 def test_lists_have_brackets() -> None:
-    """Goal: renewers look the same. Method: none, two."""
     assert list_text([]) == "[]"
     assert list_text(["a", 1]) == "[a, 1]"

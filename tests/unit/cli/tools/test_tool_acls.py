@@ -108,7 +108,7 @@ def by_resource(arguments: AclArguments) -> dict[str, set[str]]:
     ],
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    """Goal: the refusals of kafka-acls, and of what would remove more than is said. Method: a breach of each."""
+    """The refusals of kafka-acls, and of what would remove more than is said."""
     assert told in usage_error(check_options, options)
 
 
@@ -122,13 +122,11 @@ def test_options_that_do_not_go_together(options: str, told: str) -> None:
     ],
 )
 def test_options_that_go_together(options: str) -> None:
-    """Goal: nothing else is refused. Method: full lines of each action."""
     assert check_options(["--bootstrap-controller", *options.split()]) == options.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("text", ["Read", "read", "READ"])
 def test_operations_are_read_in_any_case(text: str) -> None:
-    """Goal: the names of kafka-acls. Method: three spellings; a long name both ways; what is none."""
     assert parse_operation(text) is AclOperation.READ
     assert parse_operation("DescribeConfigs") is parse_operation("describe_configs")
     for wrong in ("Any", "Unknown", "Reed"):
@@ -137,7 +135,7 @@ def test_operations_are_read_in_any_case(text: str) -> None:
 
 
 def test_pattern_types_and_principals_are_read() -> None:
-    """Goal: the message names option, value and what is allowed. Method: right and wrong ones."""
+    """The message names option, value and what is allowed."""
     assert parse_pattern_type("Prefixed") is PatternType.PREFIXED
     with pytest.raises(
         UsageError, match="--resource-pattern-type: 'x' is none of ANY, MATCH, LITERAL, PREFIXED"
@@ -150,7 +148,6 @@ def test_pattern_types_and_principals_are_read() -> None:
 
 
 def test_resources_of_all_kinds() -> None:
-    """Goal: each option names its kind, and names may repeat. Method: all of them, prefixed and literal."""
     arguments = AclArguments(
         topics=["t", " t"],
         groups=["g"],
@@ -173,7 +170,7 @@ def test_resources_of_all_kinds() -> None:
 
 
 def test_entries_are_all_combinations() -> None:
-    """Goal: several principals, hosts and operations in one line. Method: two of each, and a denial."""
+    """Several principals, hosts and operations in one line."""
     (entries,) = entries_by_filter(
         AclArguments(
             topics=["t"],
@@ -193,12 +190,10 @@ def test_entries_are_all_combinations() -> None:
 
 
 def test_without_an_operation_all_is_meant() -> None:
-    """Goal: Kafka's default. Method: no --operation."""
     assert by_resource(AclArguments(topics=["t"], allow_principals=ALICE)) == {"TOPIC t": {"ALL"}}
 
 
 def test_producers_and_consumers_get_what_they_need() -> None:
-    """Goal: the conveniences. Method: each alone, and both together."""
     producer = AclArguments(
         topics=["t"], transactional_ids=["x"], allow_principals=ALICE, producer=True, idempotent=True
     )
@@ -215,7 +210,6 @@ def test_producers_and_consumers_get_what_they_need() -> None:
 
 @pytest.mark.parametrize("resource_type", list(SUPPORTED_OPERATIONS))
 def test_operations_that_a_resource_does_not_have(resource_type: ResourceType) -> None:
-    """Goal: an entry without effect is refused. Method: every operation for every kind of resource."""
     names = {
         ResourceType.TOPIC: {"topics": ["x"]},
         ResourceType.GROUP: {"groups": ["x"]},
@@ -238,7 +232,6 @@ def test_operations_that_a_resource_does_not_have(resource_type: ResourceType) -
 
 
 def test_what_can_not_be_added() -> None:
-    """Goal: the refusals of --add. Method: a filter's pattern type, no principal, no resource."""
     matching = AclArguments(topics=["t"], allow_principals=ALICE, pattern_type=PatternType.MATCH)
     with pytest.raises(UsageError, match="--resource-pattern-type MATCH can't be used with --add"):
         check_to_add(matching, entries_by_filter(matching))
@@ -253,7 +246,6 @@ def test_what_can_not_be_added() -> None:
 
 
 async def test_acls_are_added_that_are_not_there(admin: ScriptedAdmin) -> None:
-    """Goal: --add tells what it does, as Kafka's tool. Method: one entry is there, one is new."""
     admin.answers |= {"describe_acls": (READ_T,), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice")
     ran = await run_tool(*add, "--operation", "Read", "--operation", "Describe")
@@ -283,7 +275,6 @@ READ_JSON = {
 
 
 async def test_additions_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
-    """Goal: `-o json` is an interface. Method: a new entry, then one that is there."""
     admin.answers |= {"describe_acls": (), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", *("--allow-principal", "User:alice", "--operation", "Read"))
     assert (await run_tool(*add, "-o", "json")).json == {"added": [READ_JSON], "existing": []}
@@ -292,7 +283,7 @@ async def test_additions_for_programs_have_the_documented_shape(admin: ScriptedA
 
 
 async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
-    """Goal: the server's reason reaches the person. Method: an authorizer that is switched off."""
+    """The server's reason reaches the person."""
     refusal = ServerError(ErrorCode.security_disabled, "No Authorizer is configured.")
     admin.answers |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice", "--operation", "Read")
@@ -302,7 +293,6 @@ async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
 
 
 async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
-    """Goal: --list. Method: all; of some resources; of principals, one of them twice; nothing; JSON."""
     admin.answers["describe_acls"] = (WRITE_T, READ_T)
     both = f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\t{WRITE_TEXT}\n\n"
     assert (await run_tool("acls", *AT, "--list")).stdout == both
@@ -324,7 +314,6 @@ async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
 
 
 async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
-    """Goal: --resource-pattern-type any and match, for --list. Method: what is asked."""
     admin.answers["describe_acls"] = ()
     for text in ("any", "match"):
         await run_tool("acls", *AT, "--list", "--topic", "t", "--resource-pattern-type", text)
@@ -340,7 +329,6 @@ def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
 
 
 async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin) -> None:
-    """Goal: --remove --force, all of a resource or some entries. Method: what is asked of the cluster; JSON."""
     admin.answers["delete_acls"] = deleted(READ_T)
     remove = ("acls", *AT, "--remove", "--topic", "t", "--force")
     ran = await run_tool(*remove)
@@ -369,7 +357,6 @@ ALL_OF_T = f"Are you sure you want to delete all ACLs for resource filter `{PATT
 
 @pytest.mark.parametrize(("answer", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
 async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int) -> None:
-    """Goal: only y is a yes. Method: several answers."""
     admin.answers["delete_acls"] = deleted()
     ran = await answering(answer, "--topic", "t")
     assert (ran.exit_code, ran.stdout) == (0, ALL_OF_T)
@@ -377,7 +364,6 @@ async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int)
 
 
 async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
-    """Goal: each answer counts for its resource. Method: no for the topic, yes for the group, with entries."""
     admin.answers["delete_acls"] = deleted()
     ran = await answering("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
     question = (
@@ -391,7 +377,6 @@ async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
 
 
 async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> None:
-    """Goal: a script without a terminal is told what to do. Method: nothing to read; JSON stays clean."""
     ran = await answering("", "--topic", "t")
     assert ran.exit_code == 1
     assert (
@@ -405,7 +390,6 @@ async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> Non
 
 
 async def test_an_entry_that_could_not_be_removed_is_a_failure(admin: ScriptedAdmin) -> None:
-    """Goal: half done is not done. Method: the server says so of a binding."""
     admin.answers["delete_acls"] = deleted(READ_T, error=ServerError(ErrorCode.cluster_authorization_failed))
     ran = await run_tool("acls", *AT, "--remove", "--topic", "t", "--force")
     assert (ran.exit_code, ran.stderr) == (

@@ -37,14 +37,13 @@ def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
     ],
 )
 def test_an_api_is_told_as_by_kafka(key: int, range_: tuple[int, int], text: str) -> None:
-    """Goal: a line for each API. Method: ranges around what this client knows."""
     assert node_text(NODE, versions(**{f"k{key}": range_}), ()) == (
         f"h:9092 (id: 1 rack: null isFenced: false) -> (\n\t{text}\n)\n"
     )
 
 
 def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_told() -> None:
-    """Goal: an older node's gaps are seen. Method: a node that lacks an expected API."""
+    """An older node's gaps are seen."""
     assert node_text(NODE, versions(k18=(0, 4), k3=(0, 13)), (1, 3)) == (
         "h:9092 (id: 1 rack: null isFenced: false) -> (\n"
         "\tFetch(1): UNSUPPORTED,\n\tMetadata(3): 0 to 13 [usable: 13],\n\tApiVersions(18): 0 to 4 [usable: 4]\n)\n"
@@ -52,7 +51,6 @@ def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_told() -> None
 
 
 def test_programs_get_numbers() -> None:
-    """Goal: the stable keys. Method: an API that can't be used."""
     assert node_json(NODE, versions(k0=(90, 99)))["apis"] == [
         {"apiKey": 0, "name": "Produce", "minVersion": 90, "maxVersion": 99, "usableVersion": None}
     ]
@@ -61,7 +59,7 @@ def test_programs_get_numbers() -> None:
 async def test_every_broker_is_asked_and_one_that_fails_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Goal: one broker's failure hides no other; exit code 1. Method: the second hangs up on ApiVersions."""
+    """One broker's failure hides no other; exit code 1."""
     monkeypatch.setattr(api_versions, "NODE_TIMEOUT_MS", HANG_S * 1000)
     config = tmp_path / "admin.properties"
     config.write_text("retries=0\n")
@@ -79,7 +77,6 @@ async def test_every_broker_is_asked_and_one_that_fails_is_told(
 
 
 async def test_controllers_can_be_asked_too() -> None:
-    """Goal: it works without brokers. Method: --bootstrap-controller; what brokers alone serve is not missed."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
         ran = await run_tool("broker-api-versions", "-C", cluster.bootstrap[0])
     assert "Vote(52): 0 to 2" in ran.stdout
@@ -87,7 +84,6 @@ async def test_controllers_can_be_asked_too() -> None:
 
 
 async def test_the_cluster_tool_lists_what_brokers_should_have_of_controllers_too() -> None:
-    """Goal: kafka-cluster api-versions of 4.4.0. Method: a controller at both commands; one tells of Produce."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
         cluster.nodes[3000].apis = {
             key: versions for key, versions in cluster.nodes[3000].apis.items() if key

@@ -20,7 +20,7 @@ def node(node_id: int, host: str = "h", *, rack: str | None = None, fenced: bool
 
 
 def test_endpoints_of_brokers_are_told_as_by_kafka() -> None:
-    """Goal: widths by the longest host and rack, blanks at the ends. Method: racks, none, a fenced broker."""
+    """Widths by the longest host and rack, blanks at the ends."""
     nodes = [node(1, "host-1", rack="r"), node(10, "h", fenced=True)]
     assert endpoints_text(nodes, controllers=False) == (
         "ID         HOST   PORT       RACK STATE      ENDPOINT_TYPE  \n"
@@ -30,7 +30,6 @@ def test_endpoints_of_brokers_are_told_as_by_kafka() -> None:
 
 
 def test_endpoints_of_controllers_have_no_state() -> None:
-    """Goal: the other form of the table. Method: one controller; without racks the column is 10 wide."""
     assert endpoints_text([node(3000)], controllers=True) == (
         "ID         HOST PORT       RACK       ENDPOINT_TYPE  \n"
         "3000       h 9092       null       controller     \n"
@@ -38,14 +37,12 @@ def test_endpoints_of_controllers_have_no_state() -> None:
 
 
 def test_a_cluster_without_nodes_has_a_header() -> None:
-    """Goal: no crash on nothing, and the width that Kafka's has then. Method: no nodes."""
     assert endpoints_text([], controllers=True) == (
         f"ID         {'HOST':<100} PORT       RACK       ENDPOINT_TYPE  \n"
     )
 
 
 async def test_endpoints_are_listed_in_order() -> None:
-    """Goal: DescribeCluster to table and JSON. Method: nodes that are told out of order."""
     async with FakeCluster([2, 1]) as cluster:
         ran = await run_tool("cluster", "list-endpoints", "-b", cluster.bootstrap[0], "-o", "json")
         asked = cluster.received("DescribeCluster")[-1].body.include_fenced_brokers
@@ -57,7 +54,6 @@ async def test_endpoints_are_listed_in_order() -> None:
 
 
 async def test_controllers_are_never_fenced() -> None:
-    """Goal: the contradiction is told. Method: both options."""
     ran = await run_tool("cluster", "list-endpoints", "-C", "h:1", "--include-fenced-brokers")
     assert (ran.exit_code, ran.stdout) == (2, "")
 
@@ -87,7 +83,6 @@ def quorum_with_broker(last_fetch_ms: int) -> Any:
 
 
 async def test_a_broker_is_unregistered() -> None:
-    """Goal: UnregisterBroker and Kafka's text. Method: what arrived, and what is told."""
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(90_000))
         cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
@@ -100,9 +95,6 @@ async def test_a_broker_is_unregistered() -> None:
 async def test_unregistering_a_running_broker_warns_first(
     monkeypatch: pytest.MonkeyPatch, last_fetch_ms: int, is_running: bool
 ) -> None:
-    """Goal: nobody takes partitions from a broker unawares. Method: a broker that fetches, and one that does not; a
-    script, and a terminal whose user says no.
-    """
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(last_fetch_ms))
         cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
@@ -119,7 +111,7 @@ async def test_unregistering_a_running_broker_warns_first(
 
 
 async def test_a_broker_that_is_not_registered_fails() -> None:
-    """Goal: the server's words, also for a user who may not describe the quorum. Method: two refusals."""
+    """The server's words, also for a user who may not describe the quorum."""
     refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No.")
     unauthorized = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster(handlers={"UnregisterBroker": lambda _: refusal}) as cluster:
@@ -130,7 +122,7 @@ async def test_a_broker_that_is_not_registered_fails() -> None:
 
 @pytest.mark.parametrize("option", ["--controller-id", "--id", "-i"])
 async def test_a_controller_is_unregistered(option: str) -> None:
-    """Goal: UnregisterController; both names of the option (KIP-1312, Kafka 4.4). Method: each of them."""
+    """UnregisterController; both names of the option (KIP-1312, Kafka 4.4)."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
         cluster.handle("UnregisterController", lambda _: answer("UnregisterController"))
         ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], option, "99")
@@ -139,7 +131,6 @@ async def test_a_controller_is_unregistered(option: str) -> None:
 
 
 async def test_below_33_unregistering_proposes_to_refresh() -> None:
-    """Goal: the way out that there is. Method: the server's refusal, and a server that has no such API."""
     refusal = answer(
         "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
     )
@@ -160,7 +151,6 @@ async def test_below_33_unregistering_proposes_to_refresh() -> None:
 
 
 async def test_other_refusals_are_told_as_they_are() -> None:
-    """Goal: no wrong advice. Method: a controller that is not registered."""
     refusal = answer(
         "UnregisterController", error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="Controller ID 99."
     )
@@ -181,7 +171,6 @@ async def test_other_refusals_are_told_as_they_are() -> None:
     ],
 )
 async def test_wrong_ids_exit_with_2(arguments: list[str]) -> None:
-    """Goal: usage errors before anybody is asked. Method: none, negative, no number; nobody listens."""
     ran = await run_tool("cluster", *arguments, "-C", "localhost:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
 
@@ -204,7 +193,7 @@ async def controllers() -> AsyncIterator[FakeCluster]:
 
 
 async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: what is sent is shown; a dry run sends nothing. Method: compare text, JSON and what arrived."""
+    """What is sent is shown; a dry run sends nothing."""
     monkeypatch.setattr(judgement, "FETCH_SILENCE_MS_MAX", 20)
     asked = ("cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", "99")
     dry = await run_tool(*asked, "--dry-run")
@@ -232,7 +221,6 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytes
 async def test_what_is_no_ghost_is_not_refreshed(
     controllers: FakeCluster, controller_id: str, told: str
 ) -> None:
-    """Goal: no living controller loses its addresses. Method: the leader, and an id that is not registered."""
     ran = await run_tool(
         "cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", controller_id
     )
@@ -242,7 +230,6 @@ async def test_what_is_no_ghost_is_not_refreshed(
 
 
 async def test_brokers_can_not_refresh() -> None:
-    """Goal: the message says what is needed. Method: --bootstrap-server."""
     ran = await run_tool("cluster", "refresh-controller", "-b", "localhost:1", "--controller-id", "99")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert "refresh-controller needs --bootstrap-controller" in ran.stderr

@@ -64,7 +64,6 @@ def configured(admin: ScriptedAdmin, *entries: ConfigEntry) -> None:
 
 
 async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
-    """Goal: the configs that are set on a topic, sorted, with synonyms. Method: by either option; with --all."""
     admin.answers["list_topics"] = {"t": None}
     configured(admin, *TOPIC_ENTRIES)
     retention = (
@@ -82,7 +81,6 @@ async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
 
 
 async def test_the_description_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
-    """Goal: `-o json` is an interface. Method: every field."""
     admin.answers["list_topics"] = {"t": None}
     configured(admin, TOPIC_ENTRIES[1])
     ran = await run_tool("configs", *AT, "--describe", "--topic", "t", "-o", "json")
@@ -110,7 +108,6 @@ async def test_the_description_for_programs_has_the_documented_shape(admin: Scri
 
 
 async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin) -> None:
-    """Goal: the levels of broker configs. Method: a broker, the default, all of them, at controllers."""
     admin.answers["describe_cluster"] = brokers(2, 1)
     configured(
         admin,
@@ -126,7 +123,6 @@ async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin
 
 
 async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
-    """Goal: levels have another source. Method: the loggers of a node."""
     admin.answers["describe_cluster"] = brokers(1)
     configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
     ran = await run_tool("configs", *AT, "--describe", "--broker-logger", "1")
@@ -148,7 +144,6 @@ async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
 async def test_what_does_not_exist_is_told(
     admin: ScriptedAdmin, whose: tuple[str, str], missing: str
 ) -> None:
-    """Goal: as with Kafka's tool it is no failure. Method: an unknown name of each type; for programs nothing."""
     admin.answers |= {
         "list_topics": {},
         "describe_cluster": brokers(1),
@@ -177,7 +172,6 @@ async def test_what_does_not_exist_is_told(
 async def test_groups_with_members_and_with_configs(
     admin: ScriptedAdmin, listed: object, names: list[str]
 ) -> None:
-    """Goal: no group is missed. Method: one of each kind; servers that do not tell those with configs."""
     group = GroupListing(group_id="g", group_type="consumer", protocol_type="", group_state="")
     admin.answers |= {"list_groups": (group,), "list_config_resources": listed}
     configured(admin, entry("a", "1", ConfigSource.DYNAMIC_GROUP_CONFIG))
@@ -186,7 +180,6 @@ async def test_groups_with_members_and_with_configs(
 
 
 async def test_a_refusal_to_list_is_a_failure(admin: ScriptedAdmin) -> None:
-    """Goal: some groups are not taken for all. Method: another error."""
     admin.answers |= {"list_groups": (), "list_config_resources": ServerError(ErrorCode.invalid_request)}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups")
     assert ran.exit_code == 1
@@ -215,7 +208,6 @@ USERS = Results(
 
 
 async def test_users_are_described_with_quotas_and_credentials(admin: ScriptedAdmin) -> None:
-    """Goal: both kinds of a user's configs. Method: all users; one has no credentials, one an error."""
     admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users")
     assert sorted(ran.stdout.splitlines()) == [
@@ -237,7 +229,6 @@ async def test_users_are_described_with_quotas_and_credentials(admin: ScriptedAd
 
 
 async def test_quotas_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
-    """Goal: `-o json` is an interface. Method: every field."""
     admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users", "-o", "json")
     assert ran.json == {
@@ -276,7 +267,6 @@ async def test_quotas_for_programs_have_the_documented_shape(admin: ScriptedAdmi
 async def test_only_users_are_asked_for_credentials(
     admin: ScriptedAdmin, whose: tuple[str, ...], components: list[tuple[str, QuotaMatch, str | None]]
 ) -> None:
-    """Goal: defaults, clients and addresses have none. Method: what is asked, for each of them."""
     admin.answers["describe_client_quotas"] = {}
     ran = await run_tool("configs", *AT, "--describe", *whose)
     assert (ran.exit_code, ran.stdout) == (0, "")
@@ -286,7 +276,6 @@ async def test_only_users_are_asked_for_credentials(
 
 
 async def test_an_address_that_can_not_be_resolved_is_told() -> None:
-    """Goal: a quota for nobody is a mistake. Method: a name that is none."""
     ran = await run_tool("configs", *AT, "--describe", "--ip", "not..valid")
     assert ran.exit_code == 2
     assert "must be an IP address or a host name, not 'not..valid'" in " ".join(
@@ -326,7 +315,6 @@ def changed(resource: ConfigResource, deleted: tuple[str, ...] = (), **set_: str
 async def test_configs_are_altered(
     admin: ScriptedAdmin, whose: tuple[str, ...], resource: tuple[ConfigResourceType, str], told: str
 ) -> None:
-    """Goal: each type of resource. Method: set one config and delete two."""
     admin.answers["incremental_alter_configs"] = Results()
     ran = await run_tool(
         "configs", *AT, "--alter", *whose, "--add-config", "a=[1,2]", "--delete-config", "b,c"
@@ -336,7 +324,7 @@ async def test_configs_are_altered(
 
 
 async def test_an_alteration_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
-    """Goal: `-o json` is an interface, and repeats no value. Method: every field."""
+    """`-o json` is an interface, and repeats no value."""
     admin.answers["incremental_alter_configs"] = Results()
     ran = await run_tool(
         "configs", *AT, "--alter", "--broker-defaults", "--add-config", "a=secret", "-o", "json"
@@ -349,7 +337,6 @@ async def test_an_alteration_for_programs_has_the_documented_shape(admin: Script
 
 
 async def test_configs_are_read_from_a_file(admin: ScriptedAdmin, tmp_path: Path) -> None:
-    """Goal: --add-config-file. Method: a file with two, one with a name that can't be, none."""
     admin.answers["incremental_alter_configs"] = Results()
     file = tmp_path / "configs.properties"
     file.write_text("# comment\na=1\nb = x,y\n")
@@ -367,7 +354,7 @@ async def test_configs_are_read_from_a_file(admin: ScriptedAdmin, tmp_path: Path
 
 
 async def test_a_refused_config_is_a_failure(admin: ScriptedAdmin) -> None:
-    """Goal: the server's reason reaches the person. Method: it refuses."""
+    """The server's reason reaches the person."""
     resource = ConfigResource(ConfigResourceType.TOPIC, "t")
     error = ServerError(ErrorCode.invalid_config, "Unknown topic config name: a")
     admin.answers["incremental_alter_configs"] = Results({}, {resource: error})
@@ -377,7 +364,6 @@ async def test_a_refused_config_is_a_failure(admin: ScriptedAdmin) -> None:
 
 
 async def test_loggers_are_altered_if_there_are_such(admin: ScriptedAdmin) -> None:
-    """Goal: a typing error changes nothing. Method: a logger that is there, one that is not."""
     configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
     admin.answers["incremental_alter_configs"] = Results()
     alter = ("configs", *AT_CONTROLLER, "--alter", "--broker-logger", "3000", "--add-config")
@@ -391,7 +377,6 @@ async def test_loggers_are_altered_if_there_are_such(admin: ScriptedAdmin) -> No
 
 
 async def test_quotas_are_altered_at_controllers_too(admin: ScriptedAdmin) -> None:
-    """Goal: quotas can be set when no broker is there to describe them. Method: set, for a user's default client."""
     admin.answers["alter_client_quotas"] = Results()
     ran = await run_tool(
         "configs",
@@ -408,7 +393,7 @@ async def test_quotas_are_altered_at_controllers_too(admin: ScriptedAdmin) -> No
 
 
 async def test_a_quota_that_is_not_set_can_not_be_deleted(admin: ScriptedAdmin) -> None:
-    """Goal: a typing error does not look like success. Method: delete one that is there and one that is not."""
+    """A typing error does not look like success."""
     admin.answers |= {
         "describe_client_quotas": {ClientQuotaEntity.of({"ip": None}): {"connection_creation_rate": 1.0}},
         "alter_client_quotas": Results(),
@@ -422,7 +407,6 @@ async def test_a_quota_that_is_not_set_can_not_be_deleted(admin: ScriptedAdmin) 
 
 
 async def test_credentials_are_altered(admin: ScriptedAdmin) -> None:
-    """Goal: SCRAM credentials of one user. Method: set one; the server refuses another."""
     admin.answers["alter_user_scram_credentials"] = Results({"u": None}, {})
     alter = ("configs", *AT, "--alter", "--user", "u", "--add-config", "SCRAM-SHA-512=[password=secret]")
     ran = await run_tool(*alter)

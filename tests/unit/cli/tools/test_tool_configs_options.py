@@ -35,7 +35,6 @@ def changes(to_delete: tuple[str, ...] = (), **to_set: str) -> Changes:
 
 
 def test_names_and_defaults_belong_to_types_by_their_order() -> None:
-    """Goal: a client's quota of the default user. Method: both orders of --entity-name and --entity-default."""
     given = ("--entity-type", "--entity-default", "--entity-type", "--entity-name")
     assert resolve(given, ["users", "clients"], ["app"], {}) == entities(("users", ""), ("clients", "app"))
     given = ("--entity-name", "--entity-type", "--entity-default", "--entity-type")
@@ -43,7 +42,7 @@ def test_names_and_defaults_belong_to_types_by_their_order() -> None:
 
 
 def test_one_option_stands_for_type_and_name() -> None:
-    """Goal: the options of KIP-543. Method: a name, a default, both together."""
+    """The options of KIP-543."""
     assert resolve(("--topic",), (), (), {"--topic": "t"}) == entities(("topics", "t"))
     assert resolve(("--ip-defaults",), (), (), {}) == entities(("ips", ""))
     assert resolve(("--user-defaults", "--client"), (), (), {"--client": "app"}) == entities(
@@ -90,7 +89,6 @@ def test_one_option_stands_for_type_and_name() -> None:
 def test_entities_that_can_not_be_meant(
     given: str, types: list[str], names: list[str], shortcuts: dict[str, str], told: str
 ) -> None:
-    """Goal: the refusals of kafka-configs. Method: a breach of each rule."""
     with pytest.raises(UsageError) as raised:
         resolve(given.split(), types, names, shortcuts)
     assert told in raised.value.message
@@ -113,7 +111,6 @@ def test_entities_that_can_not_be_meant(
     ],
 )
 def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> None:
-    """Goal: the refusals of --describe. Method: a breach of each rule."""
     with pytest.raises(UsageError) as raised:
         check_describe(wanted, given.split())
     assert told in raised.value.message
@@ -135,7 +132,6 @@ def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> N
     ],
 )
 def test_what_can_not_be_altered(wanted: Entities, given: str, told: str) -> None:
-    """Goal: the refusals of --alter. Method: a breach of each rule."""
     with pytest.raises(UsageError) as raised:
         check_alter(wanted, given.split())
     assert told in raised.value.message
@@ -156,20 +152,17 @@ def test_what_can_not_be_altered(wanted: Entities, given: str, told: str) -> Non
     ],
 )
 def test_configs_to_add_are_read(text: str, configs: dict[str, str]) -> None:
-    """Goal: --add-config as Kafka reads it. Method: several, spaces, an empty value, brackets, a comma at the end."""
     assert parse_add_config(text) == configs
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "a=secret=x", ""])
 def test_wrong_configs_to_add_are_told_without_their_values(text: str) -> None:
-    """Goal: values may be passwords. Method: no value, two."""
     with pytest.raises(UsageError, match="must be followed by one = and its value") as raised:
         parse_add_config(text)
     assert "secret" not in raised.value.message
 
 
 def test_names_are_checked_and_split() -> None:
-    """Goal: what may be in a name. Method: a logger of an inner class, two lists, a space."""
     check_keys(["org.apache.Quota$Reaper", "a-b_c.1"])
     with pytest.raises(UsageError, match="config name 'a b'"):
         check_keys(["a b"])
@@ -200,14 +193,12 @@ def test_names_are_checked_and_split() -> None:
     ],
 )
 def test_changes_that_entities_do_not_take(whose: Entities, what: Changes, told: str) -> None:
-    """Goal: the refusals for quotas and credentials. Method: a breach of each rule."""
     with pytest.raises(UsageError) as raised:
         check_changes(whose, what)
     assert told in raised.value.message
 
 
 def test_quotas_are_numbers() -> None:
-    """Goal: the values of quotas. Method: to set, to remove, what Python would take and Java not, a word."""
     assert quota_values(changes(("b",), a="1e3")) == {"a": 1000.0, "b": None}
     for text in ("1_000", "many"):
         with pytest.raises(UsageError, match=f"--add-config a={text}: a quota must be a number"):
@@ -215,7 +206,6 @@ def test_quotas_are_numbers() -> None:
 
 
 def test_credentials_are_read() -> None:
-    """Goal: SCRAM credentials. Method: with iterations, without, -1, a password with =, and a deletion."""
     wanted = Changes(
         to_set={"SCRAM-SHA-256": "iterations=8192,password=a=b", "SCRAM-SHA-512": "iterations=-1,password=c"},
         to_delete=("SCRAM-SHA-256",),
@@ -243,7 +233,6 @@ def test_credentials_are_read() -> None:
     ],
 )
 def test_wrong_credentials_are_told_without_the_password(text: str, told: str) -> None:
-    """Goal: no password on the screen. Method: no password, nothing else, no number, too small a one."""
     with pytest.raises(UsageError) as raised:
         credential_alterations("u", Changes(to_set={"SCRAM-SHA-256": text}, to_delete=()))
     assert told in raised.value.message

@@ -69,12 +69,10 @@ def at(tmp_path: Path) -> tuple[str, ...]:
     ],
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    """Goal: the refusals of kafka-delegation-tokens. Method: a breach of each rule."""
     assert told in usage_error(check_options, options)
 
 
 def test_a_wrong_hmac_is_not_repeated() -> None:
-    """Goal: no secret on the screen. Method: what is no base64."""
     assert parse_hmac(HMAC) == b"secret"
     with pytest.raises(UsageError, match="--hmac is not base64") as raised:
         parse_hmac("c2Vjc*V0")
@@ -82,13 +80,11 @@ def test_a_wrong_hmac_is_not_repeated() -> None:
 
 
 def test_tokens_are_told_as_by_kafka() -> None:
-    """Goal: the table, with empty lines between. Method: none, one."""
     assert tokens_text([]) == TABLE[: TABLE.index("\n\ntoken") + 1]
     assert tokens_text([TOKEN]) == TABLE
 
 
 async def test_a_token_is_created(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    """Goal: --create. Method: for oneself with a renewer; for another owner."""
     admin.answers["create_delegation_token"] = TOKEN
     create = (*at, "--create", "--max-life-time-period", "1000")
     ran = await run_tool(*create, "--renewer-principal", "User:bob")
@@ -105,7 +101,6 @@ async def test_a_token_is_created(admin: ScriptedAdmin, at: tuple[str, ...]) -> 
 async def test_a_token_for_programs_has_the_documented_shape(
     admin: ScriptedAdmin, at: tuple[str, ...]
 ) -> None:
-    """Goal: `-o json` is an interface. Method: every field, created and described."""
     token = {
         "tokenId": "token",
         "hmac": HMAC,
@@ -123,7 +118,6 @@ async def test_a_token_for_programs_has_the_documented_shape(
 
 
 async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    """Goal: --describe. Method: what the user may see, and that of some owners."""
     admin.answers["describe_delegation_tokens"] = (TOKEN,)
     ran = await run_tool(*at, "--describe")
     assert ran.stdout == (
@@ -147,7 +141,6 @@ async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -
 async def test_a_token_is_renewed_and_expired(
     admin: ScriptedAdmin, at: tuple[str, ...], action: str, period: str, told: str
 ) -> None:
-    """Goal: --renew and --expire. Method: text without a line's end, as Kafka's; JSON."""
     admin.answers[f"{action}_delegation_token"] = 1_700_000_000_000
     arguments = (*at, f"--{action}", "--hmac", HMAC, f"--{period}", "-1")
     ran = await run_tool(*arguments)
@@ -161,7 +154,6 @@ async def test_a_token_is_renewed_and_expired(
 
 
 async def test_errors_are_told(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    """Goal: one message, no traceback. Method: a refusal, a principal that is none, a word for a number."""
     admin.answers["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1")
     assert ran.exit_code == 1

@@ -100,7 +100,7 @@ async def brokers() -> AsyncIterator[FakeCluster]:
 
 
 async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
-    """Goal: no finding but what brokers can't show. Method: text and JSON; nothing was probed without need."""
+    """No finding but what brokers can't show."""
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
     assert ran.exit_code == 0
     assert ran.stdout.startswith(
@@ -126,7 +126,7 @@ async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
 
 
 async def test_a_ghost_is_found_by_asking_and_exits_with_1(brokers: FakeCluster) -> None:
-    """Goal: the whole way on a stock cluster: probe, parse, advise. Method: a controller that supports 27 at most."""
+    """The whole way on a stock cluster: probe, parse, advise."""
     brokers.finalized_features["metadata.version"] = 26
     brokers.handle("UpdateFeatures", refusing(27, "Controller 99 only supports versions 7-27"))
     bootstrap = brokers.bootstrap[0]
@@ -202,9 +202,7 @@ async def test_exit_codes_are_the_documented_ones(
     exit_code: int,
     severity: str | None,
 ) -> None:
-    """Goal: scripts can rely on `docs/doctor.md`: 0, 1 and 2. Method: a finding of each severity as the worst one,
-    each error, each way to ask wrongly; as text and as JSON. That nobody answers is a test of its own.
-    """
+    """Scripts can rely on `docs/doctor.md`: 0, 1 and 2."""
     prepare(brokers)
     for output in ((), ("-o", "json")) if "-o" not in arguments else ((),):
         ran = await run_tool("doctor", "-b", brokers.bootstrap[0], *output, *arguments)
@@ -220,7 +218,6 @@ async def test_exit_codes_are_the_documented_ones(
 
 
 async def test_a_quorum_that_must_not_be_described_is_not_lost(brokers: FakeCluster) -> None:
-    """Goal: missing rights are no missing leader. Method: CLUSTER_AUTHORIZATION_FAILED on DescribeQuorum."""
     forbidden("DescribeQuorum")(brokers)
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
     assert f"Cluster {CLUSTER_ID}: leader unknown, metadata.version" in ran.stdout
@@ -263,9 +260,6 @@ def list_topics(cluster: FakeCluster, *names: str) -> None:
 
 
 async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluster) -> None:
-    """Goal: the same findings without the log. Method: a partition without a leader, one under its
-    min.insync.replicas, one whose config is not returned, and replicas on broker 7, which is not registered.
-    """
     list_topics(brokers, "a", "b", "c")
     brokers.handle(
         "DescribeTopicPartitions",
@@ -312,7 +306,6 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
 async def test_topics_that_are_not_described_are_reported(
     brokers: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: silence about partitions is no health. Method: a topic that may not be described; no list of topics."""
     list_topics(brokers, "a")
     refused = nested(
         "DescribeTopicPartitions",
@@ -332,7 +325,6 @@ async def test_topics_that_are_not_described_are_reported(
 
 
 async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -> None:
-    """Goal: findings where no broker is registered. Method: a broker that describes a cluster without brokers."""
     brokers.handle(
         "DescribeCluster", lambda _: answer("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
     )
@@ -348,7 +340,6 @@ async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -
 
 
 def test_the_documentation_has_each_finding() -> None:
-    """Goal: programs know the codes. Method: compare the table of docs/doctor.md with the enumeration."""
     page = (Path(__file__).parents[4] / "docs" / "doctor.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \| (\w+)", page, re.MULTILINE)
     assert sorted(code for code, _ in rows) == sorted(Code)
@@ -356,7 +347,6 @@ def test_the_documentation_has_each_finding() -> None:
 
 
 async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
-    """Goal: missing rights are not health. Method: CLUSTER_AUTHORIZATION_FAILED on the probe."""
     brokers.finalized_features["metadata.version"] = 29
     brokers.handle(
         "UpdateFeatures",
@@ -369,7 +359,7 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
 
 
 async def test_nobody_there_is_an_error(tmp_path: Path) -> None:
-    """Goal: no diagnosis without a patient: one message, exit code 1. Method: a port that nobody listens on."""
+    """No diagnosis without a patient: one message, exit code 1."""
     config = tmp_path / "admin.properties"
     # The second attempt would come after the end of the call, so there is none.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
@@ -381,7 +371,6 @@ async def test_nobody_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_findings_are_wrapped_and_their_commands_are_not() -> None:
-    """Goal: text that fits, and lines that can be copied. Method: a long evidence, a long command."""
     command = "quorate " + "x" * 200
     finding = Finding(
         severity=Severity.WARNING,
@@ -440,7 +429,7 @@ def blocked(brokers: FakeCluster) -> FakeCluster:
 async def test_a_lake_tells_the_past_of_a_blocker(
     blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: --history adds what is known, for people and programs. Method: a lake's answer with one row."""
+    """--history adds what is known, for people and programs."""
     row = {
         "role": "controller",
         "node_id": 99,
@@ -477,7 +466,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
 async def test_a_lake_that_cannot_be_read_does_not_hide_the_findings(
     blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch, ending: tuple[int, str, str], complaint: str
 ) -> None:
-    """Goal: the present is told whatever is wrong with the past. Method: each fault; text, error and exit code."""
+    """The present is told whatever is wrong with the past."""
     _printing(monkeypatch, *ending)
     ran = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake")
     assert ran.exit_code == 1

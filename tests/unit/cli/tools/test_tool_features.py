@@ -14,7 +14,6 @@ REFUSED = ServerError(ErrorCode.invalid_update_version, "Broker 0 only supports 
 
 
 def test_levels_are_told_as_by_kafka() -> None:
-    """Goal: the line of `describe`. Method: names of metadata.version, one unknown, a feature not finalized."""
     found = FeatureDescription(
         finalized={"metadata.version": 30},
         finalized_epoch=12,
@@ -35,7 +34,6 @@ def test_levels_are_told_as_by_kafka() -> None:
 
 
 def test_an_unknown_epoch_is_a_dash() -> None:
-    """Goal: as by Kafka; null for programs. Method: -1."""
     found = FeatureDescription(finalized={}, finalized_epoch=-1, supported={"kraft.version": (0, 1)})
     assert description_text(found).endswith("Epoch: -\n")
     assert description_json(found)["finalizedFeaturesEpoch"] is None
@@ -72,7 +70,6 @@ def test_an_unknown_epoch_is_a_dash() -> None:
 def test_changes_are_told_as_by_kafka(
     operation: str, refusal: ServerError | None, dry_run: bool, text: str
 ) -> None:
-    """Goal: a line for each feature, in the order of names. Method: each operation, done, refused and dry."""
     assert update_text(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run) == text
     told = update_json(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run)
     assert told["levels"] == {"a": 2, "b": 1}
@@ -80,7 +77,6 @@ def test_changes_are_told_as_by_kafka(
 
 
 async def test_levels_are_asked_of_the_named_node() -> None:
-    """Goal: --node-id. Method: two brokers, the second is asked."""
     async with FakeCluster([1, 2]) as cluster:
         before = len(cluster.nodes[2].requests)
         ran = await run_tool("features", "-b", cluster.bootstrap[0], "describe", "--node-id", "2")
@@ -138,7 +134,7 @@ async def test_levels_are_asked_of_the_named_node() -> None:
     ],
 )
 async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[tuple[str, int, int]]) -> None:
-    """Goal: options to UpdateFeatures; 0 is no upgrade, but a downgrade. Method: what arrived, dry and not."""
+    """Options to UpdateFeatures; 0 is no upgrade, but a downgrade."""
     async with FakeCluster() as cluster:
         cluster.handle("UpdateFeatures", lambda _: answer("UpdateFeatures"))
         for dry_run in ([], ["--dry-run"]):
@@ -153,7 +149,7 @@ async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[t
 
 
 async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
-    """Goal: Kafka's text, and exit code 1. Method: the active controller refuses."""
+    """Kafka's text, and exit code 1."""
     refusal = answer("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
     async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
         asked = ("features", "-b", cluster.bootstrap[0], "upgrade", "--feature", "a=1", "--feature", "b=1")
@@ -188,7 +184,6 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
     ],
 )
 async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list[str], told: str) -> None:
-    """Goal: usage errors. Method: missing, contradicting and malformed options; nobody listens."""
     ran = await run_tool("features", "-b", "localhost:1", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert told in " ".join(ran.stderr.replace("│", " ").split())
@@ -198,7 +193,7 @@ async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list
     "arguments", [["upgrade", "--release-version", "9.9"], ["upgrade", "--metadata", "9.9"]]
 )
 async def test_an_unknown_release_is_told_with_those_there_are(arguments: list[str]) -> None:
-    """Goal: the message names option, value and what is allowed. Method: a release that does not exist."""
+    """The message names option, value and what is allowed."""
     ran = await run_tool("features", "-b", "localhost:1", *arguments)
     assert ran.exit_code == 1
     assert (
@@ -208,7 +203,6 @@ async def test_an_unknown_release_is_told_with_those_there_are(arguments: list[s
 
 
 async def test_the_levels_of_a_release_are_listed() -> None:
-    """Goal: version-mapping, as Kafka prints it. Method: an old release, the newest, that of new clusters, JSON."""
     assert (await run_tool("features", "version-mapping", "--release-version", "4.0")).stdout == (
         "metadata.version=25 (4.0)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
         "eligible.leader.replicas.version=0\nshare.version=0\nstreams.version=0\n"
@@ -226,7 +220,6 @@ async def test_the_levels_of_a_release_are_listed() -> None:
 
 
 async def test_dependencies_are_listed() -> None:
-    """Goal: feature-dependencies, as Kafka prints it. Method: with and without; text and JSON."""
     asked = (
         "features", "feature-dependencies", "--feature", "eligible.leader.replicas.version=1", "--feature",
         "metadata.version=30", "--feature", "group.version=1", "--feature", "share.version=2", "--feature",
@@ -255,7 +248,6 @@ async def test_dependencies_are_listed() -> None:
     ],
 )
 async def test_dependencies_of_what_does_not_exist(feature: str, told: str) -> None:
-    """Goal: the message names what there is. Method: an unknown feature, unknown levels."""
     ran = await run_tool("features", "feature-dependencies", "--feature", feature)
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert told in ran.stderr

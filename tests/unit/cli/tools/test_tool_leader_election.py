@@ -45,7 +45,7 @@ MIXED = elected(
 
 
 async def test_results_are_told_as_by_kafka() -> None:
-    """Goal: elected, not needed, failed, in this order; exit code 1. Method: one answer with all three."""
+    """Elected, not needed, failed, in this order; exit code 1."""
     async with FakeCluster(handlers={"ElectLeaders": lambda _: MIXED}) as cluster:
         asked = (
             "leader-election", "-b", cluster.bootstrap[0], "--election-type", "PREFERRED", "--all-topic-partitions",
@@ -72,7 +72,6 @@ async def test_results_are_told_as_by_kafka() -> None:
 
 
 async def test_an_election_that_is_not_needed_is_no_failure() -> None:
-    """Goal: exit code 0. Method: one partition, which has its preferred leader."""
     results = elected({"a": [(0, ErrorCode.election_not_needed)]})
     async with FakeCluster(handlers={"ElectLeaders": lambda _: results}) as cluster:
         ran = await run_tool(
@@ -83,7 +82,6 @@ async def test_an_election_that_is_not_needed_is_no_failure() -> None:
 
 
 async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
-    """Goal: --path-to-json-file. Method: what arrived."""
     file = tmp_path / "partitions.json"
     listed = [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 0}, {"topic": "b", "partition": 2}]
     file.write_text(json.dumps({"version": 1, "partitions": listed}))
@@ -120,7 +118,6 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
     ],
 )
 async def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str) -> None:
-    """Goal: the message names file, entry and what is allowed. Method: one fault at a time; nobody listens."""
     file = tmp_path / "partitions.json"
     if content is not None:
         file.write_text(content)
@@ -151,13 +148,11 @@ async def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str
     ],
 )
 async def test_wrong_options_exit_with_2(arguments: list[str]) -> None:
-    """Goal: usage errors. Method: missing and contradicting options; nobody listens."""
     ran = await run_tool("leader-election", "-b", "localhost:1", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
 
 
 async def test_the_older_name_of_the_config_option(tmp_path: Path) -> None:
-    """Goal: --admin.config goes on, with a warning. Method: a client id from the file."""
     config = tmp_path / "admin.properties"
     config.write_text("client.id=from-the-file\n")
     async with FakeCluster(handlers={"ElectLeaders": lambda _: elected({})}) as cluster:

@@ -78,7 +78,6 @@ async def controllers() -> AsyncIterator[FakeCluster]:
 
 
 def test_the_status_of_a_quorum_is_told_as_by_kafka() -> None:
-    """Goal: the text of describe --status. Method: a voter behind, IPv6, what is unknown."""
     assert status_text("cluster", QUORUM) == (
         "ClusterId:              cluster\n"
         "LeaderId:               3001\n"
@@ -103,7 +102,6 @@ def test_the_status_of_a_quorum_is_told_as_by_kafka() -> None:
 def test_the_largest_lag_is_that_of_the_last_voter(
     follower: ReplicaDescription, lag: int, lag_ms: int
 ) -> None:
-    """Goal: offsets and time behind the leader. Method: a follower ahead, level, and unknown to the leader."""
     quorum = QuorumDescription(
         leader_id=3001, leader_epoch=1, high_watermark=1, voters=(follower, replica(3001)), observers=()
     )
@@ -112,7 +110,6 @@ def test_the_largest_lag_is_that_of_the_last_voter(
 
 
 def test_replication_is_told_in_the_order_leader_followers_observers() -> None:
-    """Goal: the table of describe --replication. Method: a leader that is not the first voter."""
     lines = [line.split() for line in replication_text(QUORUM, None).splitlines()]
     assert lines == [
         [
@@ -131,7 +128,6 @@ def test_replication_is_told_in_the_order_leader_followers_observers() -> None:
 
 
 def test_human_readable_times_are_relative() -> None:
-    """Goal: --human-readable. Method: a clock 60 ms later; an unknown time stays -1."""
     cells = [
         [cell.strip() for cell in line.split("\t")]
         for line in replication_text(QUORUM, NOW_MS + 60).splitlines()
@@ -144,13 +140,11 @@ def test_human_readable_times_are_relative() -> None:
 
 
 def test_a_time_in_the_future_says_that_clocks_differ() -> None:
-    """Goal: no negative time. Method: a clock behind the leader's."""
     with pytest.raises(CommandError, match=f"last fetch time is {NOW_MS}, now it is 5: the clocks"):
         replication_text(QUORUM, 5)
 
 
 def test_a_leader_that_is_no_voter_any_more_is_told() -> None:
-    """Goal: no crash in the moment of a leader's removal. Method: a leader that is not in the list."""
     quorum = QuorumDescription(
         leader_id=9, leader_epoch=1, high_watermark=1, voters=(replica(3000),), observers=()
     )
@@ -160,12 +154,10 @@ def test_a_leader_that_is_no_voter_any_more_is_told() -> None:
 
 @pytest.mark.parametrize(("host", "text"), [("h", "C://h:1"), ("::1", "C://[::1]:1")])
 def test_endpoints_are_told_with_brackets_around_ipv6(host: str, text: str) -> None:
-    """Goal: an endpoint can be read back. Method: a name, an IPv6 address."""
     assert endpoint_text(RaftVoterEndpoint(name="C", host=host, port=1)) == text
 
 
 async def test_describe_asks_the_controllers(controllers: FakeCluster) -> None:
-    """Goal: the command joins questions and text. Method: text and JSON of both forms."""
     asked = ("metadata-quorum", "-C", controllers.bootstrap[0], "describe")
     assert (await run_tool(*asked, "--status")).stdout.startswith(f"ClusterId:              {CLUSTER_ID}\n")
     status = (await run_tool(*asked, "--status", "-o", "json")).json
@@ -208,7 +200,6 @@ async def test_describe_asks_the_controllers(controllers: FakeCluster) -> None:
     ],
 )
 async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list[str]) -> None:
-    """Goal: usage errors. Method: missing, contradicting and malformed options; nobody listens."""
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
 
@@ -219,7 +210,6 @@ REMOVE = ("remove-controller", "--controller-id", "3002", "--controller-director
 
 
 async def test_a_voter_is_removed(controllers: FakeCluster) -> None:
-    """Goal: RemoveRaftVoter and Kafka's text. Method: compare what arrived, and what is told."""
     controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE)
     assert ran.stdout == f"Removed KRaft controller 3002 with directory id {THIRD}\n"
@@ -228,7 +218,6 @@ async def test_a_voter_is_removed(controllers: FakeCluster) -> None:
 
 
 async def test_a_dry_run_asks_nobody() -> None:
-    """Goal: --dry-run of both steps, in Kafka's words. Method: nobody listens."""
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", *REMOVE, "--dry-run", "--unregister")
     assert ran.stdout == (
         f"DRY RUN of removing KRaft controller 3002 with directory id {THIRD}\n"
@@ -239,7 +228,7 @@ async def test_a_dry_run_asks_nobody() -> None:
 
 
 async def test_a_voter_is_removed_and_then_unregistered(controllers: FakeCluster) -> None:
-    """Goal: KIP-1312's order. Method: the order in which the requests arrive."""
+    """KIP-1312's order."""
     controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
     controllers.handle("UnregisterController", lambda _: answer("UnregisterController"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE, "--unregister")
@@ -258,10 +247,7 @@ async def test_a_voter_is_removed_and_then_unregistered(controllers: FakeCluster
 async def test_a_removal_that_fails_directs_to_unregistering_alone(
     controllers: FakeCluster, code: ErrorCode
 ) -> None:
-    """Goal: KIP-1312: where a voter can't be removed, --unregister fails and names the other command.
-
-    Method: the refusals of both; nothing may be unregistered.
-    """
+    """KIP-1312: where a voter can't be removed, --unregister fails and names the other command."""
     controllers.handle(
         "RemoveRaftVoter", lambda _: answer("RemoveRaftVoter", error_code=code, error_message="No.")
     )
@@ -281,7 +267,6 @@ async def test_a_removal_that_fails_directs_to_unregistering_alone(
 async def test_a_removal_from_a_static_quorum_directs_to_its_property(
     controllers: FakeCluster, refuses: bool
 ) -> None:
-    """Goal: advice that works. Method: kraft.version 0; a server that refuses, and one that has no such request."""
     del controllers.finalized_features["kraft.version"]
     if refuses:
         refusal = answer("RemoveRaftVoter", error_code=ErrorCode.unsupported_version, error_message="No.")
@@ -306,7 +291,6 @@ async def test_a_removal_from_a_static_quorum_directs_to_its_property(
 
 
 async def test_an_unregistration_that_fails_says_that_the_voter_is_gone(controllers: FakeCluster) -> None:
-    """Goal: what is half done is told. Method: a cluster whose metadata.version is too old."""
     controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
     refusal = answer(
         "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
@@ -342,10 +326,7 @@ def controller_file(
 
 
 async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controllers: FakeCluster) -> None:
-    """Goal: AddRaftVoter from properties and meta.properties; advertised listeners go before listeners.
-
-    Method: compare what arrived, and what is told.
-    """
+    """AddRaftVoter from properties and meta.properties; advertised listeners go before listeners."""
     controllers.handle("AddRaftVoter", lambda _: answer("AddRaftVoter"))
     ran = await run_tool(
         "metadata-quorum", "-C", controllers.bootstrap[0], "-c", controller_file(tmp_path), "add-controller"
@@ -367,7 +348,6 @@ async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controller
 async def test_a_dry_run_of_adding_reads_the_files_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
 ) -> None:
-    """Goal: --dry-run. Method: nobody listens; a listener on all interfaces is advertised by the machine's name."""
     monkeypatch.setattr("socket.getfqdn", lambda: "this-host.example.com")
     properties = PROPERTIES.replace("advertised.listeners", "ignored").replace("://:9093", f"://{host}:9093")
     ran = await run_tool(
@@ -400,7 +380,7 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(
 async def test_a_file_that_is_no_controllers_is_refused(
     tmp_path: Path, change: tuple[str, str], told: str
 ) -> None:
-    """Goal: the message names the key, its value and what is allowed. Method: one fault at a time."""
+    """The message names the key, its value and what is allowed."""
     path = controller_file(tmp_path, PROPERTIES.replace(*change))
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", "-c", path, "add-controller")
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -416,7 +396,6 @@ async def test_a_file_that_is_no_controllers_is_refused(
     ],
 )
 async def test_a_directory_without_an_id_is_refused(tmp_path: Path, meta: str | None, told: str) -> None:
-    """Goal: an unformatted directory is told as such. Method: no file, no id, a bad id."""
     path = controller_file(tmp_path, meta=meta)
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", "-c", path, "add-controller")
     assert ran.exit_code == 1

@@ -21,25 +21,22 @@ TOOLS = ("topics", "configs", "acls", "delegation-tokens", "reassign-partitions"
     ],
 )
 def test_one_action_at_one_cluster(given: list[str], told: str) -> None:
-    """Goal: it is never guessed what to do, and where. Method: no action, two, no cluster."""
     with pytest.raises(UsageError, match=told):
         one_action(given, ACTIONS)
 
 
 def test_a_tool_without_controllers_does_not_propose_them() -> None:
-    """Goal: what the message names can be typed. Method: no cluster for a tool that asks brokers alone."""
     with pytest.raises(UsageError, match=r"--go needs --bootstrap-server$"):
         one_action(["--go"], ACTIONS, controllers=False)
 
 
 def test_the_action_is_found() -> None:
-    """Goal: either side will do, and a flag may come twice. Method: both bootstrap options."""
+    """Either side will do, and a flag may come twice."""
     assert one_action(["--bootstrap-server", "--go", "--go"], ACTIONS) == "--go"
     assert one_action(["--stop", "--bootstrap-controller"], ACTIONS) == "--stop"
 
 
 def test_rules_name_both_options() -> None:
-    """Goal: a message says what to change. Method: one breach of each kind of rule, and none."""
     with pytest.raises(UsageError, match="--go needs --name"):
         require(["--go"], "--go", "--name")
     with pytest.raises(UsageError, match="--go can't be used with --slow"):
@@ -80,7 +77,6 @@ def test_rules_name_both_options() -> None:
 async def test_numbers_beyond_those_of_the_protocol_are_refused(
     arguments: list[str], option: str, number: str
 ) -> None:
-    """Goal: no traceback when a request is encoded. Method: just beyond an int32, and far beyond."""
     ran = await run_tool(*arguments, number, "-b", "h:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
     told = " ".join(ran.stderr.replace("│", " ").split())
@@ -91,7 +87,6 @@ async def test_numbers_beyond_those_of_the_protocol_are_refused(
 
 @pytest.mark.parametrize("option", ["--max-life-time-period", "--renew-time-period", "--expiry-time-period"])
 async def test_times_beyond_those_of_the_protocol_are_refused(tmp_path: Path, option: str) -> None:
-    """Goal: no traceback when a request is encoded. Method: more milliseconds than an int64 has."""
     action = {"-m": "--create", "-r": "--renew", "-e": "--expire"}[option[1:3]]
     hmac = () if action == "--create" else ("--hmac", "AAAA")
     ran = await run_tool(
@@ -103,7 +98,6 @@ async def test_times_beyond_those_of_the_protocol_are_refused(tmp_path: Path, op
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_a_tool_without_arguments_prints_its_help(tool: str) -> None:
-    """Goal: as with Kafka's tools, nothing is a question. Method: run each without arguments."""
     ran = await run_tool(tool)
     assert ran.exit_code == 2
     assert "Actions" in ran.stdout + ran.stderr
@@ -111,7 +105,6 @@ async def test_a_tool_without_arguments_prints_its_help(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_a_second_value_is_refused(tool: str, admin: ScriptedAdmin) -> None:
-    """Goal: no value is silently dropped. Method: the bootstrap option twice."""
     ran = await run_tool(tool, "--list", "--bootstrap-server", "a:1", "-b", "b:2")
     assert ran.exit_code == 2
     if tool in {"topics", "acls", "reassign-partitions"}:  # which have --list

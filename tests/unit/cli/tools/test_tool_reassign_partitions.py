@@ -83,7 +83,6 @@ SAVED = (
 
 
 async def test_reassignments_are_listed(admin: ScriptedAdmin) -> None:
-    """Goal: --list, at controllers too. Method: text, JSON; the client's name is Kafka's."""
     admin.answers["list_partition_reassignments"] = {T0: MOVING}
     ran = await run_tool(*AT_CONTROLLER, "--list")
     assert ran.stdout.endswith("t-0: replicas: 1,2,3. adding: 3. removing: 1.\n")
@@ -102,7 +101,6 @@ async def test_reassignments_are_listed(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_reassignment_is_proposed(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --generate. Method: the only broker that is allowed is the only place."""
     everything(admin)
     path = file(text='{"topics": [{"topic": "t"}]}')
     generate = (*AT, "--generate", "--topics-to-move-json-file", path, "--broker-list", "2")
@@ -118,7 +116,6 @@ async def test_a_reassignment_is_proposed(admin: ScriptedAdmin, file: Callable[.
 
 
 async def test_a_reassignment_begins(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --execute. Method: text, JSON, and what the cluster is asked."""
     everything(admin)
     execute = (*AT, "--execute", "--reassignment-json-file", file(to(2)))
     ran = await run_tool(*execute)
@@ -139,7 +136,6 @@ async def test_a_reassignment_begins(admin: ScriptedAdmin, file: Callable[..., s
 async def test_a_reassignment_is_throttled_before_it_begins(
     admin: ScriptedAdmin, file: Callable[..., str]
 ) -> None:
-    """Goal: --throttle and that of directories. Method: text, and the order of what is asked."""
     everything(admin, alter_replica_log_dirs=lambda moves: Results(dict.fromkeys(moves), {}))
     path = file(to(2, log_dirs=["/b"]))
     limits = ("--throttle", "1000", "--replica-alter-log-dirs-throttle", "2000")
@@ -163,7 +159,6 @@ async def test_a_reassignment_is_throttled_before_it_begins(
 async def test_a_replica_moves_when_its_broker_has_it(
     admin: ScriptedAdmin, file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a broker that does not have the replica yet is asked again. Method: it has it at the third time."""
     monkeypatch.setattr(actions, "MOVE_RETRY_S", 0)
     replica = TopicPartitionReplica("t", 0, 2)
     not_yet = Results({}, {replica: ServerError(ErrorCode.replica_not_available)})
@@ -194,7 +189,6 @@ async def test_a_replica_moves_when_its_broker_has_it(
 async def test_a_replica_that_can_not_move(
     admin: ScriptedAdmin, file: Callable[..., str], code: ErrorCode, told: str
 ) -> None:
-    """Goal: waiting ends, and does not begin for other reasons. Method: no time at all."""
     refused = Results({}, {TopicPartitionReplica("t", 0, 2): ServerError(code)})
     everything(admin, alter_replica_log_dirs=refused)
     path = file(to(2, log_dirs=["/b"]))
@@ -232,7 +226,6 @@ async def test_what_the_cluster_does_not_take(
     partitions: list[dict[str, Any]],
     told: str,
 ) -> None:
-    """Goal: each refusal of --execute. Method: what is under way, brokers, topics, partitions, a no."""
     everything(admin, **answers)
     ran = await run_tool(*AT, "--execute", "--reassignment-json-file", file(*partitions))
     assert ran.exit_code == 1
@@ -240,7 +233,6 @@ async def test_what_the_cluster_does_not_take(
 
 
 async def test_a_reassignment_goes_on_in_addition(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --additional. Method: another reassignment is under way."""
     everything(admin, list_partition_reassignments={T1: MOVING})
     ran = await run_tool(*AT, "--execute", "--additional", "--reassignment-json-file", file(to(2)))
     assert ran.exit_code == 0
@@ -250,7 +242,7 @@ CLEARED = "Clearing broker-level throttles on brokers 1,2\nClearing topic-level 
 
 
 async def test_a_finished_reassignment_is_verified(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --verify takes throttles away at the end. Method: where it should be; with --preserve-throttles."""
+    """--verify takes throttles away at the end."""
     everything(admin)
     path = file(to(1, log_dirs=["/a"]))
     ran = await run_tool(*AT, "--verify", "--reassignment-json-file", path)
@@ -292,14 +284,12 @@ async def test_a_finished_reassignment_is_verified(admin: ScriptedAdmin, file: C
 async def test_a_reassignment_that_is_not_finished(
     admin: ScriptedAdmin, file: Callable[..., str], answers: dict[str, Any], line: str
 ) -> None:
-    """Goal: the words of --verify. Method: under way, elsewhere, no such topic; an empty line for no directories."""
     everything(admin, **answers)
     ran = await run_tool(*AT, "--verify", "--reassignment-json-file", file(to(2)), "--preserve-throttles")
     assert ran.stdout == f"Status of partition reassignment:\n{line}\n\n"
 
 
 async def test_throttles_stay_while_anything_moves(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: no throttle is taken away too early. Method: another partition's move; a move between directories."""
     everything(admin, list_partition_reassignments={T1: MOVING})
     ran = await run_tool(*AT, "--verify", "--reassignment-json-file", file(to(1)), "-o", "json")
     assert (ran.json["reassignmentsOngoing"], ran.json["throttlesCleared"]) == (True, False)
@@ -328,7 +318,6 @@ async def test_throttles_stay_while_anything_moves(admin: ScriptedAdmin, file: C
 
 
 async def test_a_reassignment_is_cancelled(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --cancel, of partitions and of directories. Method: both under way."""
     moving = ReplicaLogDirInfo(current_log_dir="/a", future_log_dir="/b")
     everything(
         admin,
@@ -353,7 +342,6 @@ async def test_a_reassignment_is_cancelled(admin: ScriptedAdmin, file: Callable[
 
 
 async def test_nothing_to_cancel_at_controllers(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: --cancel without brokers asks for no directories. Method: nothing moves; Kafka's two sentences."""
     admin.answers["list_partition_reassignments"] = {}
     path = file(to(1))
     ran = await run_tool(*AT_CONTROLLER, "--cancel", "--preserve-throttles", "--reassignment-json-file", path)
@@ -364,7 +352,7 @@ async def test_nothing_to_cancel_at_controllers(admin: ScriptedAdmin, file: Call
 
 
 async def test_a_refusal_to_cancel_is_a_failure(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    """Goal: the server's reason reaches the person. Method: it refuses."""
+    """The server's reason reaches the person."""
     refused = Results({}, {T0: ServerError(ErrorCode.no_reassignment_in_progress)})
     everything(admin, list_partition_reassignments={T0: MOVING}, alter_partition_reassignments=refused)
     ran = await run_tool(*AT, "--cancel", "--reassignment-json-file", file(to(1)))
@@ -376,7 +364,6 @@ async def test_a_refusal_to_cancel_is_a_failure(admin: ScriptedAdmin, file: Call
 
 
 async def test_files_that_can_not_be_read_are_named(admin: ScriptedAdmin, tmp_path: Path) -> None:
-    """Goal: the message names option and file. Method: no file, no text, no JSON."""
     path = tmp_path / "moves.json"
     verify = (*AT, "--verify", "--reassignment-json-file", str(path))
     for content, told in (

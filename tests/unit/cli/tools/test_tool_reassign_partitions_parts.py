@@ -59,7 +59,6 @@ from quorate_protocol.placement import UsableBroker
     ],
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    """Goal: the refusals of kafka-reassign-partitions. Method: a breach of each rule."""
     assert told in usage_error(check_options, options)
 
 
@@ -77,7 +76,6 @@ def test_options_that_do_not_go_together(options: str, told: str) -> None:
     ],
 )
 def test_options_that_go_together(options: str) -> None:
-    """Goal: nothing else is refused. Method: the fullest line of each action."""
     assert check_options(options.split()) == options.split(maxsplit=1)[0]
 
 
@@ -85,7 +83,6 @@ def test_options_that_go_together(options: str) -> None:
 
 
 def test_a_reassignment_is_read_and_written() -> None:
-    """Goal: what one run writes, the next one reads. Method: directories, any, none; round trip."""
     text = moves_file(to(1, 2, log_dirs=["/a", "any"]), to(2, partition=1))
     wanted = parse_reassignment(text)
     assert wanted.targets == ((T0, (1, 2)), (T1, (2,)))
@@ -123,7 +120,7 @@ def test_a_reassignment_is_read_and_written() -> None:
     ],
 )
 def test_a_wrong_file_is_told(text: str, told: str) -> None:
-    """Goal: the message names field, value and what is allowed. Method: a fault at each level."""
+    """The message names field, value and what is allowed."""
     with pytest.raises(CommandError) as raised:
         parse_reassignment(text)
     assert told in str(raised.value)
@@ -139,14 +136,12 @@ def test_a_wrong_file_is_told(text: str, told: str) -> None:
     ],
 )
 def test_what_can_not_be_executed(partitions: list[dict[str, Any]], told: str) -> None:
-    """Goal: nothing begins that can't be meant. Method: nothing, no replica, twice the partition, twice a broker."""
     with pytest.raises(CommandError) as raised:
         parse_reassignment(moves_file(*partitions)).check_to_execute()
     assert told in str(raised.value)
 
 
 def test_topics_and_brokers_are_read() -> None:
-    """Goal: the input of --generate. Method: right ones, twice the same, a word."""
     assert parse_topics('{"topics": [{"topic": "a"}, {"topic": "b"}]}') == ["a", "b"]
     assert parse_broker_list("0,1") == [0, 1]
     with pytest.raises(CommandError, match="contains duplicate entries: a"):
@@ -161,7 +156,6 @@ def test_topics_and_brokers_are_read() -> None:
 
 
 def test_all_partitions_get_as_many_replicas_as_before() -> None:
-    """Goal: a proposal. Method: two topics on four brokers; every partition, distinct brokers, the same count."""
     current = {T0: (1, 2), T1: (1, 2), TopicPartition("u", 0): (1,)}
     brokers = [UsableBroker(broker_id=one, rack=None, fenced=False) for one in (3, 4, 5, 6)]
     proposed = propose(current, brokers, random.Random(1))
@@ -172,14 +166,12 @@ def test_all_partitions_get_as_many_replicas_as_before() -> None:
 
 
 def test_too_few_brokers_are_told() -> None:
-    """Goal: the message names the topic. Method: two replicas, one broker."""
     brokers = [UsableBroker(broker_id=3, rack=None, fenced=False)]
     with pytest.raises(CommandError, match="topic t: The target replication factor of 2 cannot be reached"):
         propose({T0: (1, 2)}, brokers, random.Random(1))
 
 
 def test_racks_are_known_of_all_brokers_or_of_none() -> None:
-    """Goal: no rack is left out by accident. Method: all, none, one without; not looking at racks."""
     described = brokers(1, 2, 3, racks=("a", None, "b")).nodes
     assert [broker.rack for broker in usable_brokers(described, [1, 3, 9], rack_aware=True)] == ["a", "b"]
     assert [broker.rack for broker in usable_brokers(described, [2], rack_aware=True)] == [None]
@@ -192,8 +184,6 @@ def test_racks_are_known_of_all_brokers_or_of_none() -> None:
 
 
 def test_throttles_of_moves() -> None:
-    """Goal: senders are throttled as leaders, receivers as followers. Method: a move under way that goes on to
-    another broker keeps its sources; a new one; one that adds nothing."""
     moves = moves_of({T0: MOVING}, {T0: (4,), T1: (2, 1)}, {T0: (1, 2, 3), T1: (1, 2)})
     resource = ConfigResource(ConfigResourceType.TOPIC, "t")
     assert throttle_topics(moves) == {
@@ -224,7 +214,7 @@ def test_throttles_of_moves() -> None:
     ],
 )
 def test_the_state_of_a_move_between_directories(info: ReplicaLogDirInfo | None, state: MoveState) -> None:
-    """Goal: five states (KIP-113). Method: what a broker tells, for the target /a."""
+    """Five states (KIP-113)."""
     assert log_dir_move(info, "/a").state is state
 
 
@@ -265,12 +255,10 @@ def test_the_state_of_a_move_between_directories(info: ReplicaLogDirInfo | None,
     ],
 )
 def test_moves_between_directories_are_told_as_by_kafka(move: LogDirMove, line: str) -> None:
-    """Goal: the words for each state. Method: one of each."""
     assert moves_text({R01: move}) == f"{line}\n"
 
 
 def test_reassignments_are_listed_as_by_kafka() -> None:
-    """Goal: the text of --list. Method: none; one that adds and removes; one that only adds; sorted."""
     assert reassignments_text({}) == "No partition reassignments found.\n"
     adding = PartitionReassignment(replicas=(1, 2), adding_replicas=(2,), removing_replicas=())
     assert reassignments_text({T1: adding, T0: MOVING}) == (

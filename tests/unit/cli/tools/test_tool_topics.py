@@ -124,7 +124,6 @@ def described(*topics: TopicDescription, moving: PartitionReassignment | None = 
     ],
 )
 def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    """Goal: the refusals of kafka-topics. Method: a breach of each of its rules."""
     assert told in usage_error(check_options, options)
 
 
@@ -140,12 +139,11 @@ def test_options_that_do_not_go_together(options: str, told: str) -> None:
     ],
 )
 def test_options_that_go_together(options: str) -> None:
-    """Goal: nothing is refused that Kafka takes. Method: the fullest line of each action."""
     assert check_options(["--bootstrap-server", *options.split()]) == options.split(maxsplit=1)[0]
 
 
 def test_a_replica_assignment_is_read() -> None:
-    """Goal: commas between partitions, colons between brokers. Method: two partitions, spaces."""
+    """Commas between partitions, colons between brokers."""
     assert parse_replica_assignment("0:1, 1:2") == {0: (0, 1), 1: (1, 2)}
 
 
@@ -159,7 +157,7 @@ def test_a_replica_assignment_is_read() -> None:
     ],
 )
 def test_a_wrong_replica_assignment_is_told(text: str, told: str) -> None:
-    """Goal: the message names option, value and fault. Method: a word, nothing, one broker twice, unequal sizes."""
+    """The message names option, value and fault."""
     with pytest.raises(UsageError) as raised:
         parse_replica_assignment(text)
     assert f"--replica-assignment {text!r}" in raised.value.message
@@ -167,27 +165,23 @@ def test_a_wrong_replica_assignment_is_told(text: str, told: str) -> None:
 
 
 def test_configs_are_read() -> None:
-    """Goal: several --config. Method: one with spaces."""
     assert parse_configs(["a=1", "b = 2"]) == {"a": "1", "b": "2"}
 
 
 @pytest.mark.parametrize("text", ["a", "a=", "a=b=c", "=1"])
 def test_a_wrong_config_is_told(text: str) -> None:
-    """Goal: the message repeats what is wrong. Method: no value, an empty one, two, no name."""
     with pytest.raises(UsageError, match="is not name=value"):
         parse_configs([text])
 
 
 @pytest.mark.parametrize(("partitions", "factor"), [(0, None), (None, 0), (None, 32768)])
 def test_impossible_numbers_are_told(partitions: int | None, factor: int | None) -> None:
-    """Goal: no request for what can't be. Method: the first numbers outside."""
     with pytest.raises(UsageError, match="it must be"):
         check_counts(partitions, factor)
     check_counts(1, 32767)
 
 
 def test_topics_are_selected_by_expression_and_list() -> None:
-    """Goal: --topic is a regular expression over whole names, and a list. Method: each, with quotes and spaces."""
     names = ["b", "a", "ab", "__consumer_offsets"]
     assert select_topics(names, None, exclude_internal=False) == ["__consumer_offsets", "a", "ab", "b"]
     assert select_topics(names, None, exclude_internal=True) == ["a", "ab", "b"]
@@ -201,7 +195,6 @@ def test_topics_are_selected_by_expression_and_list() -> None:
 
 
 def test_a_topic_is_described_as_by_kafka() -> None:
-    """Goal: the lines of --describe. Method: overrides, no leader, unknown eligible replicas, no id."""
     first = topic(
         "first",
         partition(),
@@ -219,7 +212,6 @@ def test_a_topic_is_described_as_by_kafka() -> None:
 
 
 def test_a_reassignment_is_shown_and_does_not_count_as_replicas() -> None:
-    """Goal: replicas on their way in are no replicas yet. Method: one of three is being added."""
     moving = PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=())
     found = described(topic("t", partition(replicas=(1, 2, 3))), moving=moving)
     text = description_text(found, Reports())
@@ -229,7 +221,6 @@ def test_a_reassignment_is_shown_and_does_not_count_as_replicas() -> None:
 
 
 def test_a_reassignment_that_has_just_ended_does_not_count() -> None:
-    """Goal: two answers of different moments. Method: a reassignment whose added replica is not there."""
     moving = PartitionReassignment(replicas=(1, 2, 9), adding_replicas=(9,), removing_replicas=(8,))
     (found,) = described(topic("t"), moving=moving)
     assert found.replication_factor == 2
@@ -246,7 +237,6 @@ def test_a_reassignment_that_has_just_ended_does_not_count() -> None:
     ],
 )
 def test_partitions_are_reported_by_their_state(reports: Reports, numbers: list[int]) -> None:
-    """Goal: each report shows its partitions, without topic lines. Method: one partition in each state."""
     found = described(
         topic(
             "t",
@@ -263,7 +253,6 @@ def test_partitions_are_reported_by_their_state(reports: Reports, numbers: list[
 
 
 def test_topics_with_overrides_are_reported_without_partitions() -> None:
-    """Goal: --topics-with-overrides. Method: one topic with, one without."""
     found = combine([topic("a"), topic("b")], {"a": CONFIGS, "b": OVERRIDDEN}, {})
     reports = Reports(topics_with_overrides=True)
     text = description_text(select(found, reports, set()), reports)
@@ -272,7 +261,6 @@ def test_topics_with_overrides_are_reported_without_partitions() -> None:
 
 
 def test_the_description_for_programs_has_the_documented_shape() -> None:
-    """Goal: `-o json` is an interface. Method: every field."""
     moving = PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
     assert description_json(described(topic("t"), moving=moving)) == {
         "topics": [
@@ -311,7 +299,6 @@ def listing(*names: str) -> dict[str, TopicListing]:
 
 
 async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
-    """Goal: --create asks for what the options say. Method: all of its options; text, JSON."""
     admin.answers["create_topics"] = Results({"t": None}, {})
     options = (
         "--create",
@@ -333,7 +320,6 @@ async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> None:
-    """Goal: --replica-assignment leaves the numbers out. Method: two partitions; a name that may collide."""
     admin.answers["create_topics"] = Results({"a.b": None}, {})
     ran = await run_tool("topics", *AT, "--create", "--topic", "a.b", "--replica-assignment", "0:1,1:0")
     assert ran.stdout.startswith("WARNING: Due to limitations in metric names")
@@ -342,7 +328,6 @@ async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> Non
 
 
 async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAdmin) -> None:
-    """Goal: --if-not-exists. Method: the server says that it exists; with, without, and another error."""
     exists = ServerError(ErrorCode.topic_already_exists, "Topic 't' already exists.")
     admin.answers["create_topics"] = Results({}, {"t": exists})
     create = ("topics", *AT, "--create", "--topic", "t")
@@ -358,7 +343,6 @@ async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAd
 
 
 async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
-    """Goal: --list. Method: all, some, none, without internal ones, JSON."""
     admin.answers["list_topics"] = listing("b", "a", "__consumer_offsets")
     assert (await run_tool("topics", *AT, "--list")).stdout == "__consumer_offsets\na\nb\n"
     assert (await run_tool("topics", *AT, "--list", "--topic", "a|b")).stdout == "a\nb\n"
@@ -370,7 +354,6 @@ async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
 
 
 async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
-    """Goal: --alter. Method: two topics by expression; with an assignment, only the new partitions' is sent."""
     admin.answers["list_topics"] = listing("a", "b")
     admin.answers["create_partitions"] = Results()
     ran = await run_tool("topics", *AT, "--alter", "--topic", "a|b", "--partitions", "3")
@@ -385,7 +368,6 @@ async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
 
 @pytest.mark.parametrize("action", [("--alter", "--partitions", "3"), ("--delete",), ("--describe",)])
 async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str, ...]) -> None:
-    """Goal: a missing topic is a failure, unless --if-exists. Method: each action that needs one."""
     admin.answers["list_topics"] = listing("a")
     ran = await run_tool("topics", *AT, *action, "--topic", "z")
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -396,7 +378,6 @@ async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str
 
 
 async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
-    """Goal: --delete. Method: by expression; a refusal."""
     admin.answers["list_topics"] = listing("a", "b", "c")
     admin.answers["delete_topics"] = Results({"a": None, "b": None}, {})
     ran = await run_tool("topics", *AT, "--delete", "--topic", "a|b", "-o", "json")
@@ -427,7 +408,6 @@ def describing(admin: ScriptedAdmin) -> None:
     ],
 )
 async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, refusal: Exception) -> None:
-    """Goal: who may not see reassignments still sees topics. Method: both refusals that Kafka ignores."""
     describing(admin)
     admin.answers["list_partition_reassignments"] = refusal
     ran = await run_tool("topics", *AT, "--describe", "--topic", "t")
@@ -436,7 +416,6 @@ async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, 
 
 
 async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedAdmin) -> None:
-    """Goal: nothing is left out silently. Method: an error that is none of the two."""
     describing(admin)
     admin.answers["list_partition_reassignments"] = ServerError(ErrorCode.not_controller)
     ran = await run_tool("topics", *AT, "--describe")
@@ -449,9 +428,6 @@ async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedA
     [UnreachableError({"h:9093": "refused"}), ServerError(ErrorCode.not_controller)],
 )
 async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin, failure: Exception) -> None:
-    """Goal: what the others know is shown, and what is left out is said. Method: no active controller answers; the
-    leader of a partition is none of the controllers, which describe themselves.
-    """
     describing(admin)
     admin.answers["list_partition_reassignments"] = failure
     ran = await run_tool("topics", *AT_CONTROLLERS, "--describe")
@@ -468,7 +444,6 @@ async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin
 
 @pytest.mark.parametrize("action", ["--create", "--delete", "--alter --partitions 2"])
 async def test_topics_are_changed_through_brokers(action: str) -> None:
-    """Goal: the error names what to do. Method: each change with --bootstrap-controller."""
     with pytest.raises(
         UsageError, match="needs --bootstrap-server; controllers list and describe topics only"
     ):
@@ -476,7 +451,6 @@ async def test_topics_are_changed_through_brokers(action: str) -> None:
 
 
 async def test_a_topic_is_described_by_id(admin: ScriptedAdmin) -> None:
-    """Goal: --topic-id goes before --topic. Method: a known id, an unknown one, zero, what is no id."""
     describing(admin)
     ran = await run_tool("topics", *AT, "--describe", "--topic-id", ID_TEXT, "--topic", "t", "--if-exists")
     assert ran.stdout.startswith("Only topic id will be used when both")
@@ -494,7 +468,6 @@ async def test_a_topic_is_described_by_id(admin: ScriptedAdmin) -> None:
 
 
 async def test_the_page_size_is_passed_on(admin: ScriptedAdmin) -> None:
-    """Goal: --partition-size-limit-per-response. Method: its value, and the default."""
     describing(admin)
     await run_tool("topics", *AT, "--describe", "--partition-size-limit-per-response", "20")
     await run_tool("topics", *AT, "--describe")
@@ -503,7 +476,6 @@ async def test_the_page_size_is_passed_on(admin: ScriptedAdmin) -> None:
 
 
 async def test_delete_config_is_told_to_do_nothing(admin: ScriptedAdmin) -> None:
-    """Goal: an option that Kafka ignores is not silently ignored. Method: give it."""
     admin.answers["list_topics"] = {}
     ran = await run_tool("topics", *AT, "--list", "--delete-config", "a")
     assert ran.exit_code == 0

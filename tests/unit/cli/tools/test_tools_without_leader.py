@@ -95,9 +95,7 @@ def _is_clean(ran: Ran) -> bool:
 
 @pytest.mark.parametrize("tool", TOOLS, ids=" ".join)
 async def test_tools_name_the_missing_voters(survivor: FakeCluster, tool: tuple[str, ...]) -> None:
-    """Goal: one line that is true, not a level that is not supported, or a minute of silence. Method: each tool that
-    asks controllers, at a survivor; levels, endpoints and configs are described from what the survivor knows.
-    """
+    """One line that is true, not a level that is not supported, or a minute of silence."""
     ran = await run_tool(tool[0], "-C", survivor.bootstrap[0], *tool[1:])
     if ran.exit_code == 0:
         assert tool[-1] in ("describe", "list-endpoints", "brokers")
@@ -110,7 +108,6 @@ async def test_tools_name_the_missing_voters(survivor: FakeCluster, tool: tuple[
 
 
 async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> None:
-    """Goal: a finding with its reason and what to start. Method: text and JSON, at a survivor."""
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0])
     assert (ran.exit_code, ran.stderr) == (1, "")
     assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
@@ -135,7 +132,7 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     ids=" ".join,
 )
 async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
-    """Goal: nobody waits a minute for controllers that do not run. Method: two addresses where nobody listens."""
+    """Nobody waits a minute for controllers that do not run."""
     ran = await run_tool(tool[0], "-C", f"{FREE},127.0.0.1:11", *tool[1:])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == (
@@ -145,9 +142,6 @@ async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
 
 
 async def test_a_chosen_timeout_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a script can wait for controllers that are starting. Method: a timeout in the file; the controller begins
-    to listen after several attempts, and nobody looks for a leader in between.
-    """
     attempts = 0
     connect = Connection.open
 

@@ -67,7 +67,6 @@ def test_format_gives_json(config_file: Path, tmp_path: Path):
 
 
 def test_format_writes_the_directory_id_to_a_file(config_file: Path, tmp_path: Path):
-    """Goal: an operator learns the id from a file. Method: format, format again, and name a file that can't be."""
     file = tmp_path / "termination-log"
     arguments = ("format", "-c", config_file, "-t", "abc", "-s", "-g", "--directory-id-to")
     assert call(*arguments, file).exit_code == 0

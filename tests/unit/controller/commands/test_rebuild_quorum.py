@@ -41,7 +41,6 @@ def config(config_file: Path) -> ControllerConfig:
 
 
 def test_the_survivor_is_the_only_voter(config: ControllerConfig, config_file: Path) -> None:
-    """Goal: it can lead alone from where its log ends. Method: rebuild, and open the disk as a start does."""
     result = call("rebuild-quorum", "-c", config_file)
     assert result.exit_code == 0
     head, blank, title, *steps = result.stdout.splitlines()
@@ -66,7 +65,6 @@ def test_the_survivor_is_the_only_voter(config: ControllerConfig, config_file: P
 
 
 def test_rebuilding_twice_is_rebuilding(config_file: Path, config: ControllerConfig) -> None:
-    """Goal: whoever was interrupted does it again. Method: twice; each has an epoch of its own."""
     del config
     call("rebuild-quorum", "-c", config_file)
     result = call("rebuild-quorum", "-c", config_file, "-o", "json")
@@ -83,7 +81,6 @@ def test_rebuilding_twice_is_rebuilding(config_file: Path, config: ControllerCon
 
 
 def test_a_controller_that_runs_is_left_alone(config: ControllerConfig, config_file: Path) -> None:
-    """Goal: no log is changed below a process. Method: hold its directory."""
     storage = ControllerStorage.open(OsFileSystem(), config.storage)
     try:
         result = call("rebuild-quorum", "-c", config_file)
@@ -96,7 +93,6 @@ def test_a_controller_that_runs_is_left_alone(config: ControllerConfig, config_f
 
 @pytest.mark.parametrize("choice", ["static", "observer"])
 def test_what_has_no_voters_is_refused(config_file: Path, choice: str) -> None:
-    """Goal: a message that says the way out. Method: a static quorum, and a controller that never was a voter."""
     if choice == "static":
         text = config_file.read_text().replace("bootstrap.servers=localhost:9093", "voters=3001@h:9093")
         config_file.write_text(text)

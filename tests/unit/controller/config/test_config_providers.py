@@ -30,9 +30,6 @@ def problems(directory: Path, properties: dict[str, str]) -> str:
 
 
 def test_passwords_stand_in_files_of_their_own(tmp_path: Path) -> None:
-    """Goal: a login without a password in server.properties. Method: one from a directory in which names are
-    links, as kubelet mounts a Secret, another from a file of properties; a variable of nobody stays.
-    """
     secret = tmp_path / "secret"
     (secret / "..data").mkdir(parents=True)
     (secret / "..data" / "node").write_text("hunter2")
@@ -69,7 +66,6 @@ def test_passwords_stand_in_files_of_their_own(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_told_by_key_and_file(tmp_path: Path, variable: str, told: str) -> None:
-    """Goal: never a variable in place of a password. Method: each way in which one can't be resolved."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "node").write_text("hunter2")
     (tmp_path / "secret" / "binary").write_bytes(b"\xff")

@@ -33,25 +33,21 @@ def keys_in(text: str) -> set[str]:
 
 
 def test_keys_exist() -> None:
-    """Goal: nobody copies a key that is refused. Method: look each up among Kafka's and our own."""
     known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
     assert keys_in(DOCUMENT.read_text()) - known == set()
 
 
 def test_our_own_keys_are_documented() -> None:
-    """Goal: no hidden key. Method: compare the table with the code's."""
     assert keys_in(section("Our own keys")) == OWN_KEYS.keys()
 
 
 def test_no_key_with_an_effect_is_noted_as_ignored() -> None:
-    """Goal: log and document agree. Method: the notes for the keys of the first tables."""
     keys = keys_in(section("Keys with an effect"))
     assert len(keys) > 30
     assert notes_on_ignored(dict.fromkeys(keys, ""), LISTENER_TLS_KEYS | SASL_KEYS | OAUTH_KEYS) == ()
 
 
 def test_the_keys_of_listeners_are_documented() -> None:
-    """Goal: no hidden key. Method: compare the tables with the code's."""
     for heading, keys in (("TLS", LISTENER_TLS_KEYS), ("SASL", SASL_KEYS), ("OAUTHBEARER", OAUTH_KEYS)):
         assert keys_in(DOCUMENT.read_text().partition(f"\n### {heading}\n")[2].partition("\n### ")[0]) == keys
 
@@ -67,7 +63,6 @@ def test_the_keys_of_listeners_are_documented() -> None:
     ],
 )
 def test_what_is_said_to_be_refused_is_refused(key: str) -> None:
-    """Goal: the table of refusals is true. Method: a configuration with each of them."""
     assert key in keys_in(section("What is refused"))
     with pytest.raises(ConfigError) as refusal:
         parse_config({**MINIMAL, key: "org.example.Anything"})

@@ -28,7 +28,6 @@ def parse(changes: Mapping[str, str], without: str = "") -> ControllerConfig:
 
 
 def test_a_prefix_takes_precedence() -> None:
-    """Goal: Kafka's keys for one listener. Method: the same keys with and without the prefix; nothing is noted."""
     config = parse(
         {
             "ssl.client.auth": "none",
@@ -50,7 +49,6 @@ def test_a_prefix_takes_precedence() -> None:
 
 
 def test_keys_without_a_listener_that_reads_them_are_noted() -> None:
-    """Goal: nobody believes in TLS that is not there. Method: TLS keys, and listeners in plain text only."""
     config = parse({"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"})
     assert [note.partition(" ")[0] for note in config.notes] == ["ssl.keystore.location", "ssl.keystore.type"]
 
@@ -79,7 +77,6 @@ def test_keys_without_a_listener_that_reads_them_are_noted() -> None:
     ],
 )
 def test_what_is_wrong_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    """Goal: a mistake is found at the start. Method: one mistake each; the message has no secret."""
     with pytest.raises(ConfigError) as refused:
         parse(changes)
     assert any(problem in one for one in refused.value.problems), refused.value.problems
@@ -87,7 +84,6 @@ def test_what_is_wrong_is_refused(changes: Mapping[str, str], problem: str) -> N
 
 
 def test_a_key_store_is_needed() -> None:
-    """Goal: no listener without a certificate. Method: TLS without a key store."""
     with pytest.raises(ConfigError, match=r"listener CONTROLLER: ssl\.keystore\.location is missing"):
         parse({}, without="ssl.keystore.location")
 
@@ -105,7 +101,6 @@ SASL = {
 
 
 def test_sasl_of_a_listener_is_read() -> None:
-    """Goal: Kafka's keys. Method: users of PLAIN, SCRAM without options, sessions of one mechanism, a login."""
     config = parse(
         {
             **SASL,
@@ -130,7 +125,6 @@ def test_sasl_of_a_listener_is_read() -> None:
 
 
 def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> None:
-    """Goal: as in Kafka. Method: ssl.client.auth with and without the prefix of a SASL_SSL listener."""
     protocols = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL,OTHER:PLAINTEXT"}
     for prefix, expected in (("", ClientAuth.NONE), ("listener.name.controller.", ClientAuth.REQUIRED)):
         config = parse({**SASL, **protocols, f"{prefix}ssl.client.auth": "required"})
@@ -180,7 +174,6 @@ def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> N
     ],
 )
 def test_what_is_wrong_with_sasl_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    """Goal: a mistake is found at the start. Method: one mistake each; the message has no secret."""
     with pytest.raises(ConfigError) as refused:
         parse({**SASL, **changes})
     assert any(problem in one for one in refused.value.problems), refused.value.problems
@@ -211,7 +204,7 @@ OAUTHBEARER = {
 
 
 def test_oauthbearer_of_a_listener_is_read() -> None:
-    """Goal: Kafka's keys, with the prefixes of listener and mechanism and without. Method: one or more of each."""
+    """Kafka's keys, with the prefixes of listener and mechanism and without."""
     config = parse(
         {**OAUTHBEARER, "sasl.oauthbearer.sub.claim.name": "name", "sasl.login.retry.backoff.ms": "7"}
     )
@@ -234,7 +227,7 @@ def test_oauthbearer_of_a_listener_is_read() -> None:
 
 
 def test_assertions_of_a_controller_are_read() -> None:
-    """Goal: KIP-1139's keys with the listener's prefix and without. Method: a key file and a passphrase; no note."""
+    """KIP-1139's keys with the listener's prefix and without."""
     config = parse(
         {
             **OAUTHBEARER,
@@ -256,7 +249,6 @@ def test_assertions_of_a_controller_are_read() -> None:
 
 
 def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: what a Java controller is started with does here. Method: KAFKA_OPTS instead of the key."""
     properties = {key: value for key, value in OAUTHBEARER.items() if key != ALLOWED}
     monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1G -D{ALLOWED}={TOKENS},{JWKS} -Dother=1")
     assert parse(properties).login is not None
@@ -318,7 +310,6 @@ def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_what_is_wrong_with_oauthbearer_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    """Goal: nobody gets in by a key that was forgotten. Method: one mistake each; the message has no secret."""
     with pytest.raises(ConfigError) as refused:
         parse({**OAUTHBEARER, **changes})
     assert any(problem in one for one in refused.value.problems), refused.value.problems

@@ -280,10 +280,7 @@ def test_wrong_configs_are_refused(changes: dict[str, str | None], expected: str
 
 @pytest.mark.parametrize("changes", [changes for changes, _ in REFUSED])
 def test_format_refuses_what_run_refuses(changes: dict[str, str | None]):
-    """Goal: no directory is formatted for a controller that won't start. Method: the table of refusals of run.
-
-    Nodes that are also brokers are run by stock Kafka.
-    """
+    """No directory is formatted for a controller that won't start."""
     given = {key: value for key, value in {**MINIMAL, **changes}.items() if value is not None}
     if "broker" in given.get("process.roles", ""):
         assert parse_format_target(given).process_roles == ("broker", "controller")
@@ -294,7 +291,6 @@ def test_format_refuses_what_run_refuses(changes: dict[str, str | None]):
 
 
 def test_format_refuses_secrets_that_run_cannot_read(tmp_path: Path):
-    """Goal: as above, for what is in other files. Method: a config provider's file that does not exist."""
     path = tmp_path / "controller.properties"
     provider = "config.providers=a\nconfig.providers.a.class=org.apache.kafka.common.config.provider."
     lines = [f"{key}={value}" for key, value in MINIMAL.items()]
@@ -307,7 +303,6 @@ def test_format_refuses_secrets_that_run_cannot_read(tmp_path: Path):
 
 
 def test_format_takes_what_only_stock_kafka_runs():
-    """Goal: ours format volumes of Java controllers. Method: a class of Java, and a wildcard in a static quorum."""
     properties = {
         **MINIMAL,
         "authorizer.class.name": "a.B",
@@ -344,15 +339,11 @@ def test_format_takes_what_only_stock_kafka_runs():
 def test_what_binds_all_interfaces_is_advertised_as_by_kafka(
     changes: dict[str, str | None], advertised: list[tuple[str, int]]
 ):
-    """Goal: files of stock Kafka work as they are. Method: KafkaConfig.effectiveAdvertisedControllerListeners and
-    ListenerInfo.withWildcardHostnamesResolved, case by case. test_wildcard_listeners.py compares with stock Kafka.
-    """
     config = parse(changes)
     assert [(one.host, one.port) for one in config.advertised_listeners] == advertised
 
 
 def test_the_standard_authorizer_is_configured_as_in_kafka():
-    """Goal: a stock file with an authorizer works as it is. Method: without one, with defaults, with all keys."""
     assert parse({"super.users": "User:admin"}).authorizer is None
     assert parse({"authorizer.class.name": ""}).authorizer is None
     assert parse({"early.start.listeners": "PLAINTEXT"}).authorizer is None
@@ -447,7 +438,7 @@ def test_combined_node_is_formatted_for_its_controller_listener():
 
 
 def test_limits_of_connections() -> None:
-    """Goal: Kafka's keys, with the prefix of a listener where Kafka has it. Method: all of them, and none."""
+    """Kafka's keys, with the prefix of a listener where Kafka has it."""
     default = parse().connections
     assert (default.total_max, default.per_host_max, default.of_host) == (10_000, 2**31 - 1, {})
     assert (default.of_listener, default.rate_max, default.rate_of_listener) == ({}, 2**31 - 1, {})
@@ -488,7 +479,6 @@ def test_limits_of_connections() -> None:
     ],
 )
 def test_wrong_limits_of_connections(key: str, value: str, allowed: str) -> None:
-    """Goal: the message says what is allowed. Method: one wrong value each."""
     with pytest.raises(ConfigError) as refusal:
         parse({key: value})
     (problem,) = refusal.value.problems

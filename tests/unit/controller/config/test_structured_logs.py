@@ -53,9 +53,7 @@ def test_text_is_one_line_of_words():
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_no_character_ends_a_line_or_moves_the_cursor(formatter: logging.Formatter):
-    """Goal: what others send can't forge a line or command a terminal. Method: line ends and control characters that
-    are none of ASCII's, in the event, in a fact and in the message of an exception.
-    """
+    """What others send can't forge a line or command a terminal."""
     hostile = "a\x85b\x9b1Kc\u2028d\u2029e\x1bf"
     event = record(hostile, fact=hostile)
     event.exc_info = (ValueError, ValueError(hostile), None)
@@ -124,9 +122,7 @@ def written(repeats: Repeats, events: Iterable[logging.LogRecord]) -> int:
 
 
 def test_repeats_are_dropped_and_counted():
-    """Goal: past the number per interval events are dropped, errors too, and a line counts them. Method: events at
-    one time, and the summaries before and after the end of the interval.
-    """
+    """Past the number per interval events are dropped, errors too, and a line counts them."""
     clock = Clock()
     repeats = Repeats(clock)
     assert [repeats.admits(record("down", node=n)) for n in range(22)] == [True] * 20 + [False] * 2
@@ -157,7 +153,6 @@ def test_repeats_are_dropped_and_counted():
     ],
 )
 def test_nobody_hides_the_denial_of_another_subject_or_resource(other: dict[str, str]):
-    """Goal: the audit log can't be blinded. Method: a thousand denials of one subject, then another one."""
     repeats = Repeats(Clock())
     one = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "junk"}
     assert written(repeats, (denied("User:mallory", **one) for _ in range(1000))) == 20
@@ -169,7 +164,6 @@ def test_nobody_hides_the_denial_of_another_subject_or_resource(other: dict[str,
     ["authentication_failed", "connection_refused", "envelope_refused", "tls_handshake_failed"],
 )
 def test_nobody_hides_the_failures_of_another_host(event: str):
-    """Goal: as for denials, of peers that are not authenticated. Method: many of one host, each from another port."""
     repeats = Repeats(Clock())
     flood = (record(event, peer=f"10.0.0.1:{port}", reason="x") for port in range(1000))
     assert written(repeats, flood) == 20
@@ -178,9 +172,7 @@ def test_nobody_hides_the_failures_of_another_host(event: str):
 
 
 def test_a_subject_has_a_bound_over_all_resources():
-    """Goal: ever new names of resources do not fill the disk, and do not hide other operations. Method: 1,000 names,
-    then another operation and the summary.
-    """
+    """Ever new names of resources do not fill the disk, and do not hide other operations."""
     clock = Clock()
     repeats = Repeats(clock)
     flood = [denied("User:mallory", operation="READ", resource_name=f"{number}") for number in range(1000)]
@@ -198,9 +190,6 @@ def test_a_subject_has_a_bound_over_all_resources():
 
 
 def test_a_summary_is_written_without_another_event(stream: io.StringIO):
-    """Goal: what was dropped is reported although nothing follows. Method: repeats; the regular report after the
-    interval; more repeats, and the end of the process.
-    """
     clock = Clock()
     handler = BoundedStreamHandler(stream, Repeats(clock))
     handler.setFormatter(TextFormatter())
@@ -245,9 +234,7 @@ def test_an_error_is_known_by_where_it_was_raised():
 
 
 def test_repeats_take_bounded_memory_and_pressure_hides_nothing():
-    """Goal: many events push the oldest ones out, whose dropped lines are counted all the same. Method: ever new
-    texts, ever new resources, long texts.
-    """
+    """Many events push the oldest ones out, whose dropped lines are counted all the same."""
     repeats = Repeats(Clock())
     assert written(repeats, (denied("User:mallory") for _ in range(30))) == 20
     for number in range(5000):

@@ -63,7 +63,7 @@ def quorum(request: pytest.FixtureRequest, harness: Any) -> QuorumView:
 
 
 def test_a_quorum_of_one(quorum: QuorumView) -> None:
-    """Goal: leader and voters, and no way back from kraft.version 1. Method: ask for its level, and a lower one."""
+    """Leader and voters, and no way back from kraft.version 1."""
     assert (quorum.kraft_version, quorum.leader_id, quorum.voter_ids) == (1, NODE_ID, frozenset({NODE_ID}))
     quorum.check_kraft_upgrade(1)
     with pytest.raises(ControlError) as caught:
@@ -85,7 +85,6 @@ def loggers(request: pytest.FixtureRequest, harness: Any) -> Iterator[tuple[Logg
 
 
 def test_levels_are_inherited(loggers: tuple[Loggers, str]) -> None:
-    """Goal: a logger without a level has that of its parent. Method: set the root's, its own, and none again."""
     them, name = loggers
     for level in ("WARN", "ERROR"):
         them.set_level("root", level)

@@ -98,7 +98,6 @@ def filter_of(**changes: Any) -> DeleteAclsFilter:
 
 
 def test_acls_are_created_once() -> None:
-    """Goal: repeats succeed and write nothing. Method: the same ACL twice in a request, and again."""
     acls = Acls()
     assert acls.create(ORDERS, ORDERS, replace(ORDERS, operation=AclOperation.WRITE)) == [SUCCESS] * 3
     assert acls.written == 2
@@ -136,14 +135,13 @@ def test_acls_are_created_once() -> None:
     ],
 )
 def test_wrong_acls_are_refused_alone(changes: dict[str, Any], error_code: ErrorCode, message: str) -> None:
-    """Goal: Kafka's code and text, and the others of the request succeed. Method: each mistake beside a good ACL."""
+    """Kafka's code and text, and the others of the request succeed."""
     acls = Acls()
     assert acls.create(replace(ORDERS, **changes), ORDERS) == [(error_code, message), SUCCESS]
     assert acls.written == 1
 
 
 def test_blocks_of_addresses_need_a_level() -> None:
-    """Goal: no older node meets a block. Method: the levels 4.4-IV0 and 4.4-IV1."""
     message = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
     block = replace(ORDERS, host="10.0.0.0/8")
     assert Acls(31).create(block) == [(ErrorCode.unsupported_version, message)]
@@ -151,7 +149,7 @@ def test_blocks_of_addresses_need_a_level() -> None:
 
 
 def test_a_filter_finds_by_each_field_and_by_match() -> None:
-    """Goal: filters mean what they mean in Kafka (KIP-290). Method: one filter for each field and kind of pattern."""
+    """Filters mean what they mean in Kafka (KIP-290)."""
     acls = Acls()
     prefix = replace(ORDERS, resource_name="or", resource_pattern_type=PatternType.PREFIXED)
     wildcard = replace(ORDERS, resource_name="*", principal="User:bob")
@@ -177,7 +175,6 @@ def test_a_filter_finds_by_each_field_and_by_match() -> None:
 
 
 def test_filters_delete_what_they_match() -> None:
-    """Goal: each filter reports its ACLs, one that two match is removed once. Method: overlapping filters."""
     acls = Acls()
     acls.create(ORDERS, replace(ORDERS, operation=AclOperation.WRITE), replace(ORDERS, resource_name="x"))
     by_name, by_operation, nothing, unknown, unknown_operation = acls.delete(
@@ -201,7 +198,6 @@ def test_filters_delete_what_they_match() -> None:
 
 
 def test_one_decision_has_at_most_10000_acls() -> None:
-    """Goal: Kafka's bounds, as wholes. Method: one more than allowed, created and deleted."""
     acls = Acls()
     many = [replace(ORDERS, resource_name=f"t{number}") for number in range(10_001)]
     with pytest.raises(ControlError) as refusal:
@@ -218,7 +214,6 @@ def test_one_decision_has_at_most_10000_acls() -> None:
 
 
 def test_without_an_authorizer_security_is_disabled() -> None:
-    """Goal: clients learn that there are no ACLs. Method: each of the three requests."""
     acls = Acls(has_authorizer=False)
     for ask, message in (
         (acls.described, "No Authorizer is configured on the broker"),
@@ -231,15 +226,12 @@ def test_without_an_authorizer_security_is_disabled() -> None:
 
 
 def test_unknown_numbers_in_a_filter_are_refused() -> None:
-    """Goal: a filter of a newer client does not look like one that finds nothing. Method: an unknown operation."""
+    """A filter of a newer client does not look like one that finds nothing."""
     with pytest.raises(ControlError, match="Unknown entryFilter"):
         Acls().described(operation=77)
 
 
 def test_a_long_deletion_deletes_what_is_still_there() -> None:
-    """Goal: others decide between the steps of DeleteAcls. Method: thousands of ACLs; in the middle one that it has
-    found is deleted, one that it has passed is deleted, and another that matches is created, which stays.
-    """
     acls = Acls()
     matching = [replace(ORDERS, resource_name=f"mine-{number}") for number in range(5)]
     others = [replace(ORDERS, resource_name=f"x{number}", principal="User:bob") for number in range(8_000)]
@@ -262,11 +254,6 @@ def test_a_long_deletion_deletes_what_is_still_there() -> None:
 
 @pytest.mark.parametrize(("level", "of_block"), [(33, ErrorCode.none), (31, ErrorCode.unsupported_version)])
 def test_each_step_of_a_long_creation_decides_on_what_there_is(level: int, of_block: ErrorCode) -> None:
-    """Goal: others decide between the steps of CreateAcls.
-
-    Method: hundreds of ACLs, some of which exist; in the middle one that was missing is created, one that was there
-    is deleted, and the metadata version may no longer allow blocks of addresses.
-    """
     acls = Acls()
     in_first_step = STEP_WORK_MAX // (ITEM + RECORD)
     many = [replace(ORDERS, resource_name=f"x{number}") for number in range(3 * in_first_step)]
@@ -290,10 +277,7 @@ def test_each_step_of_a_long_creation_decides_on_what_there_is(level: int, of_bl
 
 
 def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: thousands of bindings hold nobody up, whether they are new, repeated or wrong.
-
-    Method: count what is checked in each step; the results are those of one binding after the other.
-    """
+    """Thousands of bindings hold nobody up, whether they are new, repeated or wrong."""
     acls = Acls()
     kinds = (ORDERS, replace(ORDERS, principal="alice"))
     creations = tuple(
@@ -317,7 +301,7 @@ def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: thousands of hosts of one principal on one resource are no trap. Method: count the comparisons."""
+    """Thousands of hosts of one principal on one resource are no trap."""
     acls = Acls()
     hosts = [replace(ORDERS, host=f"10.0.{number // 256}.{number % 256}") for number in range(2_000)]
     acls.create(*hosts)
@@ -336,10 +320,7 @@ def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: 
 
 
 def test_no_step_of_a_deletion_compares_many() -> None:
-    """Goal: 100 filters on thousands of ACLs hold nobody up, and their answer is bounded.
-
-    Method: count the steps; filters that match the same ACLs more often than can be reported.
-    """
+    """100 filters on thousands of ACLs hold nobody up, and their answer is bounded."""
     acls = Acls()
     acls.create(*(replace(ORDERS, resource_name=f"x{number}") for number in range(2_000)))
     filters = tuple(filter_of(resource_name_filter=f"no-{number}") for number in range(100))

@@ -47,7 +47,6 @@ def replay(image, *records):
 
 
 def test_an_empty_log_gets_the_bootstrap_metadata_in_a_transaction():
-    """Goal: the order that stock controllers write. Method: activate with a formatter's records."""
     credential = UserScramCredentialRecord(
         name="admin", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"k", iterations=4096
     )
@@ -58,7 +57,6 @@ def test_an_empty_log_gets_the_bootstrap_metadata_in_a_transaction():
 
 
 def test_before_metadata_version_13_the_bootstrap_is_one_batch():
-    """Goal: no transaction where there are none. Method: 3.6-IV0."""
     given = (level("metadata.version", 12),)
     result = activate(MetadataImage(), bootstrap=BootstrapMetadata(records=given))
     assert result.records == given
@@ -66,7 +64,7 @@ def test_before_metadata_version_13_the_bootstrap_is_one_batch():
 
 
 def test_eligible_leader_replicas_bring_min_insync_replicas_along():
-    """Goal: one value for the cluster from the start (KIP-966). Method: a static value of 2."""
+    """One value for the cluster from the start (KIP-966)."""
     result = activate(
         MetadataImage(), bootstrap=default_bootstrap(), static_configs={"min.insync.replicas": "2"}
     )
@@ -77,7 +75,6 @@ def test_eligible_leader_replicas_bring_min_insync_replicas_along():
 
 
 def test_the_default_bootstrap_is_that_of_the_latest_release():
-    """Goal: as `kafka-storage format` of 4.4.0 does it. Method: compare with what it was seen to write."""
     assert default_bootstrap().records == (
         level("metadata.version", 33),
         level("eligible.leader.replicas.version", 1),
@@ -90,14 +87,12 @@ def test_the_default_bootstrap_is_that_of_the_latest_release():
 
 
 def test_a_log_in_order_needs_nothing():
-    """Goal: a failover writes nothing by itself. Method: activate over a bootstrapped log."""
     image = MetadataImage()
     replay(image, *activate(image).records)
     assert activate(image).records == ()
 
 
 def test_a_broker_that_an_aborted_transaction_fenced_has_a_session():
-    """Goal: it is unfenced again, and fenced when it stays silent. Method: activate, then wait for its session."""
     image = MetadataImage()
     broker = RegisterBrokerRecord(
         broker_id=1,
@@ -128,7 +123,6 @@ def test_a_broker_that_an_aborted_transaction_fenced_has_a_session():
 
 
 def test_an_abandoned_transaction_is_aborted():
-    """Goal: what was not ended never was. Method: a transaction begun by the previous leader."""
     image = MetadataImage()
     replay(image, *activate(image).records)
     replay(image, BeginTransactionRecord(name="big"), level("group.version", 0))
@@ -140,7 +134,6 @@ def test_an_abandoned_transaction_is_aborted():
 
 @pytest.mark.parametrize("written", [1, 2, 4])
 def test_a_partial_bootstrap_is_begun_again(written):
-    """Goal: a crash during the first activation. Method: cut the transaction after some records."""
     image = MetadataImage()
     bootstrap = activate(image).records
     replay(image, *bootstrap[:written])
@@ -166,7 +159,6 @@ def registration(**fields):
 
 
 def test_a_controller_registers_with_endpoints_and_features(harness):
-    """Goal: the record has all of it. Method: register, read back."""
     response = harness.apply(registration())
     assert response.error_code is ErrorCode.none
     assert isinstance(harness.records[0], RegisterControllerRecord)
@@ -176,9 +168,7 @@ def test_a_controller_registers_with_endpoints_and_features(harness):
 
 
 def test_a_later_registration_replaces_the_earlier_one(harness):
-    """Goal: restarts and refreshes; one without listeners or for an absent node is fine. Method: two in
-    a row.
-    """
+    """Restarts and refreshes; one without listeners or for an absent node is fine."""
     harness.apply(registration())
     harness.apply(registration(incarnation_id=UUID(int=6), listeners=()))
     controller = harness.image.cluster.controllers[3001]
@@ -194,11 +184,9 @@ def test_a_later_registration_replaces_the_earlier_one(harness):
     ],
 )
 def test_a_registration_that_no_controller_could_replay_is_refused(harness, fields):
-    """Goal: garbage does not get into the log. Method: one fault each."""
     assert harness.refusal(registration(**fields)).error_code is ErrorCode.invalid_request
 
 
 def test_controllers_register_from_metadata_version_15_on(new_harness):
-    """Goal: the record exists since 3.7-IV0. Method: the level below it, and it."""
     assert new_harness(14).refusal(registration()).error_code is ErrorCode.unsupported_version
     assert new_harness(15).apply(registration()).error_code is ErrorCode.none

@@ -61,7 +61,6 @@ def configs_of(harness, resource_type, name):
 
 
 def test_set_and_delete(harness, outcome):
-    """Goal: the plain way. Method: set two, delete one."""
     assert outcome(TOPIC, "t", ("retention.ms", SET, "7"), ("segment.ms", SET, "8")) == (ErrorCode.none, None)
     assert outcome(TOPIC, "t", ("retention.ms", DELETE, None)) == (ErrorCode.none, None)
     assert harness.records == [record(TOPIC, "t", "retention.ms", None)]
@@ -69,7 +68,6 @@ def test_set_and_delete(harness, outcome):
 
 
 def test_append_and_subtract_work_on_the_default_too(harness, outcome):
-    """Goal: lists grow and shrink. Method: append to the default of cleanup.policy, twice, then subtract."""
     outcome(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
     assert configs_of(harness, TOPIC, "t") == {"cleanup.policy": "delete,compact"}
     outcome(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
@@ -79,9 +77,6 @@ def test_append_and_subtract_work_on_the_default_too(harness, outcome):
 
 
 def test_long_lists_grow_and_shrink_in_linear_time(harness, outcome):
-    """Goal: a request with many lists holds nobody up. Method: append and subtract a list of 6,000 names 50 times,
-    in the processor time of a slow machine; to look each up in the list takes over 10 s.
-    """
     outcome(BROKER, "", ("metric.reporters", SET, ""))
     names = ",".join(f"{number:04}" for number in range(6_000))
     started_s = time.process_time()
@@ -94,7 +89,6 @@ def test_long_lists_grow_and_shrink_in_linear_time(harness, outcome):
 
 
 def test_each_subtraction_takes_one_away(harness, outcome):
-    """Goal: the order and what is left are Kafka's. Method: items that are there several times."""
     outcome(BROKER, "", ("metric.reporters", SET, "a,b,a,c,a"))
     outcome(BROKER, "", ("metric.reporters", SUBTRACT, "a,c,x,a"))
     assert configs_of(harness, BROKER, "") == {"metric.reporters": "b,a"}
@@ -103,7 +97,6 @@ def test_each_subtraction_takes_one_away(harness, outcome):
 
 
 def test_assignors_that_are_java_classes_may_have_any_name(harness):
-    """Goal: nothing is refused that a broker may know. Method: with a class in the file, and with built-in names."""
     configs = {"streams.assignor.name": "mine"}
     with_class = {"group.streams.assignors": "sticky,org.example.Mine"}
     validate_group(configs, EffectiveConfigs(3000, harness.image, with_class))
@@ -112,9 +105,7 @@ def test_assignors_that_are_java_classes_may_have_any_name(harness):
 
 
 def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
-    """Goal: no pointless records, but a broker may have to reload a file of the same name. Method: set
-    twice.
-    """
+    """No pointless records, but a broker may have to reload a file of the same name."""
     for _ in range(2):
         outcome(TOPIC, "t", ("retention.ms", SET, "7"))
         outcome(BROKER, "1", ("log.cleaner.threads", SET, "2"))
@@ -132,9 +123,6 @@ def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
     ],
 )
 def test_configs_of_other_releases_are_in_nobodys_way(harness, outcome, changed, unknown, change):
-    """Goal: a topic of Kafka 3 can be altered, as with 4.4.0. Method: a log with a config that this release does not
-    have; then set another one, and replace all.
-    """
     resource_type, name = changed
     harness.replay(record(resource_type, name, unknown, "2.8"))
     key, value = change
@@ -152,7 +140,6 @@ def test_configs_of_other_releases_are_in_nobodys_way(harness, outcome, changed,
 
 @pytest.mark.usefixtures("outcome")
 def test_validation_alone_writes_nothing(harness):
-    """Goal: a dry run. Method: a valid change with validate_only."""
     request = alter(resource(TOPIC, "t", ("retention.ms", SET, "7")), validate_only=True)
     (response,) = harness.apply(request).responses
     assert response.error_code is ErrorCode.none
@@ -161,9 +148,6 @@ def test_validation_alone_writes_nothing(harness):
 
 @pytest.mark.usefixtures("outcome")
 def test_each_resource_succeeds_or_fails_alone(harness):
-    """Goal: one bad resource harms no other. Method: a good, a bad and a doubled one in one request, and two of an
-    unknown type, which Kafka answers before it looks for doubled ones.
-    """
     request = alter(
         resource(TOPIC, "t", ("retention.ms", SET, "7")),
         resource(TOPIC, "absent", ("retention.ms", SET, "7")),
@@ -285,7 +269,6 @@ def test_each_resource_succeeds_or_fails_alone(harness):
     ],
 )
 def test_changes_that_are_refused(harness, outcome, given, error_code, text):
-    """Goal: each rule has its code and text. Method: one fault per request."""
     code, message = outcome(*given)
     assert code is error_code
     assert text in message
@@ -293,13 +276,11 @@ def test_changes_that_are_refused(harness, outcome, given, error_code, text):
 
 
 def test_a_doubled_config_is_refused(outcome):
-    """Goal: no guess which one is meant. Method: the same name twice."""
     code, message = outcome(TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     assert (code, message) == (ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
 def test_configs_must_not_contradict_each_other(harness, outcome):
-    """Goal: what is set is checked together with what was set before. Method: lags, session and heartbeat."""
     assert outcome(TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] is ErrorCode.none
     code, message = outcome(TOPIC, "t", ("max.compaction.lag.ms", SET, "9"))
     assert code is ErrorCode.invalid_config
@@ -311,9 +292,7 @@ def test_configs_must_not_contradict_each_other(harness, outcome):
 
 
 def test_what_is_valid_for_other_resources(harness, outcome):
-    """Goal: subscriptions, groups, brokers, this controller, names of plugins. Method: one good change
-    each.
-    """
+    """Subscriptions, groups, brokers, this controller, names of plugins."""
     for given in [
         (
             CLIENT_METRICS,
@@ -333,23 +312,21 @@ def test_what_is_valid_for_other_resources(harness, outcome):
 
 
 def test_what_a_broker_forwards_it_has_checked(outcome):
-    """Goal: a newer broker knows configs that we don't let through. Method: the same change, forwarded."""
+    """A newer broker knows configs that we don't let through."""
     for operation in (("num.partitions", SET, "2"), ("cordoned.log.dirs", SET, "/d")):
         assert outcome(BROKER, "1", operation)[0] is not ErrorCode.none
         assert outcome(BROKER, "1", operation, forwarded=True) == (ErrorCode.none, None)
 
 
 def test_uncordoning_needs_no_broker(outcome):
-    """Goal: directories can be given back through a controller. Method: cordon two by broker, free one
-    here.
-    """
+    """Directories can be given back through a controller."""
     outcome(BROKER, "1", ("cordoned.log.dirs", SET, "/a, /b"), forwarded=True)
     assert outcome(BROKER, "1", ("cordoned.log.dirs", SET, "/b"))[0] is ErrorCode.none
     assert outcome(BROKER, "1", ("cordoned.log.dirs", DELETE, None))[0] is ErrorCode.none
 
 
 def test_cordoning_needs_metadata_version_30(new_harness):
-    """Goal: no directories that the cluster can't know about. Method: forwarded, at 4.2-IV1."""
+    """No directories that the cluster can't know about."""
     harness = new_harness(29)
     harness.start_broker(1)
     request = alter(resource(BROKER, "1", ("cordoned.log.dirs", SET, "/a")))
@@ -359,7 +336,7 @@ def test_cordoning_needs_metadata_version_30(new_harness):
 
 
 def test_eligible_leader_replicas_fix_min_insync_replicas(new_harness):
-    """Goal: one value for the cluster while ELR is on; a change clears ELR. Method: each level of config."""
+    """One value for the cluster while ELR is on; a change clears ELR."""
     harness = new_harness(features=ELR)
     harness.start_broker(1)
     harness.add_topic("t", 1)
@@ -384,8 +361,6 @@ def test_eligible_leader_replicas_fix_min_insync_replicas(new_harness):
 
 @pytest.mark.usefixtures("outcome")
 def test_legacy_alter_replaces_everything(harness):
-    """Goal: AlterConfigs drops what is not given. Method: two configs set, then another one alone; nulls."""
-
     def replace(**configs):
         given = tuple(
             legacy.AlterableConfig(name=name.replace("_", "."), value=value)
@@ -406,7 +381,6 @@ def test_legacy_alter_replaces_everything(harness):
 
 
 def test_a_request_for_more_than_one_batch_is_refused(harness):
-    """Goal: the change stays atomic. Method: 10,001 configs of a plugin on this controller."""
     operations = [(f"plugin.{number}", SET, "x") for number in range(10_001)]
     error = harness.refusal(alter(resource(BROKER, "", *operations)))
     assert error.error_code is ErrorCode.policy_violation
@@ -427,7 +401,6 @@ def manager(new_harness):
 
 
 def test_configs_of_a_new_topic_become_records(manager):
-    """Goal: as given and in that order. Method: two configs."""
     assert manager.validate_new_topic("n", {"segment.ms": "5", "cleanup.policy": "compact"}) == [
         record(TOPIC, "n", "segment.ms", "5"),
         record(TOPIC, "n", "cleanup.policy", "compact"),
@@ -436,14 +409,12 @@ def test_configs_of_a_new_topic_become_records(manager):
 
 @pytest.mark.parametrize("configs", [{"unknown": "1"}, {"retention.ms": "x"}, {"retention.ms": None}])
 def test_bad_configs_of_a_new_topic_are_refused(manager, configs):
-    """Goal: the topic is not created. Method: one fault each."""
     with pytest.raises(ControlError) as caught:
         manager.validate_new_topic("n", configs)
     assert caught.value.error_code is ErrorCode.invalid_config
 
 
 def test_the_effective_configs_of_a_new_topic_tell_their_source(manager):
-    """Goal: CreateTopicsResponse shows what holds. Method: own, static with another unit, default."""
     described = manager.describe_new_topic({"segment.ms": "5"})
     by_name = {config.name: (config.value, config.config_source) for config in described}
     assert list(by_name) == sorted(by_name)
@@ -454,9 +425,7 @@ def test_the_effective_configs_of_a_new_topic_tell_their_source(manager):
 
 
 def test_min_insync_replicas_by_level(manager):
-    """Goal: topic, this node, cluster, file, in this order; damaged values count as the default. Method:
-    remove one level after the other.
-    """
+    """Topic, this node, cluster, file, in this order; damaged values count as the default."""
     replay = manager.harness.replay
     for resource_type, name, value in [(TOPIC, "t", "9"), (BROKER, "3000", "8"), (BROKER, "", "7")]:
         replay(record(resource_type, name, "min.insync.replicas", value))
@@ -471,7 +440,7 @@ def test_min_insync_replicas_by_level(manager):
 
 
 def test_unclean_leader_election_by_level(manager):
-    """Goal: off unless somebody says otherwise. Method: default, cluster, topic."""
+    """Off unless somebody says otherwise."""
     replay = manager.harness.replay
     assert not manager.unclean_leader_election("t")
     replay(record(BROKER, "", "unclean.leader.election.enable", "TRUE"))

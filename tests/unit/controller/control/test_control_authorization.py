@@ -110,7 +110,6 @@ def creation(*names: str) -> create.CreateTopicsRequest:
 
 
 def test_topics_are_created_by_name_or_by_the_cluster(alice: Alice) -> None:
-    """Goal: CREATE on a topic or on the cluster, and configs for those who may describe them. Method: both ways."""
     alice.may_topic(AclOperation.CREATE, "mine", "seen")
     alice.may_topic(AclOperation.DESCRIBE_CONFIGS, "seen", "other")
     results = {
@@ -133,7 +132,6 @@ def test_topics_are_created_by_name_or_by_the_cluster(alice: Alice) -> None:
 
 
 def test_only_topics_that_may_be_altered_grow(alice: Alice) -> None:
-    """Goal: ALTER on each topic. Method: one that may be altered, one that may not, one twice."""
     alice.harness.apply(creation("a", "b"))
     alice.may_topic(AclOperation.ALTER, "a")
     topics = tuple(
@@ -149,9 +147,7 @@ def test_only_topics_that_may_be_altered_grow(alice: Alice) -> None:
 
 
 def test_deleting_tells_nothing_of_topics_that_one_may_not_describe(alice: Alice) -> None:
-    """Goal: absent and hidden topics look the same by name, and hidden names stay hidden by id. Method: topics that
-    alice may delete, only describe, or neither, by name and by id.
-    """
+    """Absent and hidden topics look the same by name, and hidden names stay hidden by id."""
     names = ("deletable", "seen", "hidden", "seen-by-id", "hidden-by-id")
     alice.harness.apply(creation(*names))
     by_name = {name: alice.harness.image.topics.by_name[name].topic_id for name in names}
@@ -198,7 +194,6 @@ ACL_OF = {
 def test_configs_need_an_acl_of_their_resource(
     alice: Alice, kind: ConfigResourceType, name: str, error_code: ErrorCode, message: str
 ) -> None:
-    """Goal: each kind of resource is protected. Method: alter and describe, without the ACL and then with it."""
     alice.harness.apply(creation("t"))
 
     def altered() -> tuple[ErrorCode, str | None]:
@@ -230,7 +225,6 @@ def test_configs_need_an_acl_of_their_resource(
 
 
 def test_replacing_configs_needs_the_same_acl(alice: Alice) -> None:
-    """Goal: the old AlterConfigs is no way around. Method: a topic without and with the ACL."""
     alice.harness.apply(creation("t"))
     resource = legacy_configs.AlterConfigsResource(
         resource_type=ConfigResourceType.TOPIC, resource_name="t", configs=()
@@ -242,7 +236,6 @@ def test_replacing_configs_needs_the_same_acl(alice: Alice) -> None:
 
 
 def test_resources_that_one_may_not_see_come_last(alice: Alice) -> None:
-    """Goal: the order of Kafka's response. Method: a hidden topic before a visible one."""
     alice.harness.apply(creation("hidden", "seen"))
     alice.may_topic(AclOperation.DESCRIBE_CONFIGS, "seen")
     resources = tuple(
@@ -259,9 +252,6 @@ def test_resources_that_one_may_not_see_come_last(alice: Alice) -> None:
 
 
 def test_the_cluster_is_described_with_what_one_may_do(alice: Alice) -> None:
-    """Goal: DescribeCluster needs ALTER, and names the operations of those who may DESCRIBE. Method: both, and a
-    cluster that may be altered implies describing it.
-    """
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=True, endpoint_type=2, include_fenced_brokers=False
     )
@@ -277,7 +267,6 @@ def test_the_cluster_is_described_with_what_one_may_do(alice: Alice) -> None:
 
 
 def test_a_token_for_somebody_else_needs_an_acl(harness: Any) -> None:
-    """Goal: CREATE_TOKENS on the owner, unless that is the sender. Method: for bob without and with the ACL."""
     alice = Alice(harness)
     request = CreateDelegationTokenRequest(
         owner_principal_type="User",

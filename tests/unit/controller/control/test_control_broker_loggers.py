@@ -52,7 +52,7 @@ def describe(harness: Any, name: str = "3000", *keys: str) -> Any:
 
 
 def test_levels_are_set_described_and_removed(harness: Any) -> None:
-    """Goal: what is set is what is read, in the form of Kafka's entries. Method: set a level, describe, remove it."""
+    """What is set is what is read, in the form of Kafka's entries."""
     assert outcomes(harness.apply(alter(resource("3000", ("kafka", SET, "TRACE"))))) == [DONE]
     assert harness.records == []
     (entry,) = describe(harness, "3000", "kafka").configs
@@ -112,16 +112,13 @@ def test_levels_are_set_described_and_removed(harness: Any) -> None:
 def test_changes_that_are_refused(
     harness: Any, name: str, operation: tuple[str, int, str | None], error_code: str, message: str
 ) -> None:
-    """Goal: Kafka's code and text, and nothing of the resource is done. Method: a good change before the bad one, and
-    another resource that is good.
-    """
+    """Kafka's code and text, and nothing of the resource is done."""
     bad, good = resource(name, ("root", SET, "WARN"), operation), resource("3000", ("root", SET, "FATAL"))
     assert outcomes(harness.apply(alter(bad, good))) == [(ErrorCode[error_code], message), DONE]
     assert harness.loggers.set == {"root": "FATAL", "kafka": None}
 
 
 def test_validation_changes_nothing(harness: Any) -> None:
-    """Goal: a dry run is one. Method: a good change, validated only."""
     assert outcomes(harness.apply(alter(resource("3000", ("root", SET, "DEBUG")), validate_only=True))) == [
         DONE
     ]
@@ -129,9 +126,6 @@ def test_validation_changes_nothing(harness: Any) -> None:
 
 
 def test_a_standby_changes_its_own_levels(harness: Any) -> None:
-    """Goal: levels belong to a node, not to the cluster. Method: a standby gets levels directly, levels that a broker
-    has forwarded, levels beside a topic, and nothing.
-    """
     harness.control.deactivate()
     levels = resource("3000", ("kafka", SET, "WARN"))
     assert outcomes(harness.apply(alter(levels))) == [DONE]
@@ -145,7 +139,6 @@ def test_a_standby_changes_its_own_levels(harness: Any) -> None:
 
 
 def test_levels_beside_configs(harness: Any) -> None:
-    """Goal: one request may have both, and each has its answer. Method: a topic's config, and levels twice."""
     harness.start_broker(1)
     harness.add_topic("t", 1)
     topic = resource("t", ("retention.ms", SET, "1"), resource_type=TOPIC)
@@ -158,7 +151,7 @@ def test_levels_beside_configs(harness: Any) -> None:
 
 
 def test_the_old_request_has_no_loggers(harness: Any) -> None:
-    """Goal: AlterConfigs would remove all levels that it does not name. Method: Kafka's refusal."""
+    """AlterConfigs would remove all levels that it does not name."""
     levels = legacy.AlterConfigsResource(resource_type=LOGGER, resource_name="3000", configs=())
     response = harness.apply(legacy.AlterConfigsRequest(resources=(levels,), validate_only=False))
     assert outcomes(response) == [(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")]

@@ -18,7 +18,6 @@ from quorate_protocol.records.generated import (
 
 
 def test_epoch_of_a_new_broker_is_the_offset_of_its_record(harness):
-    """Goal: epochs are unique and grow. Method: register two brokers, look where their records are."""
     offset = harness.image.end_offset
     assert harness.register(1) == offset
     (record,) = harness.records
@@ -29,7 +28,6 @@ def test_epoch_of_a_new_broker_is_the_offset_of_its_record(harness):
 
 
 def test_registration_is_kept_as_sent(harness):
-    """Goal: nothing of a registration is lost. Method: read it back from the image."""
     harness.register(7, rack="r1", log_dirs=(harness.directory(7, 1), harness.directory(7, 0)))
     broker = harness.broker(7)
     assert broker.rack == "r1"
@@ -40,9 +38,6 @@ def test_registration_is_kept_as_sent(harness):
 
 
 def test_same_incarnation_keeps_epoch_and_state(harness):
-    """Goal: amending a registration does not fence. Method: register a running incarnation again,
-    elsewhere.
-    """
     epoch = harness.start_broker(1)
     listeners = (Listener(name="PLAINTEXT", host="moved", port=9092, security_protocol=0),)
     assert harness.register(1, listeners=listeners) == epoch
@@ -51,9 +46,6 @@ def test_same_incarnation_keeps_epoch_and_state(harness):
 
 
 def test_same_incarnation_in_controlled_shutdown_stays_there(harness):
-    """Goal: a repeated registration does not end a shutdown. Method: register between two heartbeats of
-    one.
-    """
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -64,9 +56,7 @@ def test_same_incarnation_in_controlled_shutdown_stays_there(harness):
 
 
 def test_other_incarnation_waits_for_the_session_to_end(harness):
-    """Goal: the running broker wins an id conflict. Method: another incarnation, before and after 9 s of
-    silence.
-    """
+    """The running broker wins an id conflict."""
     epoch = harness.start_broker(1)
     error = harness.refusal(harness.registration(1, incarnation=2))
     assert error.error_code is ErrorCode.duplicate_broker_registration
@@ -76,9 +66,6 @@ def test_other_incarnation_waits_for_the_session_to_end(harness):
 
 
 def test_a_fenced_broker_that_sends_heartbeats_has_a_session_too(harness):
-    """Goal: a starting broker can't be displaced. Method: one heartbeat that keeps it fenced, then a
-    conflict.
-    """
     harness.register(1)
     harness.register(1, incarnation=2)
     harness.heartbeat(1, want_fence=True)
@@ -87,9 +74,6 @@ def test_a_fenced_broker_that_sends_heartbeats_has_a_session_too(harness):
 
 
 def test_new_incarnation_begins_without_the_session_of_the_last_one(harness):
-    """Goal: soft state does not leak. Method: replace an expired incarnation, then replace the new one at
-    once.
-    """
     harness.start_broker(1)
     harness.now_ms += 9_001
     harness.register(1, incarnation=2)
@@ -126,14 +110,12 @@ def test_new_incarnation_begins_without_the_session_of_the_last_one(harness):
     ],
 )
 def test_registrations_that_are_refused(harness, fields, error_code, text):
-    """Goal: each check has its code and tells the cause. Method: one fault per request."""
     error = harness.refusal(harness.registration(1, **fields))
     assert error.error_code is error_code
     assert text in error.message
 
 
 def test_directories_of_another_broker_are_refused(harness):
-    """Goal: a disk moved by mistake is noticed. Method: register broker 2 with a directory of broker 1."""
     harness.register(1)
     error = harness.refusal(harness.registration(2, log_dirs=(harness.directory(1),)))
     assert error.error_code is ErrorCode.invalid_registration
@@ -141,7 +123,6 @@ def test_directories_of_another_broker_are_refused(harness):
 
 
 def test_directories_mean_nothing_before_metadata_version_17(new_harness):
-    """Goal: the record fits its version. Method: register at 3.7-IV1, with directories and without."""
     harness = new_harness(16)
     harness.register(1)
     harness.register(2, log_dirs=())
@@ -149,9 +130,6 @@ def test_directories_mean_nothing_before_metadata_version_17(new_harness):
 
 
 def test_new_incarnation_leaves_isr_and_leadership(harness):
-    """Goal: what a restarted broker lost is not trusted. Method: restart a leader, look at the records'
-    order.
-    """
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -172,9 +150,7 @@ def test_new_incarnation_leaves_isr_and_leadership(harness):
 def test_only_a_proven_clean_shutdown_keeps_eligibility(
     new_harness, previous_epoch, api_version, is_eligible
 ):
-    """Goal: ELR members may have lost data (KIP-966). Method: restart with and without the right previous
-    epoch.
-    """
+    """ELR members may have lost data (KIP-966)."""
     harness = new_harness(features={"eligible.leader.replicas.version": 1})
     epoch = harness.start_broker(1)
     topic_id = harness.add_topic("t", 1)
@@ -190,7 +166,6 @@ def test_only_a_proven_clean_shutdown_keeps_eligibility(
 
 
 def test_unregister_forgets_the_broker_and_its_replicas_state(harness):
-    """Goal: an unregistered broker is in no ISR. Method: unregister a leader; then it is unknown."""
     epoch = harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -205,7 +180,6 @@ def test_unregister_forgets_the_broker_and_its_replicas_state(harness):
 
 
 def test_producer_id_blocks_follow_each_other(harness):
-    """Goal: no id is handed out twice. Method: two brokers take turns."""
     epochs = {broker_id: harness.register(broker_id) for broker_id in (1, 2)}
     starts = []
     for broker_id in (1, 2, 1):
@@ -218,7 +192,6 @@ def test_producer_id_blocks_follow_each_other(harness):
 
 
 def test_producer_ids_are_for_registered_epochs_only(harness):
-    """Goal: a fenced-off process gets none. Method: ask with another epoch and as another broker."""
     epoch = harness.register(1)
     for broker_id, broker_epoch in ((1, epoch + 1), (2, epoch)):
         request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
@@ -226,7 +199,6 @@ def test_producer_ids_are_for_registered_epochs_only(harness):
 
 
 def test_producer_ids_run_out_at_64_bits(harness):
-    """Goal: no overflow. Method: put the last possible block's start into the log."""
     epoch = harness.register(1)
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
     last = 2**63 - 1 - 1000

@@ -86,10 +86,6 @@ def fail_over(harness):
 
 
 def test_a_large_broker_is_fenced_before_its_partitions_move(large):
-    """Goal: no decision about a broker grows with its partitions. Method: a session expires; the
-    fencing is one record, then come slices of at most three records, each in a turn of its own, until the broker has
-    left everything.
-    """
     silence(large)
     assert [type(record) for record in large.records] == [BrokerRegistrationChangeRecord]
     sizes = []
@@ -105,7 +101,6 @@ def test_a_large_broker_is_fenced_before_its_partitions_move(large):
 
 
 def test_a_broker_that_fits_in_a_slice_is_fenced_in_one_decision(make_large):
-    """Goal: small brokers are fenced as in Java. Method: one partition changes first, then the broker."""
     harness = make_large(2, 1)
     harness.add_topic("other", 3, 1)
     silence(harness, 3)
@@ -116,7 +111,6 @@ def test_a_broker_that_fits_in_a_slice_is_fenced_in_one_decision(make_large):
 
 
 def test_slices_have_the_same_result_as_one_decision(make_large, monkeypatch):
-    """Goal: only the order differs. Method: the same broker is fenced with small and with large slices, with ELR."""
     outcomes = []
     for size in (SLICE, 1_000):
         monkeypatch.setattr(broker_transitions, "CHANGES_PER_SLICE_MAX", size)
@@ -128,9 +122,6 @@ def test_slices_have_the_same_result_as_one_decision(make_large, monkeypatch):
 
 
 def test_a_slice_looks_at_a_bounded_number_of_replicas(large, monkeypatch):
-    """Goal: replicas that need no change are not free. Method: a new leader looks again at
-    a broker that is in no ISR, two replicas a slice; the number of slices is counted.
-    """
     silence(large)
     finish(large)
     fail_over(large)
@@ -143,7 +134,6 @@ def test_a_slice_looks_at_a_bounded_number_of_replicas(large, monkeypatch):
 
 
 def test_a_new_leader_continues_in_the_middle(large):
-    """Goal: progress survives a change of the leader. Method: fail over after the first slice."""
     silence(large)
     next_slice(large)
     assert memberships(large) == TOPICS - SLICE
@@ -155,7 +145,6 @@ def test_a_new_leader_continues_in_the_middle(large):
 
 
 def test_a_broker_returns_after_it_has_left_everything(large):
-    """Goal: what the slices say of a broker stays true. Method: it sends heartbeats between them, then after them."""
     silence(large)
     next_slice(large)
     assert large.heartbeat(1).is_fenced
@@ -167,7 +156,6 @@ def test_a_broker_returns_after_it_has_left_everything(large):
 
 
 def test_a_fencing_that_was_not_written_moves_nothing(large):
-    """Goal: cursors follow the log. Method: the decision to fence is thrown away."""
     large.now_ms += SESSION_MS
     large.heartbeat(2)
     large.heartbeat(3)
@@ -178,7 +166,6 @@ def test_a_fencing_that_was_not_written_moves_nothing(large):
 
 
 def test_two_brokers_may_leave_at_once(make_large):
-    """Goal: nobody that is leaving is elected. Method: both leaders' sessions end; only broker 3 may lead."""
     harness = make_large(1, 2, 3)
     harness.now_ms += SESSION_MS
     harness.heartbeat(3)
@@ -195,9 +182,7 @@ def test_two_brokers_may_leave_at_once(make_large):
 
 @pytest.mark.parametrize("partition_number", [0, TOPICS - 1])
 def test_a_fenced_broker_joins_no_isr_between_slices(make_large, partition_number):
-    """Goal: AlterPartition brings nobody back behind the cursor. Method: the leader names the fenced
-    broker, for a partition that it has left, and for one where it is still in the ISR.
-    """
+    """AlterPartition brings nobody back behind the cursor."""
     harness = make_large(2, 1)
     silence(harness)
     next_slice(harness)
@@ -226,9 +211,6 @@ def test_a_fenced_broker_joins_no_isr_between_slices(make_large, partition_numbe
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_a_new_incarnation_waits_until_the_last_one_has_left(make_large, fails_over):
-    """Goal: copies of an unclean incarnation are never eligible to lead. Method: with ELR, a fenced
-    broker is in seven ELRs; its next incarnation is refused until slices took it out, also by a new leader.
-    """
     harness = make_large(1, 2, features=ELR)
     harness.replay(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
     silence(harness)
@@ -248,9 +230,7 @@ def test_a_new_incarnation_waits_until_the_last_one_has_left(make_large, fails_o
 
 
 def test_partitions_that_a_broker_can_not_leave_do_not_keep_it_out(make_large):
-    """Goal: the last of an ISR stays in it, which is no reason to wait for. Method: a broker with seven
-    partitions of its own is fenced and restarted; after a change of the leader it is refused for a moment.
-    """
+    """The last of an ISR stays in it, which is no reason to wait for."""
     harness = make_large(1)
     silence(harness)
     finish(harness)
@@ -268,10 +248,7 @@ def test_partitions_that_a_broker_can_not_leave_do_not_keep_it_out(make_large):
 
 
 def test_a_large_broker_is_unregistered_at_once(large):
-    """Goal: the answer does not wait for partitions, which follow, also under another leader.
-
-    Method: unregister, fail over after one slice; the id is registered again only after them.
-    """
+    """The answer does not wait for partitions, which follow, also under another leader."""
     response = large.apply(UnregisterBrokerRequest(broker_id=1))
     assert response.error_code is ErrorCode.none
     assert [type(record) for record in large.records] == [UnregisterBrokerRecord]
@@ -284,7 +261,6 @@ def test_a_large_broker_is_unregistered_at_once(large):
 
 
 def test_topics_may_go_while_a_broker_leaves_them(large):
-    """Goal: the cursor survives changes of the image. Method: a topic that is still to come is deleted."""
     silence(large)
     next_slice(large)
     large.replay(RemoveTopicRecord(topic_id=large.image.topics.by_name[f"t{TOPICS - 1}"].topic_id))
@@ -296,9 +272,6 @@ def test_topics_may_go_while_a_broker_leaves_them(large):
 
 
 def test_a_broker_shuts_down_after_its_leaders_have_moved(large):
-    """Goal: clients find the new leaders. Method: heartbeats that want to shut down, before, between
-    and after the slices, and after the other brokers have read the last of them.
-    """
     assert not large.heartbeat(1, want_shut_down=True).should_shut_down
     assert [type(record) for record in large.records] == [BrokerRegistrationChangeRecord]
     before = large.image.end_offset
@@ -317,7 +290,6 @@ def test_a_broker_shuts_down_after_its_leaders_have_moved(large):
 
 
 def test_a_fenced_broker_shuts_down_after_its_leaders_have_moved(large):
-    """Goal: the same for one whose session ended meanwhile. Method: it is fenced, then asks between the slices."""
     silence(large)
     assert not large.heartbeat(1, want_shut_down=True).should_shut_down
     finish(large)
@@ -325,7 +297,6 @@ def test_a_fenced_broker_shuts_down_after_its_leaders_have_moved(large):
 
 
 def test_a_shutdown_continues_under_a_new_leader(large):
-    """Goal: as above across a change of the controller. Method: fail over after the first slice."""
     large.heartbeat(1, want_shut_down=True)
     next_slice(large)
     fail_over(large)
@@ -341,9 +312,7 @@ def test_a_shutdown_continues_under_a_new_leader(large):
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_leaderless_partitions_get_leaders_in_slices(make_large, fails_over):
-    """Goal: a broker that returns to many partitions blocks nobody. Method: the only replica of seven
-    topics returns; the first decision has one record; a new leader finds out what is left.
-    """
+    """A broker that returns to many partitions blocks nobody."""
     harness = make_large(1)
     silence(harness)
     finish(harness)
@@ -360,9 +329,7 @@ def test_leaderless_partitions_get_leaders_in_slices(make_large, fails_over):
 
 
 def test_a_second_broker_that_returns_is_not_overlooked(make_large):
-    """Goal: a running pass does not miss partitions behind its cursor. Method: the brokers of two sets of
-    topics return one after the other, while the first pass is under way.
-    """
+    """A running pass does not miss partitions behind its cursor."""
     harness = make_large(1)
     for number in range(TOPICS):
         harness.add_topic(f"u{number}", 2)
@@ -399,9 +366,6 @@ def report_lost(harness):
 
 
 def test_a_large_lost_directory_moves_in_slices_and_is_unregistered_last(two_disks):
-    """Goal: a lost disk with 100,000 partitions holds up no heartbeat. Method: slices of three for seven partitions;
-    heartbeats in between repeat the report, and change nothing.
-    """
     harness = two_disks
     assert report_lost(harness) == []
     counts = []
@@ -421,7 +385,7 @@ def test_a_large_lost_directory_moves_in_slices_and_is_unregistered_last(two_dis
 
 
 def test_a_new_leader_hears_again_of_a_lost_directory(two_disks):
-    """Goal: a failover between slices forgets no partition. Method: fail over after one; the next heartbeat."""
+    """A failover between slices forgets no partition."""
     harness = two_disks
     report_lost(harness)
     next_slice(harness)
@@ -433,7 +397,6 @@ def test_a_new_leader_hears_again_of_a_lost_directory(two_disks):
 
 
 def test_slices_for_lost_directories_end_with_the_broker(two_disks):
-    """Goal: nobody unregisters directories of another incarnation. Method: unregister the broker between slices."""
     harness = two_disks
     report_lost(harness)
     next_slice(harness)

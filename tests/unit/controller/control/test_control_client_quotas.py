@@ -40,9 +40,6 @@ DONE = (ErrorCode.none, None)
 
 
 def test_quotas_are_set_changed_and_removed(harness: Any) -> None:
-    """Goal: the image has what was asked for, and only changes are written. Method: set two for a user and the
-    default client, one of them again with another value, remove both; look at image and records.
-    """
     entity = (ALICE, ("client-id", None))
     key = (("client-id", None), ALICE)
     assert outcomes(harness.apply(alter(entry(*entity, producer_byte_rate=5, request_percentage=1.5)))) == [
@@ -64,7 +61,6 @@ def test_quotas_are_set_changed_and_removed(harness: Any) -> None:
 
 
 def test_validation_writes_nothing(harness: Any) -> None:
-    """Goal: --dry-run of a client is one. Method: a good and a bad entry, validated only."""
     request = alter(entry(ALICE, producer_byte_rate=5), entry(("user", "bob"), x=1), validate_only=True)
     result = harness.decide(request)
     assert outcomes(result.response) == [DONE, (ErrorCode.invalid_request, "Invalid configuration key x")]
@@ -88,7 +84,7 @@ def test_validation_writes_nothing(harness: Any) -> None:
 def test_entities_that_cannot_have_quotas(
     harness: Any, entity: tuple[tuple[str, str | None], ...], message: str
 ) -> None:
-    """Goal: each refusal has Kafka's text, and the others are served. Method: one bad entity beside a good one."""
+    """Each refusal has Kafka's text, and the others are served."""
     request = alter(entry(*entity, connection_creation_rate=1), entry(ALICE, producer_byte_rate=1))
     response = harness.apply(request, unresolved_hosts=frozenset({"no.such.host"}))
     assert outcomes(response) == [(ErrorCode.invalid_request, message), DONE]
@@ -116,7 +112,6 @@ def test_entities_that_cannot_have_quotas(
 def test_values(
     harness: Any, entity: tuple[str, str | None], key: str, value: float, message: str | None
 ) -> None:
-    """Goal: Kafka's bounds with Kafka's texts. Method: values at and beyond each bound."""
     ((error_code, told),) = outcomes(harness.apply(alter(entry(entity, **{key: value}))))
     assert told == message
     assert (error_code is ErrorCode.invalid_request) == (message is not None)
@@ -124,9 +119,7 @@ def test_values(
 
 
 def test_an_entity_that_is_named_again(harness: Any) -> None:
-    """Goal: as in Kafka, the first entry is done although the answer is an error. Method: one user twice, the parts
-    in another order, and a quota that is named twice.
-    """
+    """As in Kafka, the first entry is done although the answer is an error."""
     client = ("client-id", "c")
     doubled = entry(("user", "bob"), producer_byte_rate=1)
     response = harness.apply(
@@ -147,7 +140,6 @@ def test_an_entity_that_is_named_again(harness: Any) -> None:
 
 
 def test_more_records_than_a_batch_may_have(harness: Any) -> None:
-    """Goal: no decision that can't be written. Method: one quota more than fit."""
     entries = [entry(("user", f"u{number}"), producer_byte_rate=1) for number in range(10_001)]
     assert harness.refusal(alter(*entries)).error_code is ErrorCode.policy_violation
     assert {code for code, _ in outcomes(harness.apply(alter(*entries[1:])))} == {ErrorCode.none}
@@ -155,7 +147,6 @@ def test_more_records_than_a_batch_may_have(harness: Any) -> None:
 
 
 def test_names_to_look_up() -> None:
-    """Goal: only what may be a host is looked up. Method: addresses, names, and names of other entities."""
     names = ("10.0.0.1", "::1", "fe80::1%eth0", "a.example", "[::1]", "", None)
     request = alter(entry(ALICE), *(entry(("ip", name)) for name in names))
     assert host_names(request) == {"a.example", "[::1]", "fe80::1%eth0"}
@@ -176,9 +167,7 @@ entries = st.builds(
 def test_whatever_is_asked_every_entity_has_one_answer(
     new_harness: Any, requests: list[list[EntryData]]
 ) -> None:
-    """Goal: no request makes the controller fail or write what it refused. Method: any entries in any order; each
-    entity is answered once, errors have texts, and the same request again changes nothing that it did not refuse.
-    """
+    """No request makes the controller fail or write what it refused."""
     harness = new_harness(max_idle_interval_ms=0)
     for asked in requests:
         response = harness.apply(alter(*asked))

@@ -28,7 +28,6 @@ REQUIRED = {"node.id", "process.roles", "controller.listener.names"}
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_default_passes_its_own_check(section):
-    """Goal: schema and checks fit together. Method: parse each default that Kafka has."""
     for name, definition in SECTIONS[section]().items():
         if name not in REQUIRED:
             definition.parse(definition.default)
@@ -36,12 +35,11 @@ def test_every_default_passes_its_own_check(section):
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_config_is_documented(section):
-    """Goal: the two data files belong together. Method: compare their names."""
+    """The two data files belong together."""
     assert documentation(section).keys() == SECTIONS[section]().keys()
 
 
 def test_topic_configs_fall_back_to_existing_broker_configs():
-    """Goal: no broken synonym. Method: look each up; units are converted to milliseconds."""
     for definitions in (topic_definitions(), group_definitions()):
         for definition in definitions.values():
             for synonym in definition.synonyms:
@@ -56,7 +54,6 @@ def test_topic_configs_fall_back_to_existing_broker_configs():
 
 
 def test_update_modes_of_broker_configs():
-    """Goal: what may change at run time. Method: one of each kind; the security configs."""
     modes = {name: definition.update_mode for name, definition in broker_definitions().items()}
     assert modes["node.id"] == "read-only"
     assert modes["log.retention.ms"] == "cluster-wide"
@@ -86,7 +83,6 @@ def test_update_modes_of_broker_configs():
     ],
 )
 def test_values_are_parsed_as_kafka_does(config_type, text, value):
-    """Goal: the same text means the same. Method: one example per rule of ConfigDef.parseType."""
     assert parse_type("name", text, config_type) == value
 
 
@@ -105,7 +101,6 @@ def test_values_are_parsed_as_kafka_does(config_type, text, value):
     ],
 )
 def test_values_of_another_type_are_refused(config_type, text, reason):
-    """Goal: Kafka's texts. Method: one example per type, and what only Python would read as a number."""
     with pytest.raises(ConfigValueError) as caught:
         parse_type("name", text, config_type)
     assert str(caught.value) == f"Invalid value {text} for configuration name: {reason}"
@@ -124,7 +119,7 @@ def test_values_of_another_type_are_refused(config_type, text, reason):
     ],
 )
 def test_values_out_of_bounds_are_refused(name, text, message):
-    """Goal: each kind of check has Kafka's text. Method: one example per kind."""
+    """Each kind of check has Kafka's text."""
     with pytest.raises(ConfigValueError) as caught:
         topic_definitions()[name].parse(text)
     assert message in str(caught.value)
@@ -149,9 +144,6 @@ def test_values_out_of_bounds_are_refused(name, text, message):
     ],
 )
 def test_rarer_checks(section, name, text, is_valid):
-    """Goal: each check that only few configs have. Method: a valid and an invalid value where there are
-    both.
-    """
     definition = SECTIONS[section]()[name]
     if is_valid:
         definition.parse(text)
@@ -170,19 +162,15 @@ def test_rarer_checks(section, name, text, is_valid):
     ],
 )
 def test_values_are_shown_normalized(name, text, shown):
-    """Goal: DescribeConfigs shows what is in effect. Method: one example per type."""
     assert topic_definitions()[name].normalize(text) == shown
 
 
 def test_a_config_without_value_is_shown_as_none():
-    """Goal: null is not "null". Method: normalize a missing value."""
     assert Definition(name="n", type=ConfigType.INT).normalize(None) is None
 
 
 def test_a_list_is_split_in_linear_time():
-    """Goal: a value of the maximum length cannot hold up the controller. Method: spaces that no comma follows, in
-    the processor time of a slow machine.
-    """
+    """A value of the maximum length cannot hold up the controller."""
     started_s = time.process_time()
     text = "a" + " " * 60_000 + "b"
     assert parse_type("x", f"{text} ,\tc\n, ,", ConfigType.LIST) == [text, "c", "", ""]

@@ -30,9 +30,6 @@ def registration(controller_id: int = 3001, **fields: Any) -> ControllerRegistra
 
 
 def test_unregistering_takes_a_controller_out_of_image_and_snapshot(new_harness: Any) -> None:
-    """Goal: nothing is left of it. Method: register two, unregister one, look at image and snapshot records,
-    and undo the record as a leader does that loses its leadership.
-    """
     harness = new_harness(UNREGISTRATION)
     harness.register_controller(3001)
     harness.register_controller(3002)
@@ -54,7 +51,7 @@ def test_unregistering_takes_a_controller_out_of_image_and_snapshot(new_harness:
 
 
 def test_an_unregistered_controller_blocks_no_level(new_harness: Any) -> None:
-    """Goal: what KIP-1312 is for. Method: an old ghost blocks share.version until it is unregistered."""
+    """What KIP-1312 is for."""
     harness = new_harness(UNREGISTRATION)
     harness.register_controller(harness.quorum.leader_id)
     harness.register_controller(3001, metadata_version=(7, 33), share_version=(0, 0))
@@ -79,7 +76,6 @@ def test_an_unregistered_controller_blocks_no_level(new_harness: Any) -> None:
 def test_refusals_come_in_the_announced_order(
     new_harness: Any, level: int, voters: set[int], registered: bool, error_code: ErrorCode
 ) -> None:
-    """Goal: 42 before 35 before 136. Method: requests that are wrong in several ways."""
     harness = new_harness(level)
     if registered:
         harness.register_controller(3001)
@@ -88,7 +84,6 @@ def test_refusals_come_in_the_announced_order(
 
 
 def test_a_standby_refuses_before_it_looks(new_harness: Any) -> None:
-    """Goal: 41 comes before all of them. Method: a voter's id, on a controller that lost leadership."""
     harness = new_harness(15)
     harness.control.deactivate()
     error = harness.refusal(unregister(harness.quorum.leader_id))
@@ -96,7 +91,6 @@ def test_a_standby_refuses_before_it_looks(new_harness: Any) -> None:
 
 
 def test_refusals_say_what_to_do(new_harness: Any) -> None:
-    """Goal: a way on. Method: read the messages for a level that is too low and for a voter."""
     harness = new_harness(30)
     text = harness.refusal(unregister(3001)).message
     assert text.startswith("The current MetadataVersion is too old to support controller unregistration")
@@ -109,7 +103,7 @@ def test_refusals_say_what_to_do(new_harness: Any) -> None:
 
 
 def test_registrations_need_their_level(new_harness: Any) -> None:
-    """Goal: no record that old nodes can't read. Method: register at metadata.version 14 and 15."""
+    """No record that old nodes can't read."""
     error = new_harness(14).refusal(registration())
     assert error.error_code is ErrorCode.unsupported_version
     harness = new_harness(15)
@@ -130,16 +124,12 @@ def test_registrations_need_their_level(new_harness: Any) -> None:
 def test_registrations_that_nobody_could_replay_are_refused(
     harness: Any, fields: dict[str, Any], text: str
 ) -> None:
-    """Goal: garbage stays out of the log. Method: what the record can't hold."""
     error = harness.refusal(registration(**fields))
     assert error.error_code is ErrorCode.invalid_request
     assert text in error.message
 
 
 def test_a_ghost_is_refreshed_by_a_registration_without_listeners(harness: Any) -> None:
-    """Goal: a way out below metadata.version 33. Method: an old registration blocks a level; one on behalf of
-    the same id, with a new incarnation, a newer range and no listeners, replaces it.
-    """
     harness.register_controller(3001, metadata_version=(7, 27))
     response = harness.apply(registration(3001, listeners=()))
     assert response.error_code is ErrorCode.none
@@ -150,9 +140,6 @@ def test_a_ghost_is_refreshed_by_a_registration_without_listeners(harness: Any) 
 
 
 def test_nobody_registers_as_the_active_controller(new_harness: Any) -> None:
-    """Goal: what can be known of a living controller is: that it is us. Method: registrations with our id, of
-    our incarnation and of another one.
-    """
     own = UUID(int=5)
     harness = new_harness(incarnation_id=own)
     own_id = harness.config.node_id

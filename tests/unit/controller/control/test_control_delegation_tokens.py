@@ -66,9 +66,7 @@ def tokens(new_harness: Any) -> Any:
 
 
 def test_a_token_is_its_owners(tokens: Any) -> None:
-    """Goal: response, record and image say the same, and the HMAC is Kafka's. Method: alice makes a token for bob
-    that carol may renew.
-    """
+    """Response, record and image say the same, and the HMAC is Kafka's."""
     response = tokens.apply(create(("User", "carol"), owner=("User", "bob")), **ALICE)
     assert response.error_code is ErrorCode.none
     assert (response.principal_type, response.principal_name) == ("User", "bob")
@@ -94,21 +92,20 @@ def test_a_token_is_its_owners(tokens: Any) -> None:
     [(-1, LIFETIME_MS), (0, LIFETIME_MS), (LIFETIME_MS + 1, LIFETIME_MS), (5_000, 5_000), (7, 7)],
 )
 def test_a_lifetime_is_at_most_the_clusters(tokens: Any, lifetime_ms: int, given_ms: int) -> None:
-    """Goal: nobody outlives `delegation.token.max.lifetime.ms`. Method: shorter, longer and no wishes."""
+    """Nobody outlives `delegation.token.max.lifetime.ms`."""
     response = tokens.apply(create(lifetime_ms=lifetime_ms), **ALICE)
     assert ms(response.max_timestamp) - tokens.now_ms == given_ms
     assert ms(response.expiry_timestamp) - tokens.now_ms == min(given_ms, RENEWAL_MS)
 
 
 def test_the_longest_lifetime_that_can_be_configured(new_harness: Any) -> None:
-    """Goal: no time that an answer can't have. Method: Kafka's greatest lifetime."""
     harness = new_harness(**{**SETTINGS, "delegation_token_max_lifetime_ms": 2**63 - 1})
     response = harness.apply(create(), **ALICE)
     assert ms(response.max_timestamp) == TIMESTAMP_MS_MAX
 
 
 def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
-    """Goal: an old client gets an answer that its version has room for. Method: ask as it does."""
+    """An old client gets an answer that its version has room for."""
     response = tokens.apply(create(), 2, **ALICE)
     assert (response.error_code, response.principal_name) == (ErrorCode.none, "alice")
     assert response.token_requester_principal_type == response.token_requester_principal_name == ""
@@ -129,9 +126,7 @@ def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
     ],
 )
 def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dict[str, Any]) -> None:
-    """Goal: a token can't prolong itself, and nobody gets one on a listener without authentication. Method: all three
-    requests over PLAINTEXT, over SSL without a certificate, and from a principal that has logged in with a token.
-    """
+    """A token can't prolong itself, and nobody gets one on a listener without authentication."""
     token = tokens.apply(create(), **ALICE)
     created = tokens.apply(create(), **caller)
     assert (created.error_code, ms(created.issue_timestamp), created.hmac) == (
@@ -158,9 +153,7 @@ def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dic
 def test_tokens_are_for_clients_that_authenticate_at_a_controller(
     tokens: Any, principal: str, protocol: SecurityProtocol
 ) -> None:
-    """Goal: no broker is needed for a token (KIP-919). Method: all three requests over SSL with a certificate, and
-    over SASL, where a user may have the name ANONYMOUS, as with Kafka.
-    """
+    """No broker is needed for a token (KIP-919)."""
     caller = {"principal": principal, "security_protocol": protocol}
     token = tokens.apply(create(), **caller)
     assert (token.error_code, f"User:{token.principal_name}") == (ErrorCode.none, principal)
@@ -169,7 +162,6 @@ def test_tokens_are_for_clients_that_authenticate_at_a_controller(
 
 
 def test_clusters_without_tokens(new_harness: Any) -> None:
-    """Goal: the answer says why there are none. Method: no secret; a secret at the last level without tokens."""
     for harness, error_code in (
         (new_harness(), ErrorCode.delegation_token_auth_disabled),
         (new_harness(13, **SETTINGS), ErrorCode.unsupported_version),
@@ -183,7 +175,6 @@ def test_clusters_without_tokens(new_harness: Any) -> None:
 
 
 def test_principals_that_cannot_be(tokens: Any) -> None:
-    """Goal: renewers are users, and an owner has a type. Method: a renewer that is a group; an owner without type."""
     response = tokens.apply(create(("User", "bob"), ("Group", "g")), **ALICE)
     assert response.error_code is ErrorCode.invalid_principal_type
     request = create(owner=(None, "bob"))
@@ -191,7 +182,7 @@ def test_principals_that_cannot_be(tokens: Any) -> None:
 
 
 def test_renewal_ends_with_the_tokens_life(tokens: Any) -> None:
-    """Goal: expiry moves by at most the cluster's period, never behind the end. Method: renew at several times."""
+    """Expiry moves by at most the cluster's period, never behind the end."""
     token = tokens.apply(create(("User", "bob")), **ALICE)
     start_ms = tokens.now_ms
     for passed_ms, period_ms, left_ms, caller in (
@@ -210,7 +201,7 @@ def test_renewal_ends_with_the_tokens_life(tokens: Any) -> None:
 
 
 def test_expiry_now_and_later(tokens: Any) -> None:
-    """Goal: a period moves the expiry, a negative one removes the token, also one that is over. Method: each."""
+    """A period moves the expiry, a negative one removes the token, also one that is over."""
     token = tokens.apply(create(), **ALICE)
     response = tokens.apply(expire(token.hmac, 99_999), **ALICE)
     assert ms(response.expiry_timestamp) == tokens.now_ms + LIFETIME_MS
@@ -227,9 +218,7 @@ def test_expiry_now_and_later(tokens: Any) -> None:
 
 
 def test_only_owner_and_renewers_may_touch_a_token(tokens: Any) -> None:
-    """Goal: neither strangers nor the requester of another's token may. Method: renew and expire as each of them, and
-    with an unknown HMAC.
-    """
+    """Neither strangers nor the requester of another's token may."""
     token = tokens.apply(create(owner=("User", "bob")), **ALICE)
     for caller, error_code in (
         (EVE, ErrorCode.delegation_token_owner_mismatch),
@@ -242,9 +231,6 @@ def test_only_owner_and_renewers_may_touch_a_token(tokens: Any) -> None:
 
 
 def test_a_token_of_the_leader_before_is_found(tokens: Any) -> None:
-    """Goal: a new leader knows the tokens of the log by their HMAC. Method: replay one that this node did not make,
-    remove it, and replay it again.
-    """
     record = DelegationTokenRecord(
         owner="User:alice",
         requester="User:alice",
@@ -263,9 +249,7 @@ def test_a_token_of_the_leader_before_is_found(tokens: Any) -> None:
 
 
 def test_the_sweep_removes_what_is_over(tokens: Any) -> None:
-    """Goal: expired tokens leave the log's state, at most so many at once, and others stay. Method: more than one
-    step removes, one that is still valid, and the time of the check.
-    """
+    """Expired tokens leave the log's state, at most so many at once, and others stay."""
     for number in range(SWEPT_TOKENS_MAX + 1):
         tokens.apply(create(lifetime_ms=1 + number % 2), **ALICE)
     tokens.now_ms += CHECK_MS - 1
@@ -280,7 +264,6 @@ def test_the_sweep_removes_what_is_over(tokens: Any) -> None:
 
 
 def test_without_a_secret_nothing_is_swept(new_harness: Any) -> None:
-    """Goal: the tokens of a cluster wait for controllers that have its secret. Method: an old token, and a day."""
     harness = new_harness(max_idle_interval_ms=0)
     token = DelegationTokenRecord(
         owner="User:alice",
@@ -296,7 +279,6 @@ def test_without_a_secret_nothing_is_swept(new_harness: Any) -> None:
 
 
 def test_the_secret_is_not_described(new_harness: Any) -> None:
-    """Goal: who may describe a controller can't make tokens. Method: configs of a controller whose file has it."""
     key = "delegation.token.secret.key"
     harness = new_harness(static_configs={key: SECRET}, **SETTINGS)
     resource = DescribeConfigsResource(
@@ -325,9 +307,8 @@ actions = st.one_of(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(actions, max_size=12))
 def test_no_token_outlives_what_it_was_given(new_harness: Any, story: list[tuple[Any, ...]]) -> None:
-    """Goal: whatever is asked in whatever order, a token ends at the latest when it was made to, strangers change
-    nothing, and what is over is gone after the next check. Method: random stories of three users, of whom bob may
-    renew the tokens of alice.
+    """Whatever is asked in whatever order, a token ends at the latest when it was made to, strangers change
+    nothing, and what is over is gone after the next check.
     """
     harness = new_harness(**SETTINGS)
     made: list[Any] = []

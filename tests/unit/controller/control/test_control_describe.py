@@ -42,9 +42,7 @@ def described(harness, resource_type, name, *keys, **options):
 
 
 def test_the_cluster_is_its_controllers(harness):
-    """Goal: a client finds the controllers (KIP-919). Method: two with the listener, one registered
-    without.
-    """
+    """A client finds the controllers (KIP-919)."""
     harness.register_controller(3000)
     harness.register_controller(3001)
     response = harness.apply(cluster(operations=True))
@@ -60,7 +58,6 @@ def test_the_cluster_is_its_controllers(harness):
 
 
 def test_a_refreshed_ghost_is_no_place_to_go(harness):
-    """Goal: nobody is sent to a controller that is gone. Method: a registration without listeners."""
     harness.register_controller(3000)
     ghost = ControllerRegistrationRequest(
         controller_id=3009, incarnation_id=UUID(int=9), zk_migration_ready=False, listeners=(), features=()
@@ -70,7 +67,6 @@ def test_a_refreshed_ghost_is_no_place_to_go(harness):
 
 
 def test_a_leader_without_an_address_is_not_named(harness):
-    """Goal: as Kafka's controllers answer. Method: the leader is not registered yet, and then it is."""
     harness.register_controller(3001)
     assert harness.apply(cluster()).controller_id == -1
     harness.register_controller(harness.quorum.leader_id)
@@ -87,14 +83,12 @@ def test_a_leader_without_an_address_is_not_named(harness):
     ],
 )
 def test_brokers_are_not_to_be_found_here(harness, endpoint_type, api_version, error_code):
-    """Goal: a client of brokers notices. Method: ask for brokers, and for something unknown."""
     response = harness.apply(cluster(endpoint_type), api_version)
     assert response.error_code is error_code
     assert (response.cluster_id, response.controller_id, response.brokers) == ("", -1, ())
 
 
 def test_the_cluster_is_described_from_metadata_version_15_on(new_harness):
-    """Goal: before, controllers are not registered. Method: one level below."""
     refusal = new_harness(14).refusal(cluster())
     assert refusal.error_code is ErrorCode.unsupported_version
     assert refusal.message == (
@@ -103,9 +97,7 @@ def test_the_cluster_is_described_from_metadata_version_15_on(new_harness):
 
 
 def test_without_a_level_the_cluster_is_not_described(harness):
-    """Goal: nothing false about a level that is not known, in the words of Kafka 4.4.0. Method: an empty image, as
-    that of a controller that has found no leader since its start.
-    """
+    """Nothing false about a level that is not known, in the words of Kafka 4.4.0."""
     del harness.image.features["metadata.version"]
     refusal = harness.refusal(cluster())
     assert refusal.error_code is ErrorCode.unsupported_version
@@ -115,14 +107,12 @@ def test_without_a_level_the_cluster_is_not_described(harness):
 
 
 def test_documentation_comes_only_when_asked_for(harness):
-    """Goal: it is long. Method: the same config with and without."""
     key = "consumer.session.timeout.ms"
     assert described(harness, GROUP, "g", key).documentation is None
     assert "failures" in described(harness, GROUP, "g", key, documentation=True).documentation
 
 
 def test_only_the_configs_asked_for_are_described(harness):
-    """Goal: the filter. Method: one known name, one unknown; an empty list means all."""
     (result,) = harness.apply(configs(GROUP, "g", "share.isolation.level", "unknown")).results
     assert [config.name for config in result.configs] == ["share.isolation.level"]
     resource = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=())
@@ -131,9 +121,7 @@ def test_only_the_configs_asked_for_are_described(harness):
 
 
 def test_resources_named_again_are_described_once(harness):
-    """Goal: the answer's size follows from the cluster, not from repetitions. Method: one node 1,000 times over,
-    some of them with keys.
-    """
+    """The answer's size follows from the cluster, not from repetitions."""
     name = str(harness.config.node_id)
     keys = (None, None, ("node.id", "log.dirs"), ("log.dirs", "node.id"))
     resources = tuple(
@@ -146,9 +134,7 @@ def test_resources_named_again_are_described_once(harness):
 
 
 def test_a_resource_is_looked_up_once_for_all_of_its_keys(harness, monkeypatch):
-    """Goal: naming a node again for each of its configs takes linear time. Method: 300 resources of one node, each
-    with another key; the configs of the node are put together once.
-    """
+    """Naming a node again for each of its configs takes linear time."""
     looked_up = []
     entries_of = ConfigDescriber._entries
 
@@ -170,9 +156,7 @@ def test_a_resource_is_looked_up_once_for_all_of_its_keys(harness, monkeypatch):
 
 
 def test_secrets_are_not_told(harness):
-    """Goal: neither passwords nor what is unknown, also behind a listener prefix. Method: set one of
-    each here.
-    """
+    """Neither passwords nor what is unknown, also behind a listener prefix."""
     for name in (
         "listener.name.external.ssl.keystore.password",
         "listener.name.external.ssl.keystore.location",
@@ -190,7 +174,6 @@ def test_secrets_are_not_told(harness):
 
 
 def test_cluster_defaults_show_what_is_set_only(harness):
-    """Goal: the default resource is not this node. Method: one set for the cluster, one for this node."""
     harness.replay(
         ConfigRecord(resource_type=BROKER, resource_name="", name="log.cleaner.threads", value="2"),
         ConfigRecord(resource_type=BROKER, resource_name="3000", name="log.cleaner.threads", value="3"),
@@ -204,9 +187,7 @@ def test_cluster_defaults_show_what_is_set_only(harness):
 
 
 def test_values_that_nodes_ignore_are_not_described(harness):
-    """Goal: DescribeConfigs tells what is in effect, as Kafka's (DynamicBrokerConfig). Method: values that only a
-    broker can forward, of all brokers and of this node; then valid ones.
-    """
+    """DescribeConfigs tells what is in effect, as Kafka's (DynamicBrokerConfig)."""
     invalid = (
         ("", "min.insync.replicas", "0"),
         ("", "num.partitions", "3"),
@@ -234,7 +215,6 @@ def test_values_that_nodes_ignore_are_not_described(harness):
 
 
 def test_damaged_values_are_shown_as_they_are(harness):
-    """Goal: what another controller let through can still be looked at. Method: a number that is none."""
     harness.start_broker(1)
     harness.start_broker()
     harness.add_topic("t", 1)
@@ -243,7 +223,6 @@ def test_damaged_values_are_shown_as_they_are(harness):
 
 
 def test_internal_configs_are_shown_when_set(harness):
-    """Goal: they are Kafka's own business otherwise. Method: set one on a topic."""
     harness.start_broker(1)
     harness.start_broker()
     harness.add_topic("t", 1)
@@ -263,7 +242,7 @@ def test_internal_configs_are_shown_when_set(harness):
     ],
 )
 def test_descriptions_that_are_refused(harness, resource_type, name, error_code):
-    """Goal: each resource fails alone, with a text unless Kafka has none. Method: a bad one beside a good one."""
+    """Each resource fails alone, with a text unless Kafka has none."""
     bad = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
     good = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=None)
     first, second = harness.apply(DescribeConfigsRequest(resources=(bad, good))).results
@@ -276,7 +255,6 @@ def test_descriptions_that_are_refused(harness, resource_type, name, error_code)
 @pytest.mark.parametrize("resource_type", [0, 3, 99, 127, -1])
 @pytest.mark.parametrize("documentation", [False, True])
 def test_a_type_that_is_none_fails_alone(harness, resource_type, name, documentation):
-    """Goal: the other resources of the request are described. Method: each strange type first and last."""
     bad = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
     good = DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=None)
     for resources in ((bad, good), (good, bad)):
@@ -288,9 +266,7 @@ def test_a_type_that_is_none_fails_alone(harness, resource_type, name, documenta
 
 
 def test_topics_of_later_requests_share_what_they_have_in_common(harness):
-    """Goal: thousands of small requests do not describe all configs anew, and none gets what another asked
-    for. Method: the same topic twice, with and without documentation and synonyms; then a broker config changes.
-    """
+    """Thousands of small requests do not describe all configs anew, and none gets what another asked for."""
     harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="retention.ms", value="7"))
     harness.start_broker()
     harness.add_topic("t", 1)

@@ -14,7 +14,6 @@ from quorate_protocol.records.generated import NoOpRecord, PartitionChangeRecord
 
 
 def test_a_standby_answers_reads_only(harness):
-    """Goal: NOT_CONTROLLER for writes. Method: the same requests before and after losing leadership."""
     read = DescribeConfigsRequest(resources=())
     assert harness.apply(read).results == ()
     assert harness.refusal(heartbeat()).error_code is ErrorCode.stale_broker_epoch
@@ -26,13 +25,12 @@ def test_a_standby_answers_reads_only(harness):
 
 
 def test_requests_of_others_are_refused(harness):
-    """Goal: a wrong turn inside the server is an error response, not a crash. Method: a raft request."""
+    """A wrong turn inside the server is an error response, not a crash."""
     error = harness.refusal(VoteRequest(cluster_id=None, topics=()))
     assert error.error_code is ErrorCode.unsupported_version
 
 
 def test_every_request_of_the_table_has_somebody_who_decides(harness):
-    """Goal: no handler is forgotten. Method: the classes that the facade knows are those of its scope."""
     known = {request.__name__ for request in (*harness.control._writes, *harness.control._reads)}
     assert known == {
         "AllocateProducerIdsRequest",
@@ -70,20 +68,19 @@ def test_every_request_of_the_table_has_somebody_who_decides(harness):
 
 
 def test_noop_records_come_twice_a_second(harness):
-    """Goal: the high watermark moves while nothing happens (KIP-835). Method: run three seconds."""
+    """The high watermark moves while nothing happens (KIP-835)."""
     start_ms = harness.now_ms
     assert harness.control.deadline_ms == start_ms + 500
     assert harness.run_until(start_ms + 3_000) == [NoOpRecord()] * 6
 
 
 def test_noop_records_can_be_switched_off(new_harness):
-    """Goal: metadata.max.idle.interval.ms=0. Method: run a minute."""
+    """Metadata.max.idle.interval.ms=0."""
     harness = new_harness(max_idle_interval_ms=0)
     assert harness.run_until(harness.now_ms + 60_000) == []
 
 
 def test_preferred_leaders_are_elected_every_five_minutes(new_harness):
-    """Goal: leaderships return to the preferred replica. Method: an imbalance, with balancing on and off."""
     for is_enabled in (True, False):
         harness = new_harness(
             max_idle_interval_ms=0,
@@ -101,10 +98,7 @@ def test_preferred_leaders_are_elected_every_five_minutes(new_harness):
 
 
 def test_a_long_pass_goes_on_in_the_next_turn(new_harness):
-    """Goal: 1,000 elections a step, without waiting five minutes, but not all in one turn.
-
-    Method: 1,001 imbalanced topics; the second step is due one millisecond after the first.
-    """
+    """1,000 elections a step, without waiting five minutes, but not all in one turn."""
     harness = new_harness(max_idle_interval_ms=0, broker_session_timeout_ms=10**9)
     harness.start_broker(1)
     harness.start_broker(2)
@@ -117,15 +111,11 @@ def test_a_long_pass_goes_on_in_the_next_turn(new_harness):
 
 
 def test_ticks_before_the_deadline_do_nothing(harness):
-    """Goal: an early tick is harmless. Method: tick at once."""
     assert harness.control.tick(harness.now_ms) is None
 
 
 @pytest.mark.parametrize("brokers", [1, 50])
 def test_a_standby_observes_without_soft_state(brokers):
-    """Goal: replaying as a standby costs nothing and fails on nothing. Method: observe without ever
-    activating.
-    """
     image = MetadataImage()
     control = QuorumController(ControlConfig(node_id=1, cluster_id="c"), image, Random(0), None)
     control.observe([NoOpRecord()] * brokers, 0, 0)

@@ -34,7 +34,6 @@ def level(name, value):
 
 
 def test_an_upgrade_writes_the_level(harness):
-    """Goal: the plain way. Method: upgrade a feature and look at the image."""
     response = harness.apply(update(("group.version", 1, UPGRADE)))
     assert (response.error_code, response.error_message) == (ErrorCode.none, None)
     assert harness.records == [level("group.version", 1)]
@@ -42,7 +41,6 @@ def test_an_upgrade_writes_the_level(harness):
 
 
 def test_validation_alone_writes_nothing(harness):
-    """Goal: a dry run. Method: a valid and an invalid one."""
     response = harness.apply(update(("group.version", 1, UPGRADE), validate_only=True))
     assert response.error_code is ErrorCode.none
     assert harness.records == []
@@ -51,7 +49,6 @@ def test_validation_alone_writes_nothing(harness):
 
 
 def test_one_bad_update_refuses_all(harness):
-    """Goal: all or nothing. Method: a good one beside a bad one."""
     response = harness.apply(update(("group.version", 1, UPGRADE), ("streams.version", 9, UPGRADE)))
     assert response.error_code is ErrorCode.invalid_update_version
     assert response.error_message.startswith("The update failed for all features since")
@@ -59,7 +56,6 @@ def test_one_bad_update_refuses_all(harness):
 
 
 def test_versions_0_and_1_name_each_updated_feature(harness):
-    """Goal: old clients wait for their results. Method: ask in version 1, with success and without."""
     response = harness.apply(update(("group.version", 1, UPGRADE)), api_version=1)
     (result,) = response.results
     assert (result.feature, result.error_code) == ("group.version", ErrorCode.none)
@@ -88,7 +84,6 @@ def test_versions_0_and_1_name_each_updated_feature(harness):
     ],
 )
 def test_updates_that_are_refused(new_harness, given, text):
-    """Goal: each rule has Kafka's text. Method: one fault per request."""
     harness = new_harness(features={"transaction.version": 2})
     response = harness.apply(update(given))
     assert response.error_code is ErrorCode.invalid_update_version
@@ -97,7 +92,6 @@ def test_updates_that_are_refused(new_harness, given, text):
 
 
 def test_downgrade_within_unchanged_records_is_safe(new_harness):
-    """Goal: 4.2-IV1 and 4.0-IV1 have the same records. Method: from 29 down to 23, then once more."""
     harness = new_harness(29)
     assert harness.apply(update(("metadata.version", 23, SAFE_DOWNGRADE))).error_code is ErrorCode.none
     assert harness.image.metadata_version == 23
@@ -106,7 +100,6 @@ def test_downgrade_within_unchanged_records_is_safe(new_harness):
 
 
 def test_level_0_switches_a_feature_off(new_harness):
-    """Goal: back to none. Method: a safe downgrade to 0."""
     harness = new_harness(features={"group.version": 1})
     harness.apply(update(("group.version", 0, SAFE_DOWNGRADE)))
     assert harness.records == [level("group.version", 0)]
@@ -114,7 +107,6 @@ def test_level_0_switches_a_feature_off(new_harness):
 
 
 def test_every_broker_must_support_the_level(new_harness):
-    """Goal: no broker is left behind. Method: brokers with narrower ranges, fenced ones among them."""
     harness = new_harness(29)
     harness.register(1, features={"metadata.version": (7, 29), "kraft.version": (0, 1)})
     response = harness.apply(update(("metadata.version", 30, UPGRADE)))
@@ -124,7 +116,6 @@ def test_every_broker_must_support_the_level(new_harness):
 
 
 def test_every_registered_controller_must_support_the_level(harness):
-    """Goal: a ghost registration blocks. Method: a controller of an older release that has gone."""
     harness.register_controller(3001, metadata_version=(7, 30))
     response = harness.apply(update(("metadata.version", 31, UPGRADE)))
     assert "Controller 3001 only supports versions 7-30" in response.error_message
@@ -133,9 +124,6 @@ def test_every_registered_controller_must_support_the_level(harness):
 
 
 def test_every_voter_must_have_registered(harness):
-    """Goal: an unknown controller might not support it. Method: a voter without registration, then with
-    one.
-    """
     harness.quorum.voter_ids = frozenset({3000, 3001})
     response = harness.apply(update(("metadata.version", 31, UPGRADE)))
     assert "controller 3001 has not registered" in response.error_message
@@ -144,14 +132,12 @@ def test_every_voter_must_have_registered(harness):
 
 
 def test_controllers_are_not_asked_before_they_can_register(new_harness):
-    """Goal: old clusters can be upgraded. Method: a voter that can't have registered at 3.6-IV2."""
     harness = new_harness(14)
     harness.quorum.voter_ids = frozenset({3000, 3001})
     assert harness.apply(update(("metadata.version", 15, UPGRADE))).error_code is ErrorCode.none
 
 
 def test_a_feature_may_depend_on_metadata_version(new_harness):
-    """Goal: dependencies hold, given what the same request updates. Method: ELR at 22, alone and with 23."""
     harness = new_harness(22)
     response = harness.apply(update((ELR, 1, UPGRADE)))
     assert "depends on metadata.version level 23" in response.error_message
@@ -160,9 +146,7 @@ def test_a_feature_may_depend_on_metadata_version(new_harness):
 
 
 def test_eligible_leader_replicas_need_one_min_insync_replicas(new_harness):
-    """Goal: all controllers compute the same (KIP-966). Method: a static value and one of a broker,
-    then upgrade.
-    """
+    """All controllers compute the same (KIP-966)."""
     harness = new_harness(static_configs={"min.insync.replicas": "2"})
     harness.replay(
         ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="3"),
@@ -179,7 +163,6 @@ def test_eligible_leader_replicas_need_one_min_insync_replicas(new_harness):
 
 
 def test_eligible_leader_replicas_end_with_their_feature(harness):
-    """Goal: a leader without the feature acknowledges without them. Method: switch it off, and on again."""
     harness.apply(update((ELR, 1, UPGRADE)))
     harness.start_broker(1)
     harness.start_broker(2)
@@ -195,7 +178,6 @@ def test_eligible_leader_replicas_end_with_their_feature(harness):
 
 
 def test_kraft_version_is_left_to_raft(harness):
-    """Goal: raft writes its own level. Method: upgrade from 0; validation asks raft only."""
     harness.quorum.kraft_version = 0
     result = harness.decide(update(("kraft.version", 1, UPGRADE), validate_only=True))
     assert (result.records, result.kraft_version) == ((), None)
@@ -206,7 +188,6 @@ def test_kraft_version_is_left_to_raft(harness):
 
 
 def test_raft_may_refuse_a_kraft_version(harness):
-    """Goal: its reason reaches the client. Method: a quorum that is not ready."""
     harness.quorum.kraft_version = 0
     harness.quorum.refusal = ControlError(ErrorCode.invalid_update_version, "voter 3001 is not ready")
     response = harness.apply(update(("kraft.version", 1, UPGRADE)))
@@ -215,7 +196,6 @@ def test_raft_may_refuse_a_kraft_version(harness):
 
 
 def test_the_present_kraft_version_changes_nothing(harness):
-    """Goal: an update that is no change. Method: 1 to 1."""
     result = harness.decide(update(("kraft.version", 1, UPGRADE)))
     assert (result.records, result.kraft_version) == ((), None)
     assert result.response.error_code is ErrorCode.none

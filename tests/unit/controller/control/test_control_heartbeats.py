@@ -9,9 +9,7 @@ from quorate_protocol.records.generated import BrokerRegistrationChangeRecord, P
 
 
 def test_a_broker_is_unfenced_once_it_has_read_its_registration(harness):
-    """Goal: nobody serves with metadata older than itself. Method: heartbeats just below and at the
-    offset.
-    """
+    """Nobody serves with metadata older than itself."""
     epoch = harness.register(1)
     response = harness.heartbeat(offset=epoch - 1)
     assert (response.is_caught_up, response.is_fenced) == (False, True)
@@ -23,9 +21,6 @@ def test_a_broker_is_unfenced_once_it_has_read_its_registration(harness):
 
 
 def test_an_amended_registration_has_to_be_read_again(harness):
-    """Goal: caught up means the newest registration. Method: register the same incarnation twice, then
-    heartbeat.
-    """
     epoch = harness.register(1)
     harness.register(1)
     assert not harness.heartbeat(offset=epoch).is_caught_up
@@ -33,7 +28,6 @@ def test_an_amended_registration_has_to_be_read_again(harness):
 
 
 def test_want_fence_keeps_a_caught_up_broker_fenced(harness):
-    """Goal: a broker in recovery stays fenced. Method: a heartbeat that wants to be fenced."""
     harness.register(1)
     response = harness.heartbeat(want_fence=True)
     assert (response.is_caught_up, response.is_fenced) == (True, True)
@@ -41,7 +35,6 @@ def test_want_fence_keeps_a_caught_up_broker_fenced(harness):
 
 
 def test_a_steady_heartbeat_writes_nothing(harness):
-    """Goal: heartbeats are soft state. Method: one of a running broker."""
     harness.start_broker(1)
     assert not harness.heartbeat().is_fenced
     assert harness.records == []
@@ -49,7 +42,6 @@ def test_a_steady_heartbeat_writes_nothing(harness):
 
 @pytest.mark.parametrize(("broker_id", "delta"), [(1, 1), (1, -1), (2, 0)])
 def test_heartbeats_of_another_epoch_are_stale(harness, broker_id, delta):
-    """Goal: a replaced process learns it. Method: wrong epoch, unknown broker."""
     epoch = harness.register(1)
     request = BrokerHeartbeatRequest(
         broker_id=broker_id,
@@ -62,7 +54,6 @@ def test_heartbeats_of_another_epoch_are_stale(harness, broker_id, delta):
 
 
 def test_unfencing_elects_leaders_for_leaderless_partitions(harness):
-    """Goal: partitions come back with their broker. Method: fence the only replica, then unfence it."""
     harness.start_broker(1)
     topic_id = harness.add_topic("t", 1)
     harness.run_until(harness.now_ms + 9_001)
@@ -75,7 +66,7 @@ def test_unfencing_elects_leaders_for_leaderless_partitions(harness):
 
 
 def test_a_session_ends_after_its_timeout(harness):
-    """Goal: 9 s of silence fence a broker, not one ms less. Method: let the clock run; leaders move first."""
+    """9 s of silence fence a broker, not one ms less."""
     epoch = harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -96,9 +87,6 @@ def is_about(record: object, broker_id: int) -> bool:
 
 
 def test_stale_brokers_are_fenced_one_per_pass(harness):
-    """Goal: each election sees the result of the one before. Method: two brokers expire at once; tick
-    twice.
-    """
     for broker_id in (1, 2):
         harness.start_broker(broker_id)
     harness.now_ms += 9_001
@@ -109,9 +97,6 @@ def test_stale_brokers_are_fenced_one_per_pass(harness):
 
 
 def test_a_session_is_longer_by_what_the_controller_stood_still(harness):
-    """Goal: a controller that read nothing fences nobody for it. Method: two brokers, a stall of 20 s; each session
-    ends that much later, the older first.
-    """
     harness.start_broker(1)
     contact_ms = harness.now_ms
     harness.now_ms += 1_000
@@ -124,7 +109,6 @@ def test_a_session_is_longer_by_what_the_controller_stood_still(harness):
 
 
 def test_the_session_of_a_fenced_broker_ends_silently(harness):
-    """Goal: no pointless records. Method: a broker that stays fenced falls silent."""
     harness.register(1)
     harness.heartbeat(want_fence=True)
     written = harness.run_until(harness.now_ms + 20_000)
@@ -132,7 +116,6 @@ def test_the_session_of_a_fenced_broker_ends_silently(harness):
 
 
 def test_a_new_active_controller_gives_every_unfenced_broker_a_full_session(harness):
-    """Goal: a failover fences nobody by itself. Method: deactivate late in a session, activate, run."""
     harness.start_broker(1)
     harness.register(2)
     harness.now_ms += 8_999
@@ -147,9 +130,7 @@ def test_a_new_active_controller_gives_every_unfenced_broker_a_full_session(harn
 
 
 def test_controlled_shutdown_moves_leaders_then_waits_for_the_others_to_know(harness):
-    """Goal: clients find the new leader before the old one leaves. Method: the whole exchange, step by
-    step.
-    """
+    """Clients find the new leader before the old one leaves."""
     epoch = harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -170,7 +151,6 @@ def test_controlled_shutdown_moves_leaders_then_waits_for_the_others_to_know(har
 
 
 def test_controlled_shutdown_waits_while_the_broker_leads(harness):
-    """Goal: a leader is not sent away. Method: it gets a leadership during its shutdown, and loses it."""
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -183,7 +163,6 @@ def test_controlled_shutdown_waits_while_the_broker_leads(harness):
 
 
 def test_shutdown_of_a_broker_that_leads_nothing_is_immediate(harness):
-    """Goal: no detour. Method: ask with one heartbeat."""
     harness.start_broker(1)
     response = harness.heartbeat(want_shut_down=True)
     assert (response.is_fenced, response.should_shut_down) == (True, True)
@@ -191,7 +170,6 @@ def test_shutdown_of_a_broker_that_leads_nothing_is_immediate(harness):
 
 
 def test_a_broker_that_was_shut_down_may_come_back_at_once(harness):
-    """Goal: a restart does not wait for its own old session. Method: shutdown, then the next incarnation."""
     harness.start_broker(1)
     assert harness.heartbeat(want_shut_down=True).should_shut_down
     harness.start_broker(1, incarnation=2)
@@ -199,7 +177,6 @@ def test_a_broker_that_was_shut_down_may_come_back_at_once(harness):
 
 
 def test_a_fenced_broker_may_shut_down_at_once(harness):
-    """Goal: as above for a fenced one, and nothing is written about it. Method: ask before unfencing."""
     harness.register(1)
     assert harness.heartbeat(want_shut_down=True).should_shut_down
     assert harness.records == []
@@ -207,7 +184,6 @@ def test_a_fenced_broker_may_shut_down_at_once(harness):
 
 @pytest.mark.parametrize("want_shut_down", [False, True])
 def test_an_unfenced_broker_that_wants_to_be_fenced_is(harness, want_shut_down):
-    """Goal: wanting a fence beats all else. Method: with and without wanting to shut down."""
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -220,7 +196,6 @@ def test_an_unfenced_broker_that_wants_to_be_fenced_is(harness, want_shut_down):
 
 
 def test_the_last_broker_may_shut_down(harness):
-    """Goal: nobody left to wait for. Method: a leader without other active brokers."""
     harness.start_broker(1)
     harness.add_topic("t", 1)
     assert not harness.heartbeat(want_shut_down=True).should_shut_down
@@ -228,7 +203,7 @@ def test_the_last_broker_may_shut_down(harness):
 
 
 def test_controlled_shutdown_goes_on_under_a_new_active_controller(harness):
-    """Goal: the broker's state is in the log, the offset is not. Method: fail over in the middle."""
+    """The broker's state is in the log, the offset is not."""
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -241,7 +216,6 @@ def test_controlled_shutdown_goes_on_under_a_new_active_controller(harness):
 
 
 def test_fencing_ends_a_controlled_shutdown(harness):
-    """Goal: the next heartbeat may shut down at once. Method: the session expires during the shutdown."""
     harness.start_broker(1)
     harness.start_broker(2)
     harness.add_topic("t", 1, 2)
@@ -254,7 +228,6 @@ def test_fencing_ends_a_controlled_shutdown(harness):
 
 
 def test_offline_directories_are_recorded_once(harness):
-    """Goal: leaders leave a lost disk. Method: report one of two, twice; another one, which is unknown."""
     directories = (harness.directory(1, 0), harness.directory(1, 1))
     epoch = harness.start_broker(1, log_dirs=directories)
     harness.start_broker(2)
@@ -270,9 +243,6 @@ def test_offline_directories_are_recorded_once(harness):
 
 
 def test_no_leader_is_elected_in_a_directory_that_fails_as_its_broker_returns(harness):
-    """Goal: a partition is not led from a lost disk. Method: the broker of its only replica is fenced, and reports
-    the replica's directory in the heartbeat that would unfence it; the next heartbeat unfences it.
-    """
     directories = (harness.directory(1, 0), harness.directory(1, 1))
     harness.start_broker(1, log_dirs=directories)
     topic_id = harness.add_topic("t", 1)
@@ -289,9 +259,6 @@ def test_no_leader_is_elected_in_a_directory_that_fails_as_its_broker_returns(ha
 
 
 def test_many_offline_directories_take_linear_time(harness):
-    """Goal: one heartbeat cannot hold up the controller. Method: 20,000 registered directories, all but one offline,
-    in the processor time of a slow machine; to compare each with each takes over 15 s.
-    """
     directories = tuple(harness.directory(1, number) for number in range(20_000))
     harness.start_broker(1, log_dirs=directories)
     started_s = time.process_time()
@@ -301,7 +268,6 @@ def test_many_offline_directories_take_linear_time(harness):
 
 
 def test_offline_directories_mean_nothing_before_metadata_version_17(new_harness):
-    """Goal: no record that the cluster can't read. Method: report at 3.7-IV1."""
     harness = new_harness(16)
     harness.start_broker(1)
     harness.heartbeat(1, offline_log_dirs=(harness.directory(1),))
@@ -309,7 +275,7 @@ def test_offline_directories_mean_nothing_before_metadata_version_17(new_harness
 
 
 def test_cordoned_directories_are_recorded_when_they_change(harness):
-    """Goal: placement knows them (KIP-1066). Method: report none, none again, one, in another order, null."""
+    """Placement knows them (KIP-1066)."""
     directories = (harness.directory(1, 0), harness.directory(1, 1))
     harness.start_broker(1, log_dirs=directories)
     for reported, is_recorded in [
@@ -327,7 +293,6 @@ def test_cordoned_directories_are_recorded_when_they_change(harness):
 
 
 def test_cordoned_directories_mean_nothing_before_metadata_version_30(new_harness):
-    """Goal: no record that the cluster can't read. Method: report at 4.2-IV1."""
     harness = new_harness(29)
     harness.start_broker(1)
     harness.heartbeat(1, cordoned_log_dirs=(harness.directory(1),))

@@ -19,9 +19,6 @@ def four(make_cluster: Any) -> Any:
 
 
 def test_a_session_lasts_to_its_last_millisecond(new_harness: Any) -> None:
-    """Goal: two incarnations of a broker never run at once. Method: another one registers at the end of the session,
-    and a millisecond later; no timer runs in between.
-    """
     harness = new_harness(broker_session_timeout_ms=SESSION_MS)
     harness.start_broker(1)
     harness.now_ms += SESSION_MS
@@ -34,9 +31,7 @@ def test_a_session_lasts_to_its_last_millisecond(new_harness: Any) -> None:
 def test_min_insync_replicas_are_at_most_the_replicas_of_the_first_partition(
     four: Any, make_partition: Any
 ) -> None:
-    """Goal: replicas beyond what a topic needs are not eligible (Kafka's getTopicEffectiveMinIsr). Method: a topic of
-    two replicas demands three in sync; a partition that is being reassigned has three, and loses one of them.
-    """
+    """Replicas beyond what a topic needs are not eligible (Kafka's getTopicEffectiveMinIsr)."""
     four.enable_elr()
     four.configure("a", "min.insync.replicas", "3")
     four.add_topic("a", make_partition(1, 2), make_partition(1, 2, 3))
@@ -47,7 +42,6 @@ def test_min_insync_replicas_are_at_most_the_replicas_of_the_first_partition(
 
 
 def test_a_reassignment_to_fewer_replicas_waits_for_all_of_them(four: Any, make_partition: Any) -> None:
-    """Goal: it does not thin out the ISR. Method: from 1, 2 and 3 to 1 and 4; 4 is in sync before 1 is."""
     four.add_topic("a", make_partition(1, 2, 3, isr=(2, 3)))
     request = reassign_request.AlterPartitionReassignmentsRequest(
         topics=(

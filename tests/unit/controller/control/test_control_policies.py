@@ -78,7 +78,6 @@ def topic(name: str, *assigned: tuple[int, ...], **configs: str) -> create.Creat
 
 
 def test_a_policy_sees_a_topic_with_its_defaults_or_its_replicas(rig: Rig) -> None:
-    """Goal: what Java's RequestMetadata has. Method: a topic that is placed, and one that names its replicas."""
     results = rig.create(topic("a", retention_ms="5"), topic("b", (0, 1), (1, 2)))
     assert {one.error_code for one in results.values()} == {ErrorCode.none}
     assert rig.topics.seen == [
@@ -104,9 +103,7 @@ def test_a_policy_sees_a_topic_with_its_defaults_or_its_replicas(rig: Rig) -> No
 
 
 def test_a_topic_that_is_refused_is_not_created(rig: Rig) -> None:
-    """Goal: POLICY_VIOLATION for this topic alone, with the policy's words, also when nothing is to be created.
-    Method: a bad name beside a good one, and one that is refused before the policy is asked.
-    """
+    """POLICY_VIOLATION for this topic alone, with the policy's words, also when nothing is to be created."""
     for validate_only in (True, False):
         results = rig.create(topic("bad"), topic("good"), topic("no such"), validate_only=validate_only)
         assert (results["bad"].error_code, results["bad"].error_message) == (
@@ -120,9 +117,7 @@ def test_a_topic_that_is_refused_is_not_created(rig: Rig) -> None:
 
 
 def test_a_policy_sees_what_a_request_changes(rig: Rig) -> None:
-    """Goal: changed values, and deletions that were asked for; not those that AlterConfigs implies. Method: both
-    requests, on a resource with configs.
-    """
+    """Changed values, and deletions that were asked for; not those that AlterConfigs implies."""
     rig.create(topic("a", retention_ms="5", segment_ms="6"))
     rig.configs.seen.clear()
     changes = (("retention.ms", SET, "7"), ("segment.ms", DELETE, None), ("cleanup.policy", SET, "compact"))
@@ -148,7 +143,6 @@ def test_a_policy_sees_what_a_request_changes(rig: Rig) -> None:
 
 
 def test_a_change_that_is_refused_is_not_made(rig: Rig) -> None:
-    """Goal: POLICY_VIOLATION for the resource, other resources are changed. Method: a bad group and a good one."""
     resources = tuple(
         incremental.AlterConfigsResource(
             resource_type=ConfigResourceType.GROUP,
@@ -213,7 +207,6 @@ def properties_with(topics: str = "", configs: str = "") -> Mapping[str, str]:
 
 
 def test_the_classes_that_are_named_are_loaded(module: str) -> None:
-    """Goal: one object of each, configured with the file. Method: a module of a user."""
     policies = load_policies(properties_with(f"{module}:Topics", f" {module}:Configs "))
     assert type(policies.create_topic).__name__ == "Topics"
     assert vars(policies.create_topic) == {"most": 7}
@@ -232,7 +225,7 @@ def test_the_classes_that_are_named_are_loaded(module: str) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_named(module: str, name: str, reason: str) -> None:
-    """Goal: key, value and reason in one line; nothing is allowed by mistake. Method: classes that do not work."""
+    """Key, value and reason in one line; nothing is allowed by mistake."""
     with pytest.raises(PolicyError, match=reason) as refused:
         load_policies(properties_with(name.format(module)))
     assert str(refused.value).startswith(f"create.topic.policy.class.name={name.format(module)}: ")

@@ -120,9 +120,7 @@ def access(harness: Any, *acls: Any, principal: str = "User:alice") -> Restricte
 
 
 def test_partitions_are_described_as_by_a_broker(harness: Any) -> None:
-    """Goal: leader, ISR and offline replicas while no broker runs. Method: of the replicas, one is in sync, one is on
-    a fenced broker, one in another directory than its broker has, and one on a broker that is unregistered.
-    """
+    """Leader, ISR and offline replicas while no broker runs."""
     harness.replay(broker(0), broker(1, fenced=True), broker(2, directory=UUID(int=7_000)))
     harness.replay(*topic("orders", replicas=(0, 1, 2, 9)), *topic("led-by-none", replicas=(9, 0)))
     described, lost = harness.apply(pages("orders", "led-by-none")).topics[::-1]
@@ -143,7 +141,6 @@ def test_partitions_are_described_as_by_a_broker(harness: Any) -> None:
 
 
 def test_pages_end_where_the_next_one_begins(harness: Any) -> None:
-    """Goal: all partitions once, in the order of names. Method: follow the cursors of pages of three partitions."""
     harness.replay(*topic("b", 4), *topic("a"), *topic("c", 2))
     for names in ((), ("c", "b", "a", "a")):
         found, cursor = [], None
@@ -158,7 +155,6 @@ def test_pages_end_where_the_next_one_begins(harness: Any) -> None:
 
 @pytest.mark.parametrize("most", [0, -1, 1])
 def test_a_page_has_a_partition_at_least_and_a_bounded_number_at_most(harness: Any, most: int) -> None:
-    """Goal: progress, and a bound that no client lifts. Method: the least and the most that a request can say."""
     harness.replay(*topic("wide", PARTITIONS_MAX + 1))
     least = harness.apply(pages(most=most))
     assert (shown(least), least.next_cursor.partition_index) == ([("wide", [0])], 1)
@@ -167,7 +163,6 @@ def test_a_page_has_a_partition_at_least_and_a_bounded_number_at_most(harness: A
 
 
 def test_topics_that_are_not_there(harness: Any) -> None:
-    """Goal: Kafka's errors. Method: an absent topic, a name that no topic can have, cursors that lead nowhere."""
     harness.replay(*topic("a", 2))
     codes = [one.error_code for one in harness.apply(pages("a", "absent", "no such")).topics]
     assert codes == [
@@ -184,7 +179,6 @@ def test_topics_that_are_not_there(harness: Any) -> None:
 
 
 def test_topics_that_the_sender_may_not_describe(harness: Any) -> None:
-    """Goal: no topic is disclosed. Method: alice may describe one of three; she names all, and none."""
     harness.replay(*topic("a"), *topic("b"), *topic("c"))
     acl = acl_of(AclOperation.DESCRIBE, principal="User:alice", resource=(ResourceType.TOPIC, "b"))
     of_alice = access(harness, acl)
@@ -199,7 +193,6 @@ def test_topics_that_the_sender_may_not_describe(harness: Any) -> None:
 
 
 def test_a_topic_that_is_deleted_between_two_steps(harness: Any) -> None:
-    """Goal: nothing of a topic that is gone. Method: delete it after the first step of its description."""
     harness.replay(*topic("wide", PARTITIONS_MAX))
     steps = harness.decide(pages("wide")).steps
     assert next(steps) is None
@@ -254,7 +247,6 @@ EXACT, DEFAULT, SPECIFIED = range(3)
     ],
 )
 def test_quotas_are_filtered_as_by_a_broker(harness: Any, request_: Any, expected: set[int]) -> None:
-    """Goal: ClientQuotasImage.describe. Method: each kind of match, alone and combined, strict and not."""
     harness.replay(
         quota(1.0, user="alice"),
         quota(2.0, user=None),
@@ -290,7 +282,6 @@ def test_quotas_are_filtered_as_by_a_broker(harness: Any, request_: Any, expecte
     ],
 )
 def test_filters_that_are_not_valid(harness: Any, request_: Any, code: ErrorCode, text: str) -> None:
-    """Goal: Kafka's codes and texts. Method: each mistake."""
     refused = harness.refusal(request_)
     assert refused.error_code is code
     assert text in refused.message
@@ -311,7 +302,7 @@ def credential(name: str, mechanism: ScramMechanism, iterations: int) -> UserScr
 
 
 def test_users_are_described_without_their_keys(harness: Any) -> None:
-    """Goal: mechanisms and iterations, and Kafka's errors. Method: all users; some, one twice and one absent."""
+    """Mechanisms and iterations, and Kafka's errors."""
     harness.replay(
         credential("alice", ScramMechanism.SCRAM_SHA_512, 8192),
         credential("bob", ScramMechanism.SCRAM_SHA_256, 4096),
@@ -358,9 +349,6 @@ def described_tokens(tokens: Any, *owners: str, **caller: Any) -> set[str]:
 
 
 def test_tokens_are_shown_to_those_whom_brokers_show_them(new_harness: Any) -> None:
-    """Goal: DelegationTokenManager.filterToken. Method: alice makes one for herself and one for carol, bob one; each
-    asks for all tokens, alice for those of an owner; then ACLs let bob see more.
-    """
     tokens = new_harness(delegation_token_secret=SECRET)
     own, of_carol, of_bob = (
         make_token(tokens, *one).token_id for one in ((ALICE,), (ALICE, "carol"), (BOB,))
@@ -383,7 +371,6 @@ def test_tokens_are_shown_to_those_whom_brokers_show_them(new_harness: Any) -> N
 
 
 def test_a_token_is_described_as_it_was_made(new_harness: Any) -> None:
-    """Goal: the same HMAC and times on each controller. Method: compare with the response to its creation."""
     tokens = new_harness(delegation_token_secret=SECRET)
     made = make_token(tokens, ALICE, "carol")
     (token,) = tokens.apply(DescribeDelegationTokenRequest(owners=None), **ALICE).tokens
@@ -398,7 +385,6 @@ def test_a_token_is_described_as_it_was_made(new_harness: Any) -> None:
 
 
 def test_tokens_are_not_described_to_everybody(new_harness: Any) -> None:
-    """Goal: the errors of brokers. Method: a client that has not authenticated, and a cluster without tokens."""
     request = DescribeDelegationTokenRequest(owners=None)
     tokens = new_harness(delegation_token_secret=SECRET)
     assert tokens.apply(request).error_code is ErrorCode.delegation_token_request_not_allowed

@@ -55,9 +55,6 @@ def ask(
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 def test_the_stored_credential_is_that_of_formatting(harness: Any, mechanism: ScramMechanism) -> None:
-    """Goal: who logs in does not depend on how the user came to be. Method: the same password, salt and iterations
-    through the API and through `format --add-scram`; the records are equal, and neither has the salted password.
-    """
     salted = hashlib.pbkdf2_hmac(mechanism.hash_name, b"secret", SALT, 5000)
     assert ask(harness, upsertion("alice", mechanism=mechanism, iterations=5000, salted=salted)) == {
         "alice": DONE
@@ -70,7 +67,6 @@ def test_the_stored_credential_is_that_of_formatting(harness: Any, mechanism: Sc
 
 
 def test_credentials_are_replaced_and_deleted(harness: Any) -> None:
-    """Goal: one mechanism of a user does not touch the other. Method: both, a new one, and a deletion."""
     ask(harness, upsertion("alice"))
     ask(harness, upsertion("alice", mechanism=SHA_512))
     ask(harness, upsertion("alice", iterations=8192))
@@ -81,9 +77,8 @@ def test_credentials_are_replaced_and_deleted(harness: Any) -> None:
 
 
 def test_deletions_are_a_transaction_and_what_follows_is_another(harness: Any, new_harness: Any) -> None:
-    """Goal: Kafka's loader applies removals apart from what is before and after them, whose defect would lose users.
-
-    Method: deletions alone, beside an upsertion, and at a level that has no transactions; none without deletions.
+    """Kafka's loader applies removals apart from what is before and after them, whose defect would lose
+    users.
     """
     begin, end = BeginTransactionRecord(name="SCRAM credentials"), EndTransactionRecord()
     removed = [RemoveUserScramCredentialRecord(name=user, mechanism=SHA_256) for user in ("alice", "bob")]
@@ -126,13 +121,12 @@ def test_a_refused_user_does_not_harm_others(
     alteration: ScramCredentialUpsertion | ScramCredentialDeletion,
     outcome: tuple[ErrorCode, str | None],
 ) -> None:
-    """Goal: each rule with Kafka's code and text. Method: one user beside a good one."""
+    """Each rule with Kafka's code and text."""
     assert ask(harness, alteration, upsertion("good")) == {alteration.name: outcome, "good": DONE}
     assert len(harness.records) == 1 + (outcome == DONE)
 
 
 def test_a_user_that_is_named_twice_keeps_what_it_has(harness: Any) -> None:
-    """Goal: neither alteration is done. Method: every pair of alterations of a user, and three of them."""
     ask(harness, upsertion("alice"))
     credential = harness.image.scram[SHA_256, "alice"]
     for alterations in (
@@ -147,7 +141,7 @@ def test_a_user_that_is_named_twice_keeps_what_it_has(harness: Any) -> None:
 
 
 def test_an_old_level_has_no_credentials(new_harness: Any) -> None:
-    """Goal: no record that older nodes can't read. Method: the last level without, and the first with them."""
+    """No record that older nodes can't read."""
     refused = (ErrorCode.unsupported_version, "The current metadata.version does not support SCRAM")
     assert ask(new_harness(10), upsertion("alice"), deletion("bob")) == {"alice": refused, "bob": refused}
     assert ask(new_harness(11), upsertion("alice")) == {"alice": DONE}

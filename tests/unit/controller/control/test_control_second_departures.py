@@ -53,7 +53,6 @@ def rejoin(harness: Any) -> None:
 
 
 def test_a_broker_that_came_back_leaves_everything_again(large: Any) -> None:
-    """Goal: no fenced broker stays in an ISR. Method: a broker departs, returns to all ISRs, and departs again."""
     depart(large)
     assert led_or_in_sync(large) == (0, 0)
     assert not large.heartbeat(1).is_fenced
@@ -63,11 +62,7 @@ def test_a_broker_that_came_back_leaves_everything_again(large: Any) -> None:
 
 
 def test_a_broker_that_came_back_under_another_leader_leaves_everything_again(large: Any) -> None:
-    """Goal: a controller that leads again trusts the log, not its memory of its former leadership.
-
-    Method: a broker departs; on standby, the controller replays that it was unfenced and has rejoined all ISRs; the
-    controller leads again, and the broker departs again.
-    """
+    """A controller that leads again trusts the log, not its memory of its former leadership."""
     depart(large)
     large.control.deactivate()
     epoch = large.broker(1).epoch

@@ -5,14 +5,13 @@ from quorate_protocol.records.generated import NoOpRecord
 
 
 def test_each_step_has_the_same_budget() -> None:
-    """Goal: a large decision takes as few turns as it may. Method: the work of three steps, one look at a time."""
+    """A large decision takes as few turns as it may."""
     budget = StepBudget()
     ends = [work for work in range(1, 3 * STEP_WORK_MAX + 1) if budget.spend(1)]
     assert ends == [STEP_WORK_MAX, 2 * STEP_WORK_MAX, 3 * STEP_WORK_MAX]
 
 
 def test_parts_share_the_records_among_them() -> None:
-    """Goal: each record is written once, in parts of one size. Method: the items of three steps."""
     parts = Parts()
     per_step = -(-STEP_WORK_MAX // (ITEM + RECORD))
     taken = [parts.take() for _ in range(3 * per_step) if parts.add([NoOpRecord()])]

@@ -66,9 +66,7 @@ def rig() -> Rig:
 
 
 def test_a_bucket_is_full_at_first_and_refills_with_time(rig: Rig) -> None:
-    """Goal: a burst of 11 s, debts that are paid back at the rate. Method: one request beyond the burst, then looks
-    before and after the debt is paid.
-    """
+    """A burst of 11 s, debts that are paid back at the rate."""
     rig.set(RATE, ("user", "alice"))
     assert not rig.is_refused(rig.of(), 22)
     assert not rig.is_refused(rig.of(), 10)
@@ -86,7 +84,7 @@ def test_a_bucket_is_full_at_first_and_refills_with_time(rig: Rig) -> None:
 
 
 def test_a_refused_request_costs_nothing(rig: Rig) -> None:
-    """Goal: whoever asks again and again does not wait longer. Method: many refusals, then the time of the debt."""
+    """Whoever asks again and again does not wait longer."""
     rig.set(RATE, ("user", "alice"))
     rig.of().take(24)
     assert all(rig.is_refused(rig.of(), 100) for _ in range(10))
@@ -95,7 +93,7 @@ def test_a_refused_request_costs_nothing(rig: Rig) -> None:
 
 
 def test_old_versions_are_only_throttled(rig: Rig) -> None:
-    """Goal: clients that do not know the error get what they ask for, and a time. Method: the version before."""
+    """Clients that do not know the error get what they ask for, and a time."""
     rig.set(RATE, ("user", "alice"))
     quota = rig.of(version=STRICT_SINCE - 1)
     assert not rig.is_refused(quota, 22)
@@ -120,7 +118,6 @@ LEVELS = (
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_the_most_specific_quota_counts(rig: Rig, level: int) -> None:
-    """Goal: Kafka's order of quotas. Method: all from one level on, of which only the first is exhausted."""
     for number, entity in enumerate(LEVELS[level:]):
         rig.set(1.0 if number == 0 else 1_000.0, *entity)
     rig.of().take(12)
@@ -129,9 +126,7 @@ def test_the_most_specific_quota_counts(rig: Rig, level: int) -> None:
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_who_shares_a_bucket(rig: Rig, level: int) -> None:
-    """Goal: a quota of users is shared by their client ids, one of client ids by all users, one of pairs by nobody.
-    Method: exhaust it; ask as another client id, and as another user.
-    """
+    """A quota of users is shared by their client ids, one of client ids by all users, one of pairs by nobody."""
     entity = dict(LEVELS[level])
     rig.set(1.0, *LEVELS[level])
     rig.of().take(12)
@@ -141,9 +136,7 @@ def test_who_shares_a_bucket(rig: Rig, level: int) -> None:
 
 
 def test_without_a_quota_nothing_is_bounded(rig: Rig) -> None:
-    """Goal: no quota, no bucket, also for clients without a name, which defaults do not mean. Method: requests with
-    no quota, other quotas, and a quota that was removed.
-    """
+    """No quota, no bucket, also for clients without a name, which defaults do not mean."""
     assert not rig.is_refused(rig.of(), 10_000)
     rig.set(1.0, ("user", "bob"))
     rig.set(1.0, ("user", None), ("client-id", None))
@@ -156,7 +149,6 @@ def test_without_a_quota_nothing_is_bounded(rig: Rig) -> None:
 
 
 def test_a_quota_that_changes_applies_at_once(rig: Rig) -> None:
-    """Goal: a debt is paid at the new rate. Method: a debt, then a higher rate."""
     rig.set(1.0, ("user", "alice"))
     rig.of().take(21)
     rig.set(10.0, ("user", "alice"))
@@ -166,7 +158,7 @@ def test_a_quota_that_changes_applies_at_once(rig: Rig) -> None:
 
 
 def test_an_unused_bucket_is_full_again(rig: Rig) -> None:
-    """Goal: a debt ends after an hour without requests, as in Kafka. Method: a debt of ten hours."""
+    """A debt ends after an hour without requests, as in Kafka."""
     rig.set(1.0, ("user", "alice"))
     rig.of().take(36_000)
     rig.now_ms += 3_600_000
@@ -176,7 +168,6 @@ def test_an_unused_bucket_is_full_again(rig: Rig) -> None:
 
 
 def test_throttle_times_fit_their_field(rig: Rig) -> None:
-    """Goal: a tiny rate does not overflow an int32. Method: the smallest number that a double has."""
     rig.set(5e-324, ("user", "alice"))
     rig.of().take(1)
     quota = rig.of()
@@ -185,7 +176,7 @@ def test_throttle_times_fit_their_field(rig: Rig) -> None:
 
 
 def test_buckets_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: client ids cost no memory without end, and those in use are kept. Method: more ids than there may be."""
+    """Client ids cost no memory without end, and those in use are kept."""
     monkeypatch.setattr(mutation_quotas, "BUCKETS_MAX", 10)
     rig.set(1.0, ("user", None), ("client-id", None))
     for number in range(25):

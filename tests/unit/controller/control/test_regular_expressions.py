@@ -36,9 +36,6 @@ from quorate_controller.control.regular_expressions import is_regular_expression
     ],
 )
 def test_what_only_python_has_is_refused(expression: str) -> None:
-    """Goal: brokers can compile what is written. Method: expressions that Python compiles and Java's Pattern
-    refuses, by its source.
-    """
     assert not is_regular_expression(expression)
 
 
@@ -66,5 +63,4 @@ def test_what_only_python_has_is_refused(expression: str) -> None:
     ],
 )
 def test_what_both_have_is_taken(expression: str) -> None:
-    """Goal: no legal subscription is refused without need. Method: expressions of both languages."""
     assert is_regular_expression(expression)

@@ -98,7 +98,6 @@ def repairs(node: ControllerNode, bench_of: type) -> list[dict[str, object]]:
 
 
 def test_a_new_log_is_not_called_repaired(node_config: ControllerConfig, bench_of: type) -> None:
-    """Goal: the first leader of a cluster logs no warning. Method: a freshly formatted voter."""
     node = opened(node_config)
     assert repairs(node, bench_of) == [], "a new cluster"
     node.close()
@@ -107,9 +106,7 @@ def test_a_new_log_is_not_called_repaired(node_config: ControllerConfig, bench_o
 def test_a_log_with_records_and_no_metadata_version_is_repaired_with_a_warning(
     node_config: ControllerConfig, bench_of: type
 ) -> None:
-    """Goal: an administrator hears that levels were written into an old cluster (KAFKA-20839). Method: the log has a
-    NoOpRecord alone. The second start finds nothing to repair.
-    """
+    """An administrator hears that levels were written into an old cluster (KAFKA-20839)."""
     storage = ControllerStorage.open(OsFileSystem(), node_config.storage)
     storage.save_hard_state(HardState(leader_epoch=1), kraft_version=1)
     storage.append(build_batch([encode_record(NoOpRecord())], 0, 1, NOW_MS))
@@ -155,9 +152,7 @@ def test_the_first_checkpoint_comes_before_bootstrap_checkpoint(
     voters: VoterSet | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Goal: nothing is lost of what Kafka 4.4 writes (KIP-1170). Method: its layouts, beside the file of 4.3; the
-    records are not loaded, since the first leader writes them, and the log names the file.
-    """
+    """Nothing is lost of what Kafka 4.4 writes (KIP-1170)."""
     caplog.set_level(logging.INFO)
     given = (*levels(25, group_version=1), ALICE)
     files[0].write_bytes(checkpoint(given, kraft_version, voters))
@@ -174,7 +169,7 @@ def test_the_first_checkpoint_comes_before_bootstrap_checkpoint(
 def test_a_checkpoint_with_voters_alone_leaves_it_to_bootstrap_checkpoint(
     voter_config: ControllerConfig, files: tuple[Path, Path], voters: VoterSet | None
 ) -> None:
-    """Goal: what Kafka 4.3 and we format starts as ever. Method: voters in the one file, records in the other."""
+    """What Kafka 4.3 and we format starts as ever."""
     files[0].write_bytes(checkpoint((), 1, voters))
     assert bootstrap_of(voter_config) == levels(20)
 
@@ -182,7 +177,6 @@ def test_a_checkpoint_with_voters_alone_leaves_it_to_bootstrap_checkpoint(
 def test_without_both_files_there_are_no_records(
     voter_config: ControllerConfig, files: tuple[Path, Path]
 ) -> None:
-    """Goal: the defaults are not this module's business. Method: remove the file."""
     files[1].unlink()
     assert bootstrap_of(voter_config) == ()
 
@@ -191,7 +185,6 @@ def test_without_both_files_there_are_no_records(
 def test_a_damaged_file_is_named(
     voter_config: ControllerConfig, files: tuple[Path, Path], number: int
 ) -> None:
-    """Goal: no cluster begins with a part of its records. Method: flip bits behind the head, cut the file."""
     path = files[number]
     data = checkpoint((*levels(25), ALICE))
     damaged = [data[:-1], data[: len(data) // 2]]
@@ -218,16 +211,14 @@ def test_a_damaged_file_is_named(
 def test_records_that_no_cluster_can_begin_with_are_refused(
     voter_config: ControllerConfig, files: tuple[Path, Path], records: Sequence[MetadataRecord], message: str
 ) -> None:
-    """Goal: the message comes at the start, not from the first leader. Method: a level is missing, or unknown."""
+    """The message comes at the start, not from the first leader."""
     files[0].write_bytes(checkpoint(records))
     with pytest.raises(StorageError, match=message):
         opened(voter_config)
 
 
 def test_a_log_needs_no_bootstrap_records(voter_config: ControllerConfig, files: tuple[Path, Path]) -> None:
-    """Goal: a cluster that a newer release began, and that came down to our level since, is not refused. Method: a
-    level that we do not know, and one record in the log.
-    """
+    """A cluster that a newer release began, and that came down to our level since, is not refused."""
     node = opened(voter_config)
     node.storage.append(build_batch([encode_record(NoOpRecord())], 0, 1, 1))
     node.storage.flush()
@@ -237,9 +228,7 @@ def test_a_log_needs_no_bootstrap_records(voter_config: ControllerConfig, files:
 
 
 def test_the_first_leader_writes_the_records_once(node_config: ControllerConfig) -> None:
-    """Goal: brokers learn what Kafka 4.4 formatted, and 0-0.checkpoint may go then. Method: begin a cluster with its
-    layout, start again, and start without the file, which retention deleted.
-    """
+    """Brokers learn what Kafka 4.4 formatted, and 0-0.checkpoint may go then."""
     first, second = bootstrap_checkpoints(node_config.storage.metadata_log_dir)
     formatted = read_checkpoint([first.read_bytes()])
     first.chmod(0o600)

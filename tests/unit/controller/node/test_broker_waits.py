@@ -50,7 +50,6 @@ def waits_for(wait_for: AnswersWaitFor, max_ms: int = 500) -> BrokerWaits:
 
 
 def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed() -> None:
-    """Goal: an answer is true at the broker that it goes to. Method: high watermarks around the answer's end."""
     waits = waits_for(AnswersWaitFor.FORWARDER)
     held = waiter(10)
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
@@ -75,14 +74,12 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
     ids=["nobody", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
 )
 def test_these_answers_do_not_wait(policy: AnswerPolicy, asked_by: Waiter) -> None:
-    """Goal: only what a broker will learn is waited for. Method: a policy or a request that asks for no wait."""
     waits = BrokerWaits(policy)
     assert waits.hold_back([asked_by], BROKERS, NOW_MS) == [asked_by]
     assert waits.deadline_ms is None
 
 
 def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
-    """Goal: a broker that hangs blocks nobody for long. Method: the deadline, and a request with a short timeout."""
     waits = waits_for(AnswersWaitFor.FORWARDER, max_ms=500)
     waits.hold_back([waiter(10), waiter(11, deadline_ms=NOW_MS + 300)], BROKERS, NOW_MS)
     assert waits.deadline_ms == NOW_MS + 150
@@ -94,7 +91,7 @@ def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
 
 
 def test_cluster_wide_waits_are_for_all_brokers_that_are_not_fenced() -> None:
-    """Goal: KIP-4's consistent blocking. Method: brokers that learn of the records one after the other."""
+    """KIP-4's consistent blocking."""
     waits = waits_for(AnswersWaitFor.BROKERS)
     held = waiter(10, broker_id=None)
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
@@ -148,7 +145,6 @@ def create_topic(bench: TurnBench, token: int) -> None:
 
 
 def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
-    """Goal: the wait ends with the Fetch, without another event. Method: a turn after the broker's knowledge."""
     create_topic(bench, 2)
     assert bench.node.deadline_ms == NOW_MS + 500
     bench.raft.known_high_watermarks[BROKER] = bench.raft.high_watermark
@@ -156,16 +152,11 @@ def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
 
 
 def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
-    """Goal: what changes nothing is answered at once. Method: a decision without records, for the same broker."""
     bench.control.decisions.append(ControlResult(response="described"))
     assert [one.token for one in bench.node.turn([request(2, BROKER)], NOW_MS).control_answers] == [2]
 
 
 def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> None:
-    """Goal: what is committed is not answered with NOT_CONTROLLER, and nothing is left unanswered.
-
-    Method: the leader is deposed while an answer waits for its broker.
-    """
     create_topic(bench, 2)
     bench.depose_at(ConnectionLost)
     (answer,) = bench.node.turn([LOST], NOW_MS + 1).control_answers

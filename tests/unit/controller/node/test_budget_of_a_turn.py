@@ -92,10 +92,7 @@ def turns_until_answered(led: LedNode, *events: ControlRequest) -> list[int]:
 
 
 def test_the_longest_turn_does_not_grow_with_the_requests(led: LedNode) -> None:
-    """Goal: many clients that ask for much at the same time do not delay votes, fetches and heartbeats.
-
-    Method: count the lines of each turn for one large request, then for eight that arrive together.
-    """
+    """Many clients that ask for much at the same time do not delay votes, fetches and heartbeats."""
     longest = max(turns_until_answered(led, large(led, "alone")))
     together = [large(led, f"r{number}", connection=number) for number in range(8)]
     assert max(turns_until_answered(led, *together)) < 1.5 * longest
@@ -104,11 +101,6 @@ def test_the_longest_turn_does_not_grow_with_the_requests(led: LedNode) -> None:
 
 
 def test_requests_begin_in_order_one_client_after_the_other(led: LedNode) -> None:
-    """Goal: what does not fit a turn begins in the next ones, and no client waits for all requests of another.
-
-    Method: three large requests of a client, then one of another, then a small one of a third; see which have begun
-    after each turn. A large one ends the turn's decisions.
-    """
     mine = [large(led, f"m{number}", connection=1) for number in range(3)]
     led.turn(*mine, large(led, "other", connection=2), small(led, "third", connection=3))
     assert begun(led) == ["m0"]
@@ -124,7 +116,6 @@ def test_requests_begin_in_order_one_client_after_the_other(led: LedNode) -> Non
 
 
 def test_clients_behind_a_broker_take_turns(led: LedNode) -> None:
-    """Goal: a broker that forwards requests is not one client. Method: two users on the same connection."""
     known = {"connection": 1, "forwarded": True, "broker_id": BROKER}
     first, second = (Principal(name=name) for name in ("first", "second"))
     led.turn(
@@ -137,11 +128,7 @@ def test_clients_behind_a_broker_take_turns(led: LedNode) -> None:
 
 
 def test_nodes_do_not_wait_for_clients(led: LedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: heartbeats and reports come first, and a flood of reports leaves clients one decision in each turn.
-
-    Method: large requests of clients, reports of more than a step and a heartbeat in one turn; see what each turn
-    decides.
-    """
+    """Heartbeats and reports come first, and a flood of reports leaves clients one decision in each turn."""
     decide, decided = led.node.metadata.control.decide, []
 
     def noting(request: Any, context: Any) -> Any:
@@ -160,7 +147,6 @@ def test_nodes_do_not_wait_for_clients(led: LedNode, monkeypatch: pytest.MonkeyP
 
 
 def test_slow_decisions_end_a_turn(led: LedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a turn is short on a slow machine, too. Method: each decision takes all time of a turn."""
     decide = led.node.metadata.control.decide
 
     def slowly(request: Any, context: Any) -> Any:
@@ -174,9 +160,6 @@ def test_slow_decisions_end_a_turn(led: LedNode, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_waits_ends_with_its_timeout_and_with_the_leadership(led: LedNode) -> None:
-    """Goal: nobody waits in vain. Method: of four requests behind a large one, the time of one passes; then another
-    controller leads.
-    """
     first = large(led, "first", connection=0)
     brief = replace(small(led, "brief", connection=1), deadline_ms=led.now_ms)
     left = [large(led, f"r{number}", connection=2) for number in range(3)]
@@ -192,7 +175,6 @@ def test_what_waits_ends_with_its_timeout_and_with_the_leadership(led: LedNode) 
 
 
 def test_reads_that_wait_hold_others_back(led: LedNode) -> None:
-    """Goal: the driver passes on no more reads while some wait to begin. Method: a read behind a large request."""
     led.turn(large(led, "first", connection=1), led.asked(DescribeConfigsRequest(resources=()), connection=2))
     assert led.node.is_reading
     led.turn()
@@ -201,9 +183,7 @@ def test_reads_that_wait_hold_others_back(led: LedNode) -> None:
 
 
 def test_a_client_with_one_long_request_does_not_wait_for_all_of_another(led: LedNode) -> None:
-    """Goal: a client that creates topics without end delays others by a share. Method: it has eight under way
-    when another one begins its own; count the turns until that one is answered, alone and behind the eight.
-    """
+    """A client that creates topics without end delays others by a share."""
     alone = large(led, "alone", connection=1)
     turns_alone = len(turns_until_answered(led, alone))
     many = [large(led, f"m{number}", connection=1) for number in range(8)]

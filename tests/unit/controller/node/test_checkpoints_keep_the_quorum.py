@@ -36,10 +36,7 @@ def small_node(tmp_path: Path) -> Callable[[], ControllerNode]:
 def test_a_checkpoint_names_the_voters_and_the_log_may_forget_them(
     small_node: Callable[[], ControllerNode], bench_of: Callable[[ControllerNode], Any]
 ) -> None:
-    """Goal: a quorum survives a restart of all its voters after the VotersRecord has left the log.
-
-    Method: wait until retention has moved the log start beyond it; read the checkpoint; open the directory again.
-    """
+    """A quorum survives a restart of all its voters after the VotersRecord has left the log."""
     node = small_node()
     bench = bench_of(node)
     voters, kraft_version = node.raft.voters, node.raft.kraft_version

@@ -83,7 +83,6 @@ def batch(raft: Any, offset_by: int = 0, epoch_by: int = 0) -> Propose:
 
 
 def test_a_leader_appends_what_is_proposed(raft: Any) -> None:
-    """Goal: the very bytes. Method: two batches after each other in one event."""
     end_offset = raft.log_end_offset
     batches = batch(raft).batches + batch(raft, offset_by=1).batches
     ready = raft.step(Propose(batches=batches), NOW_MS)
@@ -93,14 +92,12 @@ def test_a_leader_appends_what_is_proposed(raft: Any) -> None:
 
 @pytest.mark.parametrize(("offset_by", "epoch_by"), [(1, 0), (-1, 0), (0, 1), (0, -1)])
 def test_a_batch_beside_the_log_is_refused(raft: Any, offset_by: int, epoch_by: int) -> None:
-    """Goal: a mistake of the node ends the process. Method: a gap, an overlap, another epoch."""
     with pytest.raises(RaftSafetyError):
         raft.step(batch(raft, offset_by, epoch_by), NOW_MS)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_only_a_leader_appends(kind: str) -> None:
-    """Goal: the same for a node that proposes after it was deposed. Method: resign, then propose."""
     if kind == "real":
         raft: Any = real_raft()
         raft.step(Resign(epoch=EPOCH), NOW_MS)
@@ -116,7 +113,7 @@ def test_only_a_leader_appends(kind: str) -> None:
 
 
 def test_the_disk_has_no_more_than_was_appended(raft: Any) -> None:
-    """Goal: the same for a flush that counts too much, a checkpoint of what is not committed, time that goes back."""
+    """The same for a flush that counts too much, a checkpoint of what is not committed, time that goes back."""
     for event in (
         Persisted(end_offset=raft.log_end_offset + 1),
         SnapshotTaken(snapshot_id=SnapshotId(offset=raft.high_watermark + 1, epoch=EPOCH)),
@@ -139,7 +136,6 @@ def storage(request: pytest.FixtureRequest) -> Any:
 
 
 def test_the_log_is_without_gaps(storage: Any) -> None:
-    """Goal: offsets follow each other. Method: append, leave a gap, truncate, and append again."""
     storage.append(build_batch([b"a", b"b"], 0, 1, NOW_MS))
     assert (storage.log.start_offset, storage.log.end_offset) == (0, 2)
     with pytest.raises(AssertionError):
@@ -155,7 +151,6 @@ def test_the_log_is_without_gaps(storage: Any) -> None:
 
 
 def test_a_snapshot_that_is_not_there(storage: Any) -> None:
-    """Goal: the error that is expected of a deleted one. Method: ask for it, for its size and for its content."""
     missing = SnapshotId(offset=5, epoch=1)
     assert not storage.snapshots.serves(missing)
     with pytest.raises(FileMissingError):
@@ -165,9 +160,7 @@ def test_a_snapshot_that_is_not_there(storage: Any) -> None:
 
 
 def test_turns_to_write_know_which_voters_are_caught_up(open_led: Any) -> None:
-    """Goal: what the tests of turns assume of raft's description of the quorum. Method: a real leader; one of the two
-    other voters fetches, and later neither does for longer than a successor may be behind.
-    """
+    """What the tests of turns assume of raft's description of the quorum."""
     led = open_led({})
     led.lead()
     led.register_controller(FOLLOWER)
@@ -210,9 +203,6 @@ OF_TESTS = {
 def test_scripted_parts_have_the_names_and_parameters_of_real_ones(
     scripted: type, reals: Iterable[type]
 ) -> None:
-    """Goal: a part that is renamed, or gets another parameter, does not live on in the tests. Method: each public
-    name of a scripted part is one of a real part or of the tests, and its methods have as many parameters.
-    """
     journal: list[Any] = []
     disk = ScriptedDisk(journal)
     instance = scripted(journal, disk) if scripted is ScriptedRaft else scripted(journal)

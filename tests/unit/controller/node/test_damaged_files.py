@@ -70,9 +70,6 @@ def fetch_snapshot(node: ControllerNode, data: bytes, monkeypatch: pytest.Monkey
 def test_fetched_snapshot_is_verified_before_it_replaces_the_log(
     open_it: Callable[[], ControllerNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a damaged download costs nothing. Method: flip bits all over the file, and cut it; log, files and image
-    stay, and the node starts again. The whole file replaces them.
-    """
     node = open_it()
     record = encode_record(FeatureLevelRecord(name=METADATA_VERSION, feature_level=LEVEL))
     node.storage.append(build_batch([record], 0, 1, 1))
@@ -101,7 +98,6 @@ def test_fetched_snapshot_is_verified_before_it_replaces_the_log(
 def test_damaged_checkpoint_is_named_at_start(
     open_it: Callable[[], ControllerNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: one line that says what to do. Method: damage the head, the middle and the end of a checkpoint."""
     node = open_it()
     fetch_snapshot(node, CHECKPOINT, monkeypatch)
     node.close()
@@ -128,7 +124,7 @@ def test_damaged_checkpoint_is_named_at_start(
 def test_record_that_cannot_be_replayed_is_named(
     open_it: Callable[[], ControllerNode], value: bytes, message: str
 ) -> None:
-    """Goal: file, offset and way out for a committed record that cannot be read. Method: replay it from the log."""
+    """File, offset and way out for a committed record that cannot be read."""
     node = open_it()
     level = encode_record(FeatureLevelRecord(name=METADATA_VERSION, feature_level=LEVEL))
     node.storage.append(build_batch([level], 0, 1, 1) + build_batch([value], 1, 1, 1))

@@ -41,10 +41,6 @@ def depose_at_next_step(bench: Any) -> None:
 def test_a_leader_deposed_within_a_decision_proposes_nothing_more(
     bench: Any, monkeypatch: pytest.MonkeyPatch, result: ControlResult
 ) -> None:
-    """Goal: who leads no more appends nothing and promises nothing. Method: raft resigns in the step that takes the
-    first batch of a decision: the rest is not proposed, the client is refused, the image is that of before; the only
-    voter is elected again, has what it had appended as leader, and serves.
-    """
     node = bench.node
     before, end_offset = list(image_to_records(node.metadata.image)), node.storage.log.end_offset
     bench.decide_next(monkeypatch, result)
@@ -66,7 +62,6 @@ def test_a_leader_deposed_within_a_decision_proposes_nothing_more(
 def test_a_leader_deposed_by_the_upgrade_of_kraft_version_promises_nothing(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: success is answered after the commit alone. Method: raft resigns in the step of the upgrade itself."""
     bench.decide_next(monkeypatch, replace(WITH_KRAFT_VERSION, records=()))
     depose_at_next_step(bench)
     outcome, _ = bench.ask()
@@ -79,7 +74,6 @@ def test_a_leader_deposed_by_the_upgrade_of_kraft_version_promises_nothing(
 def test_a_leader_deposed_by_its_own_timer_resigns_without_a_fault(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: to lose leadership is no fault that asks for a pause. Method: the same in a decision of a timer."""
     bench.now_ms = bench.node.deadline_ms
     monkeypatch.setattr(bench.node.metadata.control, "tick", lambda _now_ms: SEVERAL_BATCHES)
     depose_at_next_step(bench)
@@ -92,7 +86,6 @@ def test_a_leader_deposed_by_its_own_timer_resigns_without_a_fault(
 
 
 def test_a_deposed_leader_keeps_no_time_of_its_proposals(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the latency of commits counts those of one leadership. Method: look at what is measured afterwards."""
     bench.decide_next(monkeypatch, SEVERAL_BATCHES)
     depose_at_next_step(bench)
     bench.ask()
@@ -103,10 +96,7 @@ def test_a_deposed_leader_keeps_no_time_of_its_proposals(bench: Any, monkeypatch
 def test_a_breach_of_safety_ends_the_node_and_leaves_nothing(
     bench: Any, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """Goal: a node whose raft found a mistake of ours does not go on, and nothing of the turn leaves it. Method:
-    raft is asked for what it refuses, while a request is decided or by the batch that is proposed: the turn raises,
-    so that the process ends; neither log nor quorum-state has changed.
-    """
+    """A node whose raft found a mistake of ours does not go on, and nothing of the turn leaves it."""
     node, end_offset = bench.node, bench.node.storage.log.end_offset
     monkeypatch.setattr(ControllerStorage, "save_hard_state", None)
     if where == "in the decision":

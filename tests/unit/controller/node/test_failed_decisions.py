@@ -36,9 +36,6 @@ def partition(topic_id: int, partition_id: int = 0) -> PartitionRecord:
 def test_an_exception_is_answered_and_logged(
     bench: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Goal: one request cannot end a controller. Method: a decision raises; the answer is Kafka's for errors of
-    ours, the note has the exception, and the next request is served.
-    """
     end_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, error)
     outcome, effects = bench.ask()
@@ -64,9 +61,6 @@ def test_an_exception_is_answered_and_logged(
 def test_a_decision_that_cannot_be_replayed_leaves_nothing(
     bench: Any, monkeypatch: pytest.MonkeyPatch, records: tuple[Any, ...]
 ) -> None:
-    """Goal: nothing of it is half applied. Method: a topic and a partition that fit, and a record that does not:
-    the image and the log are as before, and the next request is served.
-    """
     image, log = bench.node.metadata.image, bench.node.storage.log
     before = image.end_offset, list(image_to_records(image)), log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=records))
@@ -91,10 +85,7 @@ def failing(error: Exception) -> Callable[[int], ControlResult]:
 
 @pytest.mark.parametrize("fails", ["decision", "replay"])
 def test_a_failed_timer_resigns_leadership(bench: Any, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    """Goal: a fault in a decision of the controller itself hands leadership over, and the process goes on. Method:
-    the next timer raises, or decides on records that do not fit; a request of the same turn is refused; the only
-    voter is active again after the pause, with the image of before, and serves.
-    """
+    """A fault in a decision of the controller itself hands leadership over, and the process goes on."""
     node, control = bench.node, bench.node.metadata.control
     before = list(image_to_records(node.metadata.image))
     error = OverflowError("too large")
@@ -121,9 +112,6 @@ def test_a_failed_timer_resigns_leadership(bench: Any, monkeypatch: pytest.Monke
 def test_a_fault_that_persists_is_not_repeated_without_a_pause(
     bench: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Goal: no hot loop of elections. Method: each activation, or each timer, of the only voter raises for a
-    minute; turns and failures are counted; afterwards the node is active again.
-    """
     control = bench.node.metadata.control
     monkeypatch.setattr(control, method, failing(RecursionError()))
     if method == "activate":
@@ -142,7 +130,6 @@ def test_a_fault_that_persists_is_not_repeated_without_a_pause(
 
 
 def test_a_disk_error_during_a_timer_ends_the_node(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: only the decision's own fault resigns. Method: the disk refuses the record of the next timer."""
     bench.now_ms = bench.node.deadline_ms
     monkeypatch.setattr(bench.node.storage, "append", failing_append)
     with pytest.raises(StorageError):
@@ -154,7 +141,6 @@ def failing_append(_data: bytes) -> None:
 
 
 def test_a_disk_error_still_ends_the_node(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: what is not the decision's fault is not answered. Method: the disk refuses the decision's record."""
     monkeypatch.setattr(bench.node.storage, "append", failing_append)
     with pytest.raises(StorageError):
         bench.ask()
@@ -163,9 +149,6 @@ def test_a_disk_error_still_ends_the_node(bench: Any, monkeypatch: pytest.Monkey
 def test_a_disk_error_between_the_batches_of_a_decision_ends_the_node(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a failed append is not taken for a fault of the decision. Method: the disk refuses the first batch of a
-    decision that takes two, before the second is applied.
-    """
     count = RECORDS_PER_BATCH_MAX + 1
     topics = tuple(TopicRecord(name=f"{i:0200}", topic_id=UUID(int=100 + i)) for i in range(count))
     bench.decide_next(monkeypatch, ControlResult(records=topics, atomic=False))
@@ -175,8 +158,8 @@ def test_a_disk_error_between_the_batches_of_a_decision_ends_the_node(
 
 
 def test_a_request_that_waited_too_long_is_not_decided(bench: Any) -> None:
-    """Goal: what a client was told to have timed out does not happen later (Kafka: the deadline of a
-    ControllerRequestContext). Method: the same request a millisecond after its deadline, and at it.
+    """What a client was told to have timed out does not happen later (Kafka: the deadline of a
+    ControllerRequestContext).
     """
     end_offset = bench.node.storage.log.end_offset
     outcome, _ = bench.ask(deadline_ms=bench.now_ms - 1)

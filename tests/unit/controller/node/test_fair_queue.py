@@ -16,12 +16,11 @@ def order(items: FairQueue[str]) -> list[str]:
 
 
 def test_each_client_is_next_once_in_a_round() -> None:
-    """Goal: many items of a client delay another one by one of them. Method: three clients, one with most items."""
     assert order(queue("a1", "a2", "a3", "b1", "c1", "b2")) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 def test_what_is_put_back_is_next_of_its_client_behind_the_others() -> None:
-    """Goal: unfinished work of a client stays in front of its later work. Method: take, put back, take the rest."""
+    """Unfinished work of a client stays in front of its later work."""
     items = queue("a1", "a2", "b1")
     client, item = items.take()
     items.put_back(client, item)
@@ -33,13 +32,11 @@ def test_what_is_put_back_is_next_of_its_client_behind_the_others() -> None:
 
 
 def test_a_preferred_client_is_always_next() -> None:
-    """Goal: reports of brokers come first. Method: one preferred client behind others, then none of its items."""
     items = queue("a1", "b1", "p1", "p2")
     assert [items.take("p")[1] for _ in range(4)] == ["p1", "p2", "a1", "b1"]
 
 
 def test_only_what_is_meant_is_removed() -> None:
-    """Goal: others' items stay, and no client is left without items. Method: remove one of two, and what is gone."""
     items = queue("a1", "a2", "b1")
     assert items.remove("a", lambda item: item == "a1")
     assert not items.remove("a", lambda item: item == "a1")

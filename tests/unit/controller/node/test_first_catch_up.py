@@ -54,11 +54,7 @@ def outcomes(effects: Any) -> list[Any]:
 
 
 def test_nobody_sees_a_part_of_what_is_replayed(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a client that has seen later states elsewhere does not see an earlier one at a node that starts.
-
-    Method: ask before anything is fetched, and while the leader has more than was fetched; then let the rest come.
-    Each question is answered once, by all of it. A standby that falls behind later answers from what it has.
-    """
+    """A client that has seen later states elsewhere does not see an earlier one at a node that starts."""
     answer_with_topics(bench, monkeypatch)
     assert outcomes(bench.node.turn([request(0)], NOW_MS)) == []
     bench.raft.high_watermark = bench.disk.log.end_offset = 1
@@ -76,9 +72,6 @@ def test_nobody_sees_a_part_of_what_is_replayed(bench: TurnBench, monkeypatch: p
 def test_a_node_without_a_leader_answers_after_a_while(
     bench: TurnBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a quorum without a leader can be asked who is registered. Method: the id of a leader is known, as after a
-    restart from quorum-state, but the leader does not answer; let the wait pass, to the ms.
-    """
     answer_with_topics(bench, monkeypatch)
     bench.raft.is_led = False
     assert outcomes(bench.node.turn([request(0)], NOW_MS)) == []
@@ -89,9 +82,6 @@ def test_a_node_without_a_leader_answers_after_a_while(
 
 
 def test_no_request_waits_for_longer_than_its_timeout(bench: TurnBench) -> None:
-    """Goal: who asked is told that it took too long. Method: a leader is known, but what it has does not come; two
-    requests with different timeouts.
-    """
     patient = replace(request(1), deadline_ms=DEADLINE_MS + 10)
     bench.node.turn([request(0), patient], NOW_MS)
     assert bench.node.deadline_ms == DEADLINE_MS + 1

@@ -87,10 +87,7 @@ def vote_request(node: ControllerNode, epoch: int) -> RequestReceived:
 
 
 def test_peers_are_answered_between_short_slices(node: ControllerNode, clock: TickingClock) -> None:
-    """Goal: a quorum can elect a leader while one of its voters loads a large snapshot; no half of it shows.
-
-    Method: a vote is asked for in each slice; count them on a clock that ticks, look at image and log.
-    """
+    """A quorum can elect a leader while one of its voters loads a large snapshot; no half of it shows."""
     clock.tick_ms, epoch, notes = 1, FETCHED.epoch, []
     while node.loader.is_loading:
         assert not node.metadata.image.topics.by_name
@@ -112,7 +109,6 @@ def test_peers_are_answered_between_short_slices(node: ControllerNode, clock: Ti
 
 
 def test_a_slice_is_bounded_when_the_clock_stands_still(node: ControllerNode, clock: TickingClock) -> None:
-    """Goal: a clock of low resolution bounds slices too. Method: steps that take no time; count the slices."""
     slices = 0
     while node.loader.is_loading:
         node.turn([], clock.now_ms)
@@ -124,7 +120,6 @@ def test_a_slice_is_bounded_when_the_clock_stands_still(node: ControllerNode, cl
 def test_a_node_stops_while_it_loads(
     node: ControllerNode, voter_config: ControllerConfig, clock: TickingClock
 ) -> None:
-    """Goal: a stop does not wait for a load, and leaves nothing. Method: stop after one slice, and open again."""
     node.turn([Shutdown(timeout_ms=1_000)], clock.now_ms)
     node.turn([], clock.now_ms + 1_000)
     assert node.raft.is_shut_down
@@ -151,10 +146,7 @@ def no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_collector")
 def test_a_loaded_image_can_be_frozen(node: ControllerNode, clock: TickingClock) -> None:
-    """Goal: no full collection visits the image, and yet a replaced image is freed.
-
-    Method: freeze after each slice as a process does; count what stays; drop the topics without the collector.
-    """
+    """No full collection visits the image, and yet a replaced image is freed."""
     gc.unfreeze()
     gc.freeze()
     frozen_before = gc.get_freeze_count()

@@ -68,9 +68,6 @@ def read_to_the_end(bench: Any) -> tuple[Any, int]:
 def test_others_are_served_while_thousands_of_topics_are_described(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: whoever describes everything holds nobody up. Method: with a clock that stands still, a slice is its
-    greatest number of steps; a change and a short read come while a description of all topics is under way.
-    """
     assert answers(topics, asked(READ, describe(*NAMES))) == {}
     changed = ControlResult(
         records=(
@@ -90,7 +87,6 @@ def test_others_are_served_while_thousands_of_topics_are_described(
 
 
 def test_short_reads_share_a_turn(topics: Any) -> None:
-    """Goal: reads of a few things are as fast as before. Method: several in one turn."""
     tokens = range(10, 20)
     found = answers(topics, *(asked(token, describe(NAMES[token])) for token in tokens))
     assert {token: outcome.results[0].resource_name for token, outcome in found.items()} == {
@@ -99,7 +95,6 @@ def test_short_reads_share_a_turn(topics: Any) -> None:
 
 
 def test_reads_come_one_after_the_other(topics: Any) -> None:
-    """Goal: what is under way takes the memory of one read. Method: a short one behind a long one."""
     assert answers(topics, asked(READ, describe(*NAMES)), asked(OTHER, describe(NAMES[0]))) == {}
     answered: list[int] = []
     while topics.node.is_reading:
@@ -108,7 +103,6 @@ def test_reads_come_one_after_the_other(topics: Any) -> None:
 
 
 def test_a_read_that_nobody_waits_for_ends(topics: Any) -> None:
-    """Goal: no work for a client that has given up. Method: the deadline passes between two turns."""
     assert answers(topics, asked(READ, describe(*NAMES), deadline_ms=topics.now_ms)) == {}
     topics.now_ms += 1
     outcome = answers(topics)[READ]
@@ -118,7 +112,6 @@ def test_a_read_that_nobody_waits_for_ends(topics: Any) -> None:
 
 
 def test_a_read_of_a_deposed_leader_is_refused(topics: Any) -> None:
-    """Goal: no answer shows what was never committed. Method: the leader resigns in the middle of a read."""
     assert answers(topics, asked(READ, describe(*NAMES))) == {}
     outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
     assert isinstance(outcome, ControlError)
@@ -135,8 +128,6 @@ def test_a_read_of_a_deposed_leader_is_refused(topics: Any) -> None:
 def test_a_step_that_fails_is_answered(
     bench: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, error_code: ErrorCode
 ) -> None:
-    """Goal: a fault in a read ends that read alone. Method: the second step raises; the node serves afterwards."""
-
     def steps() -> Generator[None, None, Any]:
         yield
         raise error
@@ -154,10 +145,7 @@ def test_a_step_that_fails_is_answered(
 def test_a_decision_that_reads_first_is_taken_by_its_last_step(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a long decision holds nobody up, and its records are one batch, written before the answer.
-
-    Method: a decision of many steps; others are served between them, and the log has nothing of it until the last.
-    """
+    """A long decision holds nobody up, and its records are one batch, written before the answer."""
 
     def steps() -> Generator[None, None, ControlResult]:
         for _ in range(2 * STEPS_PER_SLICE_MAX):
@@ -192,10 +180,7 @@ def part_names(bench: Any) -> set[str]:
 
 
 def test_a_decision_in_parts_writes_one_in_a_turn(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: others decide between the parts, on what was written, and the answer comes behind the last part.
-
-    Method: four parts; see what each turn leaves in the image and in the log, with another decision in between.
-    """
+    """Others decide between the parts, on what was written, and the answer comes behind the last part."""
     before = topics.node.raft.high_watermark
     first = ControlResult(records=(topic_record(1),), steps=in_parts(2, 3, 4))
     topics.decide_next(monkeypatch, first)
@@ -211,7 +196,7 @@ def test_a_decision_in_parts_writes_one_in_a_turn(topics: Any, monkeypatch: pyte
 
 
 def test_a_decision_goes_on_once_a_part_is_written(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no half of a request because its client has given up. Method: the deadline passes behind a part."""
+    """No half of a request because its client has given up."""
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
     assert answers(topics, asked(READ, describe(), deadline_ms=topics.now_ms)) == {}
     topics.now_ms += 1
@@ -222,7 +207,6 @@ def test_a_decision_goes_on_once_a_part_is_written(topics: Any, monkeypatch: pyt
 def test_a_part_that_cannot_be_written_ends_the_decision(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a fault is answered once, and the parts before it stay. Method: a topic that exists already."""
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 2, 3)))
     assert answers(topics, asked(READ, describe())) == {}
     outcome = answers(topics)[READ]
@@ -233,7 +217,6 @@ def test_a_part_that_cannot_be_written_ends_the_decision(
 
 
 def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the client asks the next leader, and no more parts are written. Method: resign behind the first part."""
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
     assert answers(topics, asked(READ, describe())) == {}
     outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
@@ -243,7 +226,6 @@ def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pyt
 
 
 def test_reports_of_brokers_come_before_clients() -> None:
-    """Goal: an ISR does not wait for what clients read. Method: begin reads of both; see in which order they end."""
     reads = LongReads(lambda: 0)
     for token, request in enumerate(("CreateAclsRequest", *LARGE_OF_NODES, "DescribeAclsRequest")):
         steps = in_parts(token + 1)
@@ -255,9 +237,7 @@ def test_reports_of_brokers_come_before_clients() -> None:
 
 
 def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
-    """Goal: a client that creates topics without end does not keep others from reading. Method: both kinds of reads,
-    and the scheduler's list of what it holds back.
-    """
+    """A client that creates topics without end does not keep others from reading."""
     reads = LongReads(lambda: 0)
     asker = Asker(None, 1 << 62)
     reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker, client=None))

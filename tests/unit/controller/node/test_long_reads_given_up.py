@@ -17,9 +17,6 @@ def read(token: int) -> LongRead:
 
 
 def test_only_the_read_itself_is_given_up() -> None:
-    """Goal: no client waits for ever. Method: a part of a read cannot be written because the node lost its
-    leadership, which ended all reads; others have begun since.
-    """
     reads = LongReads(lambda: 0)
     former, later = read(1), read(2)
     reads.begin(former)

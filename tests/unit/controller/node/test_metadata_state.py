@@ -46,7 +46,6 @@ def decide(state: MetadataState, records: list[MetadataRecord]) -> None:
 
 
 def test_decisions_share_a_batch_until_it_is_full(state: MetadataState) -> None:
-    """Goal: batches stay small, and a large decision still gets one. Method: sizes below, at and above the bound."""
     full = [bytes(SHARED_BATCH_SIZE_BYTES_MAX)]
     assert state.has_room(full), "nothing is pending: it has a batch of its own"
     decide(state, [config("a")])
@@ -57,7 +56,6 @@ def test_decisions_share_a_batch_until_it_is_full(state: MetadataState) -> None:
 
 
 def test_pending_records_become_one_batch(state: MetadataState) -> None:
-    """Goal: one batch has the records of all decisions, in their order. Method: two decisions; decode it."""
     decide(state, [config("a"), config("b")])
     decide(state, [config("c")])
     assert state.pending_count == 3
@@ -68,7 +66,6 @@ def test_pending_records_become_one_batch(state: MetadataState) -> None:
 
 
 def test_answers_leave_with_the_commit_of_what_they_saw(state: MetadataState) -> None:
-    """Goal: nothing is promised that can be lost. Method: two answers, and a high watermark between them."""
     decide(state, [config("a")])
     state.wait(Waiter(2, 1, "first"))  # type: ignore[arg-type]
     decide(state, [config("b")])
@@ -80,7 +77,6 @@ def test_answers_leave_with_the_commit_of_what_they_saw(state: MetadataState) ->
 
 
 def test_what_is_not_committed_is_undone_with_the_leadership(state: MetadataState) -> None:
-    """Goal: a deposed controller shows committed state only. Method: a level and a config, committed by nobody."""
     decide(state, [config("a"), FeatureLevelRecord(name="group.version", feature_level=1)])
     state.wait(Waiter(3, 7, "answer"))  # type: ignore[arg-type]
     assert [waiter.token for waiter in state.abandon()] == [7]
@@ -92,7 +88,6 @@ def test_what_is_not_committed_is_undone_with_the_leadership(state: MetadataStat
 
 
 def test_levels_are_finalized_with_their_commit(state: MetadataState) -> None:
-    """Goal: a level that can be reverted is not published. Method: the levels before and after the commit."""
     decide(state, [FeatureLevelRecord(name="group.version", feature_level=1)])
     state.take_batch(EPOCH, NOW_MS)
     assert state.image.features["group.version"] == 1
@@ -102,7 +97,6 @@ def test_levels_are_finalized_with_their_commit(state: MetadataState) -> None:
 
 
 def test_a_record_that_readers_refuse_changes_nothing(state: MetadataState) -> None:
-    """Goal: all is encoded before any is replayed. Method: a good record, then one that is too large."""
     records: list[MetadataRecord] = [config("a")] * 2 + [config("b", "v" * 40_000)]
     result = ControlResult(records=tuple(records), response=None)  # type: ignore[arg-type]
     with pytest.raises(ControlError) as caught:

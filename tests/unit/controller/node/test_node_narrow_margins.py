@@ -13,9 +13,6 @@ NOW_MS = 1_000_000
 
 
 def test_a_level_is_published_with_the_commit_of_its_record(open_led: Any) -> None:
-    """Goal: ApiVersions announces no level that can still be reverted. Method: a topic and a lower level are decided;
-    everything before the record of the level is committed, and then that record.
-    """
     led = open_led({})
     led.lead()
     for controller_id in PEERS:
@@ -40,9 +37,7 @@ def test_a_level_is_published_with_the_commit_of_its_record(open_led: Any) -> No
 def test_requests_wait_until_the_image_has_what_the_log_has(
     applied_offset: int, has_caught_up: bool, is_held: bool
 ) -> None:
-    """Goal: a restarted controller shows nobody its checkpoint. Method: the log has caught up, and its replay, which
-    takes several turns, lacks a record.
-    """
+    """A restarted controller shows nobody its checkpoint."""
     raft = SimpleNamespace(has_caught_up=has_caught_up, high_watermark=10, is_led=True)
     metadata = SimpleNamespace(applied_offset=applied_offset)
     catch_up = FirstCatchUp(raft=cast("Any", raft), metadata=cast("Any", metadata), now_ms=NOW_MS)

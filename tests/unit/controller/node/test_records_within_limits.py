@@ -79,7 +79,6 @@ def assert_restarts(bench: Bench, config: ControllerConfig) -> None:
 
 
 def test_a_value_that_grows_is_counted_in_bytes(bench: Bench) -> None:
-    """Goal: brokers can read every value. Method: 16,000 characters of two bytes are appended twice."""
     append = lambda end: alter_config(BROKER, "", "metric.reporters", "é" * 16_000 + end, APPEND)  # noqa: E731
     (first,), (second,) = (bench.ask(append(end))[0].responses for end in "ab")
     assert first.error_code is ErrorCode.none
@@ -99,9 +98,6 @@ def test_a_value_that_grows_is_counted_in_bytes(bench: Bench) -> None:
     ],
 )
 def test_a_string_that_no_broker_can_read_is_refused(bench: Bench, request_: Any, message: str) -> None:
-    """Goal: each string of each record has Kafka's length. Method: too long a name of a config and of a
-    resource; the log is as before.
-    """
     end_offset = bench.node.storage.log.end_offset
     outcome, effects = bench.ask(request_)
     assert isinstance(outcome, ControlError)
@@ -113,7 +109,6 @@ def test_a_string_that_no_broker_can_read_is_refused(bench: Bench, request_: Any
 
 
 def test_an_array_that_no_broker_can_read_is_refused(bench: Bench) -> None:
-    """Goal: what Kafka 4.4 does not read is not proposed. Method: more renewers of a token than an array may have."""
     token = DelegationTokenRecord(
         owner="User:a",
         requester="User:a",
@@ -129,7 +124,6 @@ def test_an_array_that_no_broker_can_read_is_refused(bench: Bench) -> None:
 
 
 def test_a_string_of_another_record_is_an_invalid_request(bench: Bench) -> None:
-    """Goal: the code says what is wrong. Method: a registration with a host of 40,000 bytes."""
     outcome, _ = bench.ask(registration(["h" * 40_000]))
     assert (outcome.error_code, outcome.message) == (
         ErrorCode.invalid_request,
@@ -141,9 +135,6 @@ def test_a_string_of_another_record_is_an_invalid_request(bench: Bench) -> None:
 def test_a_record_that_fits_no_checkpoint_is_refused(
     bench: Bench, node_config: ControllerConfig, count: int
 ) -> None:
-    """Goal: every checkpoint can be read. Method: registrations of 3 and of 11 MB; afterwards the node writes a
-    checkpoint and starts again.
-    """
     end_offset = bench.node.storage.log.end_offset
     outcome, _ = bench.ask(registration([LONGEST] * count))
     assert isinstance(outcome, ControlError)
@@ -154,7 +145,6 @@ def test_a_record_that_fits_no_checkpoint_is_refused(
 
 
 def test_a_part_of_a_request_fits_a_batch(bench: Bench) -> None:
-    """Goal: a request of any size is written in parts of bounded size. Method: 300 values of 32 kB."""
     start_offset = bench.node.storage.log.end_offset
     request = metrics(*(f"s{number}" for number in range(300)))
     effects = bench.node.turn([control_request(request)], bench.now_ms)
@@ -169,7 +159,7 @@ def test_a_part_of_a_request_fits_a_batch(bench: Bench) -> None:
 
 
 def test_a_decision_that_fits_no_batch_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an atomic decision shares one batch of Kafka's size, or is not made. Method: 300 values of 32 kB."""
+    """An atomic decision shares one batch of Kafka's size, or is not made."""
     end_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=configs(300), response="done"))
     outcome, _ = bench.ask()
@@ -191,7 +181,6 @@ def configs(count: int) -> tuple[MetadataRecord, ...]:
 def test_other_decisions_are_split_between_batches(
     bench: Bench, node_config: ControllerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what need not be atomic may be of any size. Method: 20 MB of records in a decision that is not."""
     start_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=configs(600), response="done", atomic=False))
     outcome, _ = bench.ask()
@@ -206,7 +195,6 @@ def test_other_decisions_are_split_between_batches(
 def test_the_decisions_of_one_turn_do_not_outgrow_a_batch(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: sharing batches makes none too large. Method: decisions of 0.8 and of 8.2 MB in one turn."""
     start_offset = bench.node.storage.log.end_offset
     decisions = iter(ControlResult(records=configs(count), response=count) for count in (25, 250))
     monkeypatch.setattr(bench.node.metadata.control, "decide", lambda _request, _context: next(decisions))

@@ -74,7 +74,6 @@ def desk() -> Desk:
 
 
 def test_registration_waits_for_its_metadata_version(desk: Desk) -> None:
-    """Goal: nothing is sent that would be refused. Method: metadata.version 14, then 15."""
     desk.metadata_version = 14
     assert desk.is_at_rest()
     desk.metadata_version = 15
@@ -100,7 +99,7 @@ def test_registration_waits_for_its_metadata_version(desk: Desk) -> None:
 def test_whatever_differs_is_registered_again(
     desk: Desk, change: Mapping[str, Any], reason: str | None
 ) -> None:
-    """Goal: the log tells the truth of a living controller. Method: one field at a time differs."""
+    """The log tells the truth of a living controller."""
     desk.registered = replace(REGISTERED, **change)
     assert desk.keeper.difference(desk.registered) == reason
     assert desk.is_due() is (reason is not None)
@@ -108,9 +107,7 @@ def test_whatever_differs_is_registered_again(
 
 
 def test_an_unregistered_controller_registers_again(desk: Desk) -> None:
-    """Goal: unregistering a living controller does not last (KIP-1312). Method: the record of its registration
-    comes and goes.
-    """
+    """Unregistering a living controller does not last (KIP-1312)."""
     assert desk.is_due()
     desk.keeper.sent(desk.now_ms)
     desk.keeper.answered(ErrorCode.none, desk.now_ms)
@@ -123,14 +120,12 @@ def test_an_unregistered_controller_registers_again(desk: Desk) -> None:
 
 
 def test_one_request_is_in_flight(desk: Desk) -> None:
-    """Goal: no flood. Method: a request without an answer counts as lost after twice its timeout."""
     desk.keeper.sent(desk.now_ms)
     assert not desk.is_due()
     assert desk.wait_until_due() == 2 * OWN_REQUEST_TIMEOUT_MS
 
 
 def test_after_success_the_record_is_awaited(desk: Desk) -> None:
-    """Goal: a record on its way is not asked for twice. Method: success, and no record yet."""
     desk.keeper.sent(desk.now_ms)
     desk.keeper.answered(ErrorCode.none, desk.now_ms)
     assert desk.wait_until_due() == BACKOFF_MAX_MS
@@ -141,11 +136,7 @@ def test_after_success_the_record_is_awaited(desk: Desk) -> None:
     [ErrorCode.not_controller, ErrorCode.stale_controller_epoch, ErrorCode.unknown_server_error, None],
 )
 def test_refusals_are_retried_with_growing_pauses(desk: Desk, error_code: ErrorCode | None) -> None:
-    """Goal: a registration succeeds at last, whatever was in its way, and asks no more often than needed.
-
-    Method: refuse ten times; pauses double from 50 ms to 5 s, give or take a fifth, and start anew after
-    success.
-    """
+    """A registration succeeds at last, whatever was in its way, and asks no more often than needed."""
     pauses_ms = []
     for _ in range(10):
         desk.keeper.sent(desk.now_ms)

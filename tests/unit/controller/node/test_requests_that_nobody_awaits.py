@@ -30,9 +30,7 @@ def codes(response: Any) -> dict[str, ErrorCode]:
 
 
 def test_errors_of_validation_win_over_the_timeout(led: LedNode) -> None:
-    """Goal: REQUEST_TIMED_OUT means that a topic is valid and will be created. Method: a new topic, one that exists
-    and one with an invalid name; no follower fetches before the response.
-    """
+    """REQUEST_TIMED_OUT means that a topic is valid and will be created."""
     event = led.asked(creation("new", "there", "no such", broker_ids=(1,)), request_timeout_ms=0)
     led.turn(event)
     response = led.responses[event.token]
@@ -47,7 +45,6 @@ def test_errors_of_validation_win_over_the_timeout(led: LedNode) -> None:
 
 
 def test_what_changes_nothing_is_answered_as_ever(led: LedNode) -> None:
-    """Goal: a validation succeeds, and an error is no timeout. Method: with validate_only; a topic that exists."""
     only = replace(creation("new", "there", broker_ids=(1,)), validate_only=True)
     for request, expected in (
         (only, {"new": ErrorCode.none, "there": ErrorCode.topic_already_exists}),
@@ -57,7 +54,7 @@ def test_what_changes_nothing_is_answered_as_ever(led: LedNode) -> None:
 
 
 def test_deletions_are_answered_likewise(led: LedNode) -> None:
-    """Goal: KIP-4 says the same of DeleteTopics. Method: a topic that exists and one that does not."""
+    """KIP-4 says the same of DeleteTopics."""
     request = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name, topic_id=None) for name in ("there", "absent")),
         timeout=timedelta(0),

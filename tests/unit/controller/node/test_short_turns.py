@@ -66,11 +66,7 @@ def replayed_by_turn(node: ControllerNode, now_ms: int) -> Iterator[int]:
 def test_one_turn_replays_one_slice_of_the_log(
     node_config: ControllerConfig, written: tuple[Any, ...], tick_ms: int, steps: int
 ) -> None:
-    """Goal: a standby that is far behind answers within milliseconds, however large a batch is.
-
-    Method: start on a log with one large batch, with clocks of which a slice has so many steps; count what each
-    turn replays, and compare the image with the one that wrote the log.
-    """
+    """A standby that is far behind answers within milliseconds, however large a batch is."""
     node = open_node(node_config, file_system=OsFileSystem(), rng=Random(1), clock=TickingClock(tick_ms))
     try:
         assert max(replayed_by_turn(node, 2_000_000)) == steps * RECORDS_PER_STEP
@@ -81,10 +77,6 @@ def test_one_turn_replays_one_slice_of_the_log(
 
 @pytest.mark.usefixtures("written")
 def test_a_snapshot_ends_the_replay_of_a_batch(node_config: ControllerConfig) -> None:
-    """Goal: what is left of a batch is not replayed into the image of a snapshot.
-
-    Method: stop within the batch, put an empty snapshot behind it in its place, and catch up again.
-    """
     clock = TickingClock(REPLAY_SLICE_MS)
     node = open_node(node_config, file_system=OsFileSystem(), rng=Random(1), clock=clock)
     try:
@@ -114,11 +106,7 @@ def test_a_snapshot_ends_the_replay_of_a_batch(node_config: ControllerConfig) ->
 def test_one_turn_makes_a_bounded_number_of_due_decisions(
     bench: Any, monkeypatch: pytest.MonkeyPatch, records_each: int, decisions: int
 ) -> None:
-    """Goal: a hundred brokers whose sessions expire together do not make one turn of seconds.
-
-    Method: a timer that is always due, with so many records a decision; count its decisions in a turn, and see that
-    the next turn is due at once and continues.
-    """
+    """A hundred brokers whose sessions expire together do not make one turn of seconds."""
     control = bench.node.metadata.control
     ticks = []
 

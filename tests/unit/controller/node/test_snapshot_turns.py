@@ -73,9 +73,7 @@ class Active:
 
 
 def test_one_controller_has_the_turn_until_it_has_written() -> None:
-    """Goal: one checkpoint at a time, the active controller's among them. Method: all three are due; what each is
-    told before, while and after the first writes.
-    """
+    """One checkpoint at a time, the active controller's among them."""
     active = Active()
     assert active.hear(2, DUE)
     assert not active.hear(3, DUE)
@@ -92,9 +90,7 @@ def test_one_controller_has_the_turn_until_it_has_written() -> None:
 
 
 def test_the_oldest_snapshot_is_replaced_first() -> None:
-    """Goal: LastSnapshotOffset decides among those that wait. Method: two controllers and the active one are due
-    while a fourth writes; the one with the lowest offset gets the turn, whoever asks first.
-    """
+    """LastSnapshotOffset decides among those that wait."""
     active = Active()
     assert not active.hear(4, WRITING)
     assert not active.hear(2, DUE, offset=500)
@@ -111,7 +107,6 @@ def test_the_oldest_snapshot_is_replaced_first() -> None:
 
 
 def test_nobody_waits_for_long_for_a_controller_that_fell_silent() -> None:
-    """Goal: an older snapshot of a dead controller holds up nobody. Method: it asks once, while another writes."""
     active = Active()
     assert not active.hear(4, WRITING)
     assert not active.hear(3, DUE, offset=100)
@@ -122,16 +117,13 @@ def test_nobody_waits_for_long_for_a_controller_that_fell_silent() -> None:
 
 
 def test_an_impossible_offset_is_refused() -> None:
-    """Goal: nobody gets each turn with an offset below all others. Method: -2."""
     refused = Active().answer(2, DUE, offset=-2)
     assert isinstance(refused, ControlError)
     assert refused.error_code is ErrorCode.invalid_request
 
 
 def test_who_writes_without_a_turn_is_waited_for() -> None:
-    """Goal: the first turn after an election does not come on top of a checkpoint that is being written. Method: a
-    controller that writes already, then one that is due.
-    """
+    """The first turn after an election does not come on top of a checkpoint that is being written."""
     active = Active()
     assert not active.hear(2, WRITING)
     assert not active.hear(3, DUE)
@@ -140,7 +132,6 @@ def test_who_writes_without_a_turn_is_waited_for() -> None:
 
 
 def test_a_controller_that_died_in_its_turn_loses_it() -> None:
-    """Goal: a dead controller blocks nobody. Method: one with the turn falls silent; the other asks on."""
     active = Active()
     assert active.hear(2, DUE)
     assert not active.hear(3, DUE, NOW_MS + SILENCE_MS_MAX)
@@ -148,7 +139,7 @@ def test_a_controller_that_died_in_its_turn_loses_it() -> None:
 
 
 def test_a_turn_ends_with_the_epoch() -> None:
-    """Goal: soft state of one leadership does not reach into the next. Method: a turn is given; the epoch changes."""
+    """Soft state of one leadership does not reach into the next."""
     active = Active()
     assert active.hear(2, DUE)
     active.quorum.epoch += 1
@@ -169,9 +160,7 @@ def test_a_turn_ends_with_the_epoch() -> None:
 def test_nobody_writes_while_the_loss_of_one_would_cost_the_majority(
     voters: tuple[int, ...], behind: set[int], has_turn: bool
 ) -> None:
-    """Goal: fewer checkpoints when too many voters have fallen behind (KIP-631). Method: quorums of several sizes
-    with voters behind, one of them led by a controller that is being removed; a controller that is due.
-    """
+    """Fewer checkpoints when too many voters have fallen behind (KIP-631)."""
     quorum: Any = Quorum(*voters)
     quorum.behind = behind
     turns = SnapshotTurns(quorum, node_id=OWN_ID, hands_over=False)
@@ -179,10 +168,7 @@ def test_nobody_writes_while_the_loss_of_one_would_cost_the_majority(
 
 
 def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:
-    """Goal: the active controller hands over before its own checkpoint, but never in vain. Method: no heartbeats,
-    then those of controllers that are due, behind, no voters, and last one that could lead; again within a minute;
-    without the setting.
-    """
+    """The active controller hands over before its own checkpoint, but never in vain."""
     active = Active(hands_over=True)
     assert not active.turns.has_successor(NOW_MS)
     active.hear(2, DUE)
@@ -211,9 +197,6 @@ def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:
     ],
 )
 def test_strangers_and_unknown_states_are_refused(node_id: int, state: int, error_code: ErrorCode) -> None:
-    """Goal: what is kept of others is bounded by those that are registered. Method: heartbeats that no controller of
-    the cluster sends, as of one that writes; another still gets its turn.
-    """
     active = Active()
     answer = active.answer(node_id, state)
     assert isinstance(answer, ControlError)
@@ -238,9 +221,7 @@ def answered(keeper: HeartbeatKeeper, state: SnapshotState, now_ms: int, *, star
 
 
 def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
-    """Goal: an idle standby costs next to nothing, one that waits hears of its turn soon. Method: the times of the
-    next heartbeat in each state, with one in flight, and without an answer.
-    """
+    """An idle standby costs next to nothing, one that waits hears of its turn soon."""
     _quorum, keeper = new_keeper()
     assert keeper.deadline_ms(IDLE) == 0
     keeper.request(IDLE, -1, NOW_MS)
@@ -254,9 +235,7 @@ def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
 
 
 def test_a_leader_without_the_api_is_asked_once_in_its_epoch() -> None:
-    """Goal: beside an active controller of Java each controller decides for itself. Method: the heartbeat is
-    unsupported; then the next epoch, and this node's own leadership.
-    """
+    """Beside an active controller of Java each controller decides for itself."""
     quorum, keeper = new_keeper()
     keeper.request(IDLE, -1, NOW_MS)
     keeper.failed(is_unsupported=True)
@@ -270,7 +249,6 @@ def test_a_leader_without_the_api_is_asked_once_in_its_epoch() -> None:
 
 
 def test_a_standby_waits_for_its_turn_and_not_for_a_silent_leader() -> None:
-    """Goal: a checkpoint waits as long as somebody answers. Method: refusals, silence, a turn that counts once."""
     _quorum, keeper = new_keeper()
     answered(keeper, DUE, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
@@ -281,9 +259,6 @@ def test_a_standby_waits_for_its_turn_and_not_for_a_silent_leader() -> None:
 
 
 def test_a_turn_that_is_not_needed_any_more_is_not_kept() -> None:
-    """Goal: a turn of long ago starts nothing. Method: the snapshot is fetched before it can be begun, and the next
-    one is due.
-    """
     _quorum, keeper = new_keeper()
     answered(keeper, DUE, NOW_MS, start=True)
     answered(keeper, IDLE, NOW_MS + 1)
@@ -291,7 +266,7 @@ def test_a_turn_that_is_not_needed_any_more_is_not_kept() -> None:
 
 
 def test_an_error_is_no_answer() -> None:
-    """Goal: a leader that knows this controller not yet does not hold it up. Method: errors until patience ends."""
+    """A leader that knows this controller not yet does not hold it up."""
     _quorum, keeper = new_keeper()
     keeper.request(DUE, -1, NOW_MS)
     keeper.answered(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)

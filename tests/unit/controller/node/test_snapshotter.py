@@ -134,10 +134,7 @@ def begun(snapshotter: Snapshotter, image: MetadataImage) -> None:
 
 @pytest.mark.parametrize("step_ms", [1, 2, 4])
 def test_a_longer_pause_follows_each_short_slice(step_ms: int) -> None:
-    """Goal: other work never waits long, and nearly always not at all, however long a checkpoint takes.
-
-    Method: steps that take time on a fake clock; the end of each slice, what happens in its pause, the bytes.
-    """
+    """Other work never waits long, and nearly always not at all, however long a checkpoint takes."""
     parts, image = Parts(step_ms), image_of(5_000)
     disk, snapshotter = parts.disk, parts.snapshotter()
     begun(snapshotter, image)
@@ -166,7 +163,6 @@ def test_a_longer_pause_follows_each_short_slice(step_ms: int) -> None:
 
 
 def test_a_slice_is_bounded_when_the_clock_stands_still() -> None:
-    """Goal: a clock of low resolution bounds slices too. Method: steps that take no time; count them."""
     parts = Parts()
     snapshotter = parts.snapshotter()
     begun(snapshotter, image_of(STEPS_PER_SLICE_MAX * RECORDS_PER_STEP + 1))
@@ -177,10 +173,7 @@ def test_a_slice_is_bounded_when_the_clock_stands_still() -> None:
 
 
 def test_controllers_begin_at_different_sizes() -> None:
-    """Goal: the controllers of a quorum do not write at the same time, and none later than configured.
-
-    Method: three that count the same bytes; the size at which each begins.
-    """
+    """The controllers of a quorum do not write at the same time, and none later than configured."""
     image, sizes = image_of(1), []
     for node_id in (3000, 3001, 3002):
         snapshotter = Parts().snapshotter(node_id=node_id)
@@ -193,14 +186,12 @@ def test_controllers_begin_at_different_sizes() -> None:
 
 
 def test_a_spread_limit_keeps_its_meaning() -> None:
-    """Goal: 0 stays "never", 1 stays "each byte". Method: small limits, and the least share of a large one."""
     assert {spread(0, node_id) for node_id in range(9)} == {0}
     assert {spread(1, node_id) for node_id in range(9)} == {1}
     assert min(spread(BYTES_MAX, node_id) for node_id in range(9)) == BYTES_MAX * 80 // 100
 
 
 def test_a_checkpoint_is_due_by_time_when_something_was_written() -> None:
-    """Goal: an idle quorum writes no checkpoints. Method: the deadline with and without bytes."""
     snapshotter = Parts().snapshotter(interval_ms=60_000)
     assert snapshotter.deadline_ms() is None
     snapshotter.applied(1)
@@ -210,7 +201,6 @@ def test_a_checkpoint_is_due_by_time_when_something_was_written() -> None:
 
 
 def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
-    """Goal: no second checkpoint of one id, and no hot loop. Method: ask at the offset of the latest one."""
     parts, image = Parts(), image_of(1)
     add_snapshot(parts.storage, image.end_offset)
     snapshotter = parts.snapshotter(interval_ms=1)
@@ -220,7 +210,6 @@ def test_what_a_checkpoint_has_already_is_not_written_again() -> None:
 
 
 def test_a_fetched_checkpoint_replaces_one_that_is_being_written() -> None:
-    """Goal: no partial file stays. Method: a checkpoint of several slices, interrupted after the first."""
     parts = Parts(SLICE_MS)
     snapshotter = parts.snapshotter()
     begun(snapshotter, image_of(1_000))
@@ -233,10 +222,7 @@ def test_a_fetched_checkpoint_replaces_one_that_is_being_written() -> None:
 
 
 def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> None:
-    """Goal: a controller whose turn has not come does nothing but wait, and at twice its limits waits for nobody.
-
-    Method: one that is due and may not begin: its deadlines, its state, and when it is overdue by bytes and by time.
-    """
+    """A controller whose turn has not come does nothing but wait, and at twice its limits waits for nobody."""
     image = image_of(1)
     snapshotter = Parts().snapshotter(node_id=0, interval_ms=60_000)
     snapshotter.applied(BYTES_MAX)
@@ -257,9 +243,6 @@ def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> No
 
 
 def test_a_checkpoint_names_the_voters_of_its_last_record() -> None:
-    """Goal: no checkpoint has voters that may not be committed. Method: a log with other voters at each of three
-    offsets, of which the middle one is the last record of the checkpoint, or the first one behind it.
-    """
     image = image_of(5)
     for middle, expected in ((image.end_offset - 1, VOTERS[2]), (image.end_offset, VOTERS[1])):
         log = LogState(

@@ -143,11 +143,7 @@ def report(led: LedNode) -> AlterPartitionRequest:
 def test_what_ends_with_a_leadership_ends(
     led: LedNode, open_led: OpenLed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a controller that leads again does not remember its former leadership.
-
-    Method: two leaderships end in different ways, one of them in the middle of a turn, when decisions wait to be
-    proposed. At both ends together each attribute that has to end has something in it; right after them none has.
-    """
+    """A controller that leads again does not remember its former leadership."""
     fresh = state_of(open_led(SETTINGS).node)
     has_ended = set(of_kind(fresh, Kind.ENDS))
     lost: list[set[tuple[str, str]]] = []
@@ -189,9 +185,7 @@ def _fail(_now_ms: int) -> None:
 
 
 def test_each_attribute_has_a_row(led: LedNode) -> None:
-    """Goal: nobody adds state without saying what ends it. Method: all attributes of the objects that a node is made
-    of, while it leads with all kinds of soft state, and afterwards. A row whose attribute is gone is found, too.
-    """
+    """Nobody adds state without saying what ends it."""
     seen: State = {}
     populate(led)
     have_cursors(led)
@@ -204,7 +198,6 @@ def test_each_attribute_has_a_row(led: LedNode) -> None:
 
 
 def test_what_is_set_at_the_start_never_changes(led: LedNode) -> None:
-    """Goal: no state hides among the configuration. Method: compare what is set at the start before and after all."""
     before = of_kind(state_of(led.node), Kind.SET)
     populate(led)
     have_cursors(led)
@@ -217,9 +210,6 @@ def test_what_is_set_at_the_start_never_changes(led: LedNode) -> None:
 
 
 def test_what_belongs_to_a_role_ends_with_it(led: LedNode) -> None:
-    """Goal: nothing of a former role is left in raft. Method: a leader with a held Fetch and requests in flight loses
-    its leadership; look for its role anywhere in the node, and for its requests.
-    """
     leader = led.node.raft._replica.state
     assert isinstance(leader, Leader)
     led.now_ms += 1_500
@@ -236,9 +226,7 @@ def test_what_belongs_to_a_role_ends_with_it(led: LedNode) -> None:
 
 
 def test_periodic_tasks_begin_anew(led: LedNode) -> None:
-    """Goal: the first check of a leadership comes a whole interval after its beginning. Method: lead again long after
-    the tasks of the former leadership were due.
-    """
+    """The first check of a leadership comes a whole interval after its beginning."""
     led.turn(led.lead_by_another())
     led.now_ms += 10 * CHECK_MS
     led.lead()
@@ -247,5 +235,5 @@ def test_periodic_tasks_begin_anew(led: LedNode) -> None:
 
 
 def test_the_page_is_that_of_the_table() -> None:
-    """Goal: docs/soft-state.md is true. Method: render it."""
+    """Docs/soft-state.md is true."""
     assert PAGE.read_text(encoding="utf-8") == rendered(), "run `PYTHONPATH=tests python -m kit.soft_state`"

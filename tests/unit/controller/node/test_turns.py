@@ -98,10 +98,6 @@ def answers(effects: Any) -> list[tuple[int, Any]]:
 
 
 def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None:
-    """Goal: no message promises what is not on the disk. Method: one step of raft wants all of it: the hard state
-    comes first, the flush last; raft counts the records as its own after the flush only, and what it then wants to
-    send leaves with the turn too.
-    """
     bench.answer(ConnectionLost, everything())
     bench.answer(Persisted, Ready(replies=(replace(VOTE, token=5),)))
     effects = bench.node.turn([LOST], NOW_MS)
@@ -115,10 +111,7 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
 
 
 def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
-    """Goal: group commit, in the order of the decisions, clients behind nodes. Method: a request of a client, two of
-    nodes, a batch that raft appends itself, and another request of a node, in one turn: one flush; the decisions
-    before raft's event are in the log before raft's batch.
-    """
+    """Group commit, in the order of the decisions, clients behind nodes."""
     bench.lead()
     bench.control.decisions.extend(topic(number) for number in range(4))
     bench.answer(ConnectionLost, Ready(append=batch(2)))
@@ -133,9 +126,6 @@ def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
 
 
 def test_answers_wait_for_their_commit_and_leave_once(bench: TurnBench) -> None:
-    """Goal: a response means that its records are committed. Method: two turns with a request each; the high
-    watermark passes the first, then both; nothing leaves before, and nothing twice.
-    """
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1), ControlResult(response="read")])
     assert answers(bench.node.turn([request(0)], NOW_MS)) == []
@@ -149,7 +139,6 @@ def test_answers_wait_for_their_commit_and_leave_once(bench: TurnBench) -> None:
 
 
 def test_a_single_voter_answers_in_the_turn_that_made_it_durable(bench: TurnBench) -> None:
-    """Goal: no extra turn. Method: raft advances the high watermark when its records are durable."""
     bench.lead()
 
     def commit(event: object) -> None:
@@ -162,9 +151,7 @@ def test_a_single_voter_answers_in_the_turn_that_made_it_durable(bench: TurnBenc
 
 
 def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBench) -> None:
-    """Goal: a Fetch gets the records of its turn, and nothing from outside of the log. Method: replies that read
-    within the log, up to its end, below its start and beyond its end.
-    """
+    """A Fetch gets the records of its turn, and nothing from outside of the log."""
     ranges = [(0, 9), (2, 2), (-1, 2), (3, 4)]
     reads = [ReadRange(start_offset=start, end_offset=end, size_bytes_max=10) for start, end in ranges]
     replies = tuple(
@@ -178,7 +165,6 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
 
 
 def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
-    """Goal: hundreds of observers cost one read of the log. Method: two get one response, one an equal one."""
     read = ReadRange(start_offset=0, end_offset=2, size_bytes_max=10)
     shared = FetchResponse(read=read)
     replies = (
@@ -195,7 +181,6 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
 
 
 def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
-    """Goal: Kafka's errors for what is not there. Method: a chunk, positions outside of the file, an unknown id."""
     bench.disk.snapshots.ids = (SNAPSHOT_ID,)
     other = SnapshotId(offset=9, epoch=2)
     wanted = [(SNAPSHOT_ID, 99), (SNAPSHOT_ID, 100), (SNAPSHOT_ID, -1), (other, 0)]
@@ -239,9 +224,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     ],
 )
 def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, after: list[str]) -> None:
-    """Goal: a turn on a failing disk answers nobody and tells raft nothing. Method: each operation fails once: the
-    error leaves the turn, nothing that comes after it is done, and no request was decided to be answered.
-    """
+    """A turn on a failing disk answers nobody and tells raft nothing."""
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.answer(ConnectionLost, everything())
@@ -256,7 +239,7 @@ def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, 
 
 @pytest.mark.parametrize("operation", ["read log", "read snapshot"])
 def test_an_error_of_the_disk_answers_no_fetch(bench: TurnBench, operation: str) -> None:
-    """Goal: a peer that can't be served is not answered with half a turn. Method: the read for a reply fails."""
+    """A peer that can't be served is not answered with half a turn."""
     bench.disk.snapshots.ids = (SNAPSHOT_ID,)
     read: Any = (
         FetchResponse(read=ReadRange(start_offset=0, end_offset=1, size_bytes_max=10))
@@ -270,9 +253,7 @@ def test_an_error_of_the_disk_answers_no_fetch(bench: TurnBench, operation: str)
 
 
 def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> None:
-    """Goal: a snapshot counts when it is durable, and the log's start moves when the files are gone. Method:
-    deleting fails after a snapshot; without the error raft hears of both.
-    """
+    """A snapshot counts when it is durable, and the log's start moves when the files are gone."""
     bench.has_committed(SNAPSHOT_ID.offset)
     bench.snapshots.written.append(SNAPSHOT_ID)
     bench.disk.fails_at, bench.disk.failure = "clean", StorageError(Path("data"), "is gone")
@@ -292,9 +273,7 @@ def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> Non
 
 
 def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
-    """Goal: nobody decides on an image that lacks records. Method: a leader whose LeaderChange is not committed,
-    then is; it activates in that turn, once.
-    """
+    """Nobody decides on an image that lacks records."""
     bench.disk.log.end_offset = 0
     bench.answer(ConnectionLost, Ready(append=batch(0)))
 
@@ -317,10 +296,6 @@ def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
 
 
 def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> None:
-    """Goal: each request is answered once, also in the turn in which the leader loses. Method: a request that waits
-    for its commit, one that was decided in this turn, the event that deposes, and one behind it, which a standby
-    decides.
-    """
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.control.decisions.append(ControlError(ErrorCode.not_controller, "standby"))
@@ -339,9 +314,6 @@ def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> No
 
 
 def test_what_is_decided_after_the_loss_is_not_proposed(bench: TurnBench) -> None:
-    """Goal: a deposed leader appends nothing. Method: raft deposes in the step before a decision's records would be
-    proposed: they are dropped, and the request is refused.
-    """
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.answer(Propose, Ready(role=RoleChange(role=Role.RESIGNED, epoch=EPOCH)))
@@ -353,9 +325,6 @@ def test_what_is_decided_after_the_loss_is_not_proposed(bench: TurnBench) -> Non
 
 
 def test_elections_and_leaders_are_counted_once(bench: TurnBench) -> None:
-    """Goal: the metrics count what happened. Method: prospective, candidate, leader; the same leader again;
-    another.
-    """
     for change in (
         RoleChange(role=Role.PROSPECTIVE, epoch=3),
         RoleChange(role=Role.CANDIDATE, epoch=4),
@@ -371,9 +340,7 @@ def test_elections_and_leaders_are_counted_once(bench: TurnBench) -> None:
 
 
 def test_raft_ticks_once_a_turn_and_after_the_events(bench: TurnBench) -> None:
-    """Goal: a late process reads what arrived before it judges silence, and a timer that stays due does not loop.
-    Method: a turn long after raft's deadline with a message in it; a turn before the deadline.
-    """
+    """A late process reads what arrived before it judges silence, and a timer that stays due does not loop."""
     bench.raft.deadline_ms = NOW_MS
     bench.node.turn([LOST, LOST], NOW_MS + 60_000)
     assert bench.done() == ["ConnectionLost", "ConnectionLost", "Tick"]
@@ -384,7 +351,7 @@ def test_raft_ticks_once_a_turn_and_after_the_events(bench: TurnBench) -> None:
 
 
 def test_decisions_come_before_the_tick_in_the_log(bench: TurnBench) -> None:
-    """Goal: raft's own records of a tick follow what was decided before. Method: a request and a due tick."""
+    """Raft's own records of a tick follow what was decided before."""
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.raft.deadline_ms = NOW_MS
@@ -394,9 +361,7 @@ def test_decisions_come_before_the_tick_in_the_log(bench: TurnBench) -> None:
 
 
 def test_timers_of_control_run_until_the_next_is_in_the_future(bench: TurnBench) -> None:
-    """Goal: what is due is decided in this turn, in batches of its own order; a fault ends the row. Method: three
-    due timers and one that is not; then one that raises, and one behind it.
-    """
+    """What is due is decided in this turn, in batches of its own order; a fault ends the row."""
     bench.lead()
     bench.control.deadline_ms = NOW_MS
     bench.control.ticks.extend([(topic(0), NOW_MS), (None, NOW_MS + 1), (topic(1), NOW_MS + 5)])
@@ -412,10 +377,6 @@ def test_timers_of_control_run_until_the_next_is_in_the_future(bench: TurnBench)
 
 
 def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
-    """Goal: a client learns at once that it has to ask another controller. Method: a request that waits for its
-    commit and one of the same turn, then raft resigns on Shutdown and tells its peers; the disk is released at the
-    end.
-    """
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.node.turn([request(0)], NOW_MS)
@@ -429,9 +390,6 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
 
 
 def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: TurnBench) -> None:
-    """Goal: raft goes on from the snapshot in the same turn. Method: a download completes, its load ends a turn
-    later, and raft has a hard state and a request to send.
-    """
     bench.answer(ConnectionLost, Ready(restore=SNAPSHOT_ID))
     bench.node.turn([LOST], NOW_MS)
     assert ("load", SNAPSHOT_ID) in bench.journal
@@ -448,7 +406,6 @@ def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: T
 
 
 def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
-    """Goal: the log says why a controller is not registered. Method: the connection fails; nothing else happens."""
     request = ControllerRegistrationRequest(
         controller_id=1, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
     )
@@ -460,7 +417,6 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
 
 
 def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
-    """Goal: nothing is sent twice. Method: a turn with an answer, then one without events."""
     bench.answer(ConnectionLost, Ready(replies=(VOTE,)))
     assert len(bench.node.turn([LOST], NOW_MS).raft_replies) == 1
     effects = bench.node.turn([], NOW_MS)
@@ -468,7 +424,7 @@ def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
 
 
 def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: control decides with the time and the offset of its records. Method: two requests of one turn."""
+    """Control decides with the time and the offset of its records."""
     bench.lead()
     seen: list[Any] = []
 

@@ -37,9 +37,6 @@ def quorum() -> Any:
 
 @pytest.mark.parametrize("changes_after_response", [False, True])
 def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_response: bool) -> None:
-    """Goal: under the next leader a standby asks again. Method: the leader changes before, or after, the response
-    to a heartbeat gives the turn.
-    """
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
     if changes_after_response:
@@ -54,9 +51,6 @@ def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_res
 
 
 def test_a_turn_that_was_not_needed_is_given_back(quorum: Any) -> None:
-    """Goal: a turn is for the checkpoint that was due. Method: a snapshot is fetched instead of it; the next
-    heartbeat, whose response is lost, reports nothing to write; then another checkpoint is due.
-    """
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
     keeper.answered(TURN, NOW_MS)
@@ -66,9 +60,6 @@ def test_a_turn_that_was_not_needed_is_given_back(quorum: Any) -> None:
 
 
 def test_a_former_leader_without_the_api_does_not_silence_the_next(quorum: Any) -> None:
-    """Goal: checkpoints take turns under a leader that knows the API. Method: the failure of a heartbeat to a leader
-    without it comes when another one leads.
-    """
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(IDLE, -1, NOW_MS)
     quorum.leader_id, quorum.epoch = OTHER_STANDBY, quorum.epoch + 1
@@ -81,9 +72,7 @@ def test_a_former_leader_without_the_api_does_not_silence_the_next(quorum: Any) 
 
 
 def test_an_active_controller_hears_of_the_others_anew_in_each_epoch(quorum: Any) -> None:
-    """Goal: what a standby did under a former leadership keeps nobody waiting. Method: one gets the turn and writes;
-    in the next epoch of the same leader, before that one is heard of, another standby asks.
-    """
+    """What a standby did under a former leadership keeps nobody waiting."""
     turns = SnapshotTurns(quorum, node_id=ACTIVE, hands_over=True)
 
     def has_turn(node_id: int, state: SnapshotState) -> bool:

@@ -515,7 +515,7 @@ class Cluster:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_faults_never_break_safety_and_calm_brings_agreement(lab, seed: int) -> None:
-    """Goal: elections, replication, snapshots and restarts keep the log consistent. Method: seeded faults."""
+    """Elections, replication, snapshots and restarts keep the log consistent."""
     rng = Random(seed)
     cluster = Cluster(lab, seed, voters=rng.choice([1, 2, 3, 3, 3, 5]), observers=rng.randrange(3))
     cluster.misbehave(FAULTS_MS, can_change_voters=False)
@@ -526,7 +526,6 @@ def test_faults_never_break_safety_and_calm_brings_agreement(lab, seed: int) -> 
 
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_voter_changes_never_break_safety(lab, seed: int) -> None:
-    """Goal: the same while voters come and go. Method: seeded faults, voters added and removed."""
     cluster = Cluster(lab, seed, voters=3, observers=3)
     cluster.misbehave(FAULTS_MS, can_change_voters=True)
     cluster.calm_down()
@@ -535,7 +534,7 @@ def test_voter_changes_never_break_safety(lab, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(200, 206))
 def test_a_static_quorum_is_as_safe(lab, seed: int) -> None:
-    """Goal: kraft.version 0 elects and replicates without directory ids. Method: seeded faults."""
+    """Kraft.version 0 elects and replicates without directory ids."""
     cluster = Cluster(lab, seed, voters=3, observers=1, is_static=True)
     cluster.misbehave(FAULTS_MS, can_change_voters=False)
     cluster.calm_down()

@@ -43,7 +43,7 @@ def follower(lab, *, leader: int = 2, epoch: int = 5, has_fetched: bool = True):
 
 
 def test_a_voter_asks_before_it_stands(lab) -> None:
-    """Goal: a pre-vote names the current epoch and binds nobody. Method: let the first timeout pass."""
+    """A pre-vote names the current epoch and binds nobody."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     outcome = node.wait(lab.config(1).fast_backoff_ms_max)
@@ -64,7 +64,6 @@ def test_a_voter_asks_before_it_stands(lab) -> None:
 
 
 def test_a_won_pre_vote_begins_an_epoch_with_a_durable_vote(lab) -> None:
-    """Goal: the own vote is durable before anybody is asked. Method: one granted pre-vote of three."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
@@ -77,7 +76,7 @@ def test_a_won_pre_vote_begins_an_epoch_with_a_durable_vote(lab) -> None:
 
 
 def test_a_majority_of_votes_makes_a_leader_once(lab) -> None:
-    """Goal: two of three votes win; the third one changes nothing. Method: grant all."""
+    """Two of three votes win; the third one changes nothing."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -91,7 +90,7 @@ def test_a_majority_of_votes_makes_a_leader_once(lab) -> None:
 
 
 def test_a_voter_without_pre_vote_is_stood_before_at_once(lab) -> None:
-    """Goal: peers that only speak Vote v1 do not block elections. Method: a pre-vote fails for that."""
+    """Peers that only speak Vote v1 do not block elections."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
@@ -101,7 +100,6 @@ def test_a_voter_without_pre_vote_is_stood_before_at_once(lab) -> None:
 
 
 def test_an_unsupported_version_in_the_response_counts_the_same(lab) -> None:
-    """Goal: the same when the peer itself refuses the version. Method: a top-level error."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
@@ -111,7 +109,6 @@ def test_an_unsupported_version_in_the_response_counts_the_same(lab) -> None:
 
 
 def test_a_lost_pre_vote_leads_back_to_the_leader(lab) -> None:
-    """Goal: a follower that the others contradict keeps its leader and its epoch. Method: refuse both."""
     node, _ = follower(lab)
     prospective = node.wait_for_deadline()
     assert node.node.role is Role.PROSPECTIVE
@@ -122,7 +119,7 @@ def test_a_lost_pre_vote_leads_back_to_the_leader(lab) -> None:
 
 
 def test_a_lost_pre_vote_without_leader_waits(lab) -> None:
-    """Goal: nobody to follow means unattached, in the same epoch. Method: refuse both."""
+    """Nobody to follow means unattached, in the same epoch."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     for send in node.wait_for_deadline().sends:
@@ -133,7 +130,7 @@ def test_a_lost_pre_vote_without_leader_waits(lab) -> None:
 
 
 def test_votes_are_asked_for_again_until_said(lab) -> None:
-    """Goal: a lost request is repeated after the retry backoff. Method: fail one, let time pass."""
+    """A lost request is repeated after the retry backoff."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
@@ -143,7 +140,7 @@ def test_votes_are_asked_for_again_until_said(lab) -> None:
 
 
 def test_a_split_vote_is_retried_soon(lab) -> None:
-    """Goal: a tie with one voter dead costs a short backoff, not an election timeout. Method: one each."""
+    """A tie with one voter dead costs a short backoff, not an election timeout."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -156,7 +153,6 @@ def test_a_split_vote_is_retried_soon(lab) -> None:
 
 
 def test_an_election_that_may_still_be_won_gets_its_time(lab) -> None:
-    """Goal: one refusal of two alone ends nothing. Method: refuse one, leave the other open."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -166,7 +162,6 @@ def test_an_election_that_may_still_be_won_gets_its_time(lab) -> None:
 
 
 def test_a_silent_election_ends_in_another_pre_vote(lab) -> None:
-    """Goal: an election without answers does not raise the epoch for ever. Method: answer nothing."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     node.win_votes(node.wait_for_deadline())
@@ -176,7 +171,7 @@ def test_a_silent_election_ends_in_another_pre_vote(lab) -> None:
 
 
 def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
-    """Goal: a candidate that is late follows the leader it is told of. Method: a fenced vote."""
+    """A candidate that is late follows the leader it is told of."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -192,7 +187,6 @@ def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
 
 
 def test_answers_of_a_former_role_are_ignored(lab) -> None:
-    """Goal: a pre-vote granted late is no vote. Method: answer it after the candidacy began."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
@@ -202,9 +196,7 @@ def test_answers_of_a_former_role_are_ignored(lab) -> None:
 
 
 def test_a_failure_of_a_former_role_is_ignored(lab) -> None:
-    """Goal: a broken connection to the last leader is no reason to doubt the next one. Method: follow another leader,
-    then fail the Fetch to the first.
-    """
+    """A broken connection to the last leader is no reason to doubt the next one."""
     node, outcome = follower(lab)
     node.ask(begin_epoch(lab, leader=3, epoch=6))
     assert node.fail(outcome.sends[-1]).roles == []
@@ -213,9 +205,6 @@ def test_a_failure_of_a_former_role_is_ignored(lab) -> None:
 
 
 def test_a_fetch_that_breaks_off_is_sent_again_at_once_and_a_refusal_starts_a_pre_vote(lab) -> None:
-    """Goal: failover does not wait for the fetch timeout. Method: the Fetch in flight breaks off, the one that
-    follows without any time passing is refused; wait the fast backoff.
-    """
     node, outcome = follower(lab)
     (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
     assert again.request == outcome.sends[-1].request
@@ -225,9 +214,6 @@ def test_a_fetch_that_breaks_off_is_sent_again_at_once_and_a_refusal_starts_a_pr
 
 
 def test_a_broken_connection_to_a_leader_that_answers_again_is_no_reason_to_stand(lab) -> None:
-    """Goal: a connection may break while the leader is well. Method: three times, a Fetch breaks off and the
-    next one is answered; a follower would stand within the fast backoff.
-    """
     node, outcome = follower(lab)
     fetch = outcome.sends[-1]
     for _ in range(3):
@@ -238,9 +224,6 @@ def test_a_broken_connection_to_a_leader_that_answers_again_is_no_reason_to_stan
 
 
 def test_a_leader_that_breaks_off_each_fetch_is_asked_with_pauses_until_the_fetch_timeout(lab) -> None:
-    """Goal: no loop of Fetch requests. Method: the connection breaks under each of them; the first is repeated
-    at once, the others after the retry backoff, and the fetch timeout ends it.
-    """
     node, outcome = follower(lab)
     (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
     assert all(send.destination.node_id != 2 for send in node.fail(again, FailureReason.DISCONNECTED).sends)
@@ -252,9 +235,6 @@ def test_a_leader_that_breaks_off_each_fetch_is_asked_with_pauses_until_the_fetc
 
 @pytest.mark.parametrize("node_id", [2, 3], ids=["to the leader", "to another voter"])
 def test_a_side_connection_that_closes_deposes_nobody(lab, node_id: int) -> None:
-    """Goal: connections for votes are idle and may be closed by either side. Method: a follower whose Fetch
-    is in flight loses one.
-    """
     node, _ = follower(lab)
     node.step(ConnectionLost(node_id=node_id))
     node.wait(lab.config(1).fast_backoff_ms_max)
@@ -262,7 +242,6 @@ def test_a_side_connection_that_closes_deposes_nobody(lab, node_id: int) -> None
 
 
 def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
-    """Goal: a leader that was never connected is noticed, too. Method: the Fetch fails."""
     node, outcome = follower(lab)
     node.fail(outcome.sends[-1])
     node.wait(lab.config(1).fast_backoff_ms_max)
@@ -270,7 +249,6 @@ def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
 
 
 def test_the_backoff_grows_while_the_leader_stays_away(lab) -> None:
-    """Goal: a leader that only we cannot reach is not pestered. Method: lose pre-votes in a row."""
     node, outcome = follower(lab)
     fetch = outcome.sends[-1]
     assert node.node._replica.elections_lost == 0
@@ -300,7 +278,7 @@ def end_epoch(lab, *candidates: int) -> EndQuorumEpochRequest:
     [((1, 3), 0), ((), 0), ((3, 1), 500), ((3, 4, 1), 500), ((3, 4), 1000)],
 )
 def test_successors_stand_in_their_order(lab, candidates: tuple[int, ...], backoff_ms: int) -> None:
-    """Goal: the first successor elects at once, later ones back off. Method: resign with lists."""
+    """The first successor elects at once, later ones back off."""
     node, _ = follower(lab)
     response, _ = node.ask(end_epoch(lab, *candidates))
     assert response.error_code is ErrorCode.none
@@ -313,7 +291,7 @@ def test_successors_stand_in_their_order(lab, candidates: tuple[int, ...], backo
 
 
 def test_only_the_own_leader_can_resign(lab) -> None:
-    """Goal: a stale EndQuorumEpoch is fenced. Method: one of an old epoch."""
+    """A stale EndQuorumEpoch is fenced."""
     node, _ = follower(lab, epoch=6)
     response, _ = node.ask(end_epoch(lab, 1))
     assert response.error_code is ErrorCode.fenced_leader_epoch
@@ -321,7 +299,7 @@ def test_only_the_own_leader_can_resign(lab) -> None:
 
 
 def test_a_leader_heard_of_again_ends_the_pre_vote(lab) -> None:
-    """Goal: BeginQuorumEpoch of the known leader calls a prospective one back. Method: send it."""
+    """BeginQuorumEpoch of the known leader calls a prospective one back."""
     node, _ = follower(lab)
     node.wait_for_deadline()
     assert node.node.role is Role.PROSPECTIVE
@@ -331,7 +309,7 @@ def test_a_leader_heard_of_again_ends_the_pre_vote(lab) -> None:
 
 
 def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
-    """Goal: a leader that takes us for another one is told so, and its epoch counts. Method: wrong key."""
+    """A leader that takes us for another one is told so, and its epoch counts."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     response, _ = node.ask(begin_epoch(lab, leader=2, epoch=5, voter=3))
@@ -340,7 +318,6 @@ def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
 
 
 def test_two_leaders_in_one_epoch_are_not_believed(lab) -> None:
-    """Goal: what must not be is reported, and the first leader kept. Method: a second one."""
     node, _ = follower(lab)
     response, outcome = node.ask(begin_epoch(lab, leader=3, epoch=5))
     assert response.error_code is ErrorCode.unknown_server_error
@@ -349,7 +326,6 @@ def test_two_leaders_in_one_epoch_are_not_believed(lab) -> None:
 
 
 def test_the_only_voter_leads_at_once(lab) -> None:
-    """Goal: a quorum of one needs no timeout. Method: start it."""
     node = lab.node(1, log=lab.formatted(1))
     outcome = node.start()
     assert node.node.role is Role.LEADER
@@ -360,9 +336,7 @@ def test_the_only_voter_leads_at_once(lab) -> None:
 @pytest.mark.parametrize("voter_ids", [(1,), (1, 2, 3)])
 @pytest.mark.parametrize("epoch", [0, EPOCH_MAX])
 def test_timeouts_of_0_end_no_controller(lab, voter_ids: tuple[int, ...], epoch: int) -> None:
-    """Goal: Kafka's configs allow 0 for all timeouts of elections. Method: with 0, a voter that nobody answers, and
-    a single one, live for a while, also with an epoch that can't grow.
-    """
+    """Kafka's configs allow 0 for all timeouts of elections."""
     node = lab.node(
         1,
         log=lab.formatted(*voter_ids),
@@ -380,9 +354,6 @@ def test_timeouts_of_0_end_no_controller(lab, voter_ids: tuple[int, ...], epoch:
 
 @pytest.mark.parametrize("is_end", [False, True], ids=["begin", "end"])
 def test_a_leader_of_another_cluster_is_not_heard(lab, is_end: bool) -> None:
-    """Goal: clusters that share an address do not depose each other's leaders. Method: a leader with another cluster
-    id begins a higher epoch, or ends the one of ours.
-    """
     node, _ = follower(lab)
     begin = replace(begin_epoch(lab, leader=3, epoch=6), cluster_id="other")
     end = EndQuorumEpochRequest(
@@ -394,7 +365,6 @@ def test_a_leader_of_another_cluster_is_not_heard(lab, is_end: bool) -> None:
 
 
 def test_the_leader_of_the_own_epoch_is_followed_when_it_shows(lab) -> None:
-    """Goal: who missed the election joins its leader. Method: a vote request brings the epoch, then the leader."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     node.ask(
@@ -414,7 +384,6 @@ def test_the_leader_of_the_own_epoch_is_followed_when_it_shows(lab) -> None:
 
 
 def test_a_higher_epoch_without_a_leader_ends_the_following(lab) -> None:
-    """Goal: a leader that was deposed is not fetched from. Method: its answer names a higher epoch and nobody."""
     node, outcome = follower(lab)
     deposed = FetchResponse(error_code=ErrorCode.fenced_leader_epoch, leader_id=-1, leader_epoch=9)
     node.answer(outcome.sends[-1], deposed)
@@ -422,7 +391,7 @@ def test_a_higher_epoch_without_a_leader_ends_the_following(lab) -> None:
 
 
 def test_a_voter_that_knows_of_the_resignation_is_not_told_again(lab) -> None:
-    """Goal: EndQuorumEpoch is repeated only to who has not answered. Method: one voter answers, one refuses once."""
+    """EndQuorumEpoch is repeated only to who has not answered."""
     node = lab.leader()
     sends = {send.destination.node_id: send for send in node.step(Shutdown(timeout_ms=5000)).sends}
     acknowledged = node.answer(sends[2], EndQuorumEpochResponse(leader_id=1, leader_epoch=node.node.epoch))

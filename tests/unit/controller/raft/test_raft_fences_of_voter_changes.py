@@ -24,10 +24,7 @@ LOG_START = 100
 
 
 def test_the_voters_at_each_offset_of_the_log_stay_known_when_its_start_moves(lab: Any) -> None:
-    """Goal: a checkpoint that ends anywhere in the log, or at its start, can name its voters and its kraft.version.
-
-    Method: a log with many VotersRecords; ask for each offset before and after the start has moved.
-    """
+    """A checkpoint that ends anywhere in the log, or at its start, can name its voters and its kraft.version."""
     sets = [lab.voters(1, 2), lab.voters(1, 2, 3)]
     log = LogState(
         end_offset=END_OFFSET,
@@ -74,10 +71,8 @@ def _update(lab: Any) -> RaftRequest:
 
 @pytest.mark.parametrize("request_of", [_add, _remove, _update])
 def test_no_voter_change_while_only_earlier_epochs_are_committed(lab: Any, request_of: Any) -> None:
-    """Goal: a leader changes the voters only after a record of its own epoch is committed: before, a VotersRecord of
-    an earlier leader may be committed that it does not have (the defect of single-server changes).
-
-    Method: a follower that knows from the leader of epoch 1 that the whole log is committed is elected in epoch 2.
+    """A leader changes the voters only after a record of its own epoch is committed: before, a VotersRecord
+    of an earlier leader may be committed that it does not have (the defect of single-server changes).
     """
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=1, leader_id=2))
     raft = node.node

@@ -42,7 +42,7 @@ def answer(**changes: object) -> FetchResponse:
 
 
 def test_a_fetch_says_how_far_the_log_reaches(lab) -> None:
-    """Goal: the request has every field a leader needs. Method: look at the first one."""
+    """The request has every field a leader needs."""
     _, send = following(lab)
     assert send.request == FetchRequest(
         cluster_id=lab.cluster_id,
@@ -58,7 +58,6 @@ def test_a_fetch_says_how_far_the_log_reaches(lab) -> None:
 
 
 def test_following_is_durable(lab) -> None:
-    """Goal: the leader of an epoch survives a restart. Method: look at the hard state."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     _, outcome = node.ask(begin(lab))
@@ -66,7 +65,6 @@ def test_following_is_durable(lab) -> None:
 
 
 def test_the_next_fetch_waits_for_the_disk(lab) -> None:
-    """Goal: a Fetch promises that all before it is durable. Method: a slow disk."""
     node, send = following(lab)
     node.is_slow_disk = True
     outcome = node.answer(send, answer(records=lab.batch(10, 5, 3), high_watermark=12))
@@ -80,15 +78,11 @@ def test_the_next_fetch_waits_for_the_disk(lab) -> None:
 
 
 def test_the_high_watermark_is_at_most_the_own_end(lab) -> None:
-    """Goal: a follower commits what it has. Method: the leader's high watermark is far ahead."""
     node, send = following(lab)
     assert node.answer(send, answer(high_watermark=99)).high_watermark == 10
 
 
 def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None:
-    """Goal: a part of what is committed does not count as all. Method: a leader that knows no high watermark yet, one
-    that is ahead, then the rest; it stays caught up when the leader is ahead again.
-    """
     node, send = following(lab)
     (send,) = node.answer(send, answer(high_watermark=-1)).sends
     assert not node.node.has_caught_up
@@ -102,7 +96,6 @@ def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None
 
 
 def test_a_follower_is_led_while_its_leader_answers(lab) -> None:
-    """Goal: a leader counts once it has answered, and no longer when it is silent. Method: one answer, none later."""
     node, send = following(lab)
     assert not node.node.is_led
     node.answer(send, answer(high_watermark=8))
@@ -112,7 +105,6 @@ def test_a_follower_is_led_while_its_leader_answers(lab) -> None:
 
 
 def test_the_high_watermark_never_falls(lab) -> None:
-    """Goal: MonotonicHighWatermark. Method: a new leader that knows none, or less."""
     node, send = following(lab)
     (send,) = node.answer(send, answer(high_watermark=8)).sends
     (send,) = node.answer(send, answer(high_watermark=-1)).sends
@@ -122,7 +114,7 @@ def test_the_high_watermark_never_falls(lab) -> None:
 
 
 def test_a_diverging_log_is_cut_and_fetched_on(lab) -> None:
-    """Goal: what the leader lacks goes, and the next Fetch starts there. Method: diverge at 7."""
+    """What the leader lacks goes, and the next Fetch starts there."""
     node, send = following(lab, log=lab.log(1, 2, 3, epochs=((1, 0), (3, 7))))
     outcome = node.answer(send, answer(diverging_epoch=OffsetAndEpoch(epoch=2, offset=8)))
     assert outcome.truncated_to == [7]
@@ -131,7 +123,6 @@ def test_a_diverging_log_is_cut_and_fetched_on(lab) -> None:
 
 
 def test_what_is_committed_is_never_cut(lab) -> None:
-    """Goal: a leader that asks for it is not obeyed. Method: diverge below the high watermark."""
     node, send = following(lab)
     (send,) = node.answer(send, answer(high_watermark=9)).sends
     outcome = node.answer(send, answer(diverging_epoch=OffsetAndEpoch(epoch=1, offset=5)))
@@ -152,7 +143,7 @@ def test_what_is_committed_is_never_cut(lab) -> None:
     ids=["gap", "epoch from the future", "epoch from the past", "flipped byte", "zeros"],
 )
 def test_bad_records_are_not_appended(lab, base_offset: int, epoch: int, damage: bytes, fault: str) -> None:
-    """Goal: a leader's garbage stays out of the log, and is asked for again later. Method: several kinds."""
+    """A leader's garbage stays out of the log, and is asked for again later."""
     node, send = following(lab)
     records = lab.batch(base_offset, epoch)
     records = records[: len(records) - len(damage)] + damage
@@ -165,7 +156,7 @@ def test_bad_records_are_not_appended(lab, base_offset: int, epoch: int, damage:
 
 
 def test_good_batches_before_a_bad_one_are_kept(lab) -> None:
-    """Goal: progress is made; a batch cut short by the size limit is no fault. Method: one and a half."""
+    """Progress is made; a batch cut short by the size limit is no fault."""
     node, send = following(lab)
     good = lab.batch(10, 5, 2)
     outcome = node.answer(send, answer(records=good + lab.batch(12, 5)[:-10]))
@@ -175,7 +166,7 @@ def test_good_batches_before_a_bad_one_are_kept(lab) -> None:
 
 
 def test_silence_of_the_leader_starts_an_election(lab) -> None:
-    """Goal: a voter stands after the fetch timeout, counted from the last answer. Method: wait."""
+    """A voter stands after the fetch timeout, counted from the last answer."""
     node, send = following(lab)
     node.wait(1900)
     (send,) = node.answer(send, answer()).sends
@@ -186,7 +177,6 @@ def test_silence_of_the_leader_starts_an_election(lab) -> None:
 
 
 def test_an_unreachable_leader_makes_a_follower_ask_around(lab) -> None:
-    """Goal: while the leader does not answer, others are asked who leads. Method: fail the Fetch."""
     node, send = following(lab)
     outcome = node.fail(send, FailureReason.TIMED_OUT)
     assert outcome.sends[0].destination.node_id != 2
@@ -203,7 +193,6 @@ def test_an_unreachable_leader_makes_a_follower_ask_around(lab) -> None:
 
 
 def test_asking_around_is_paced(lab) -> None:
-    """Goal: nobody is flooded while there is no leader. Method: count what a second of refusals brings."""
     node = lab.node(4, log=lab.log(1, 2, 3))
     outcome, count = node.start(), 0
     end_ms = node.now_ms + 1000
@@ -217,7 +206,6 @@ def test_asking_around_is_paced(lab) -> None:
 
 
 def test_an_observer_finds_the_leader_through_a_bootstrap_server(lab) -> None:
-    """Goal: a node that knows nothing starts at the bootstrap servers. Method: an empty log."""
     node = lab.node(4, log=LogState())
     (send,) = node.start().sends
     assert (send.destination.node_id, send.destination.host) == (-2, "bootstrap")
@@ -235,14 +223,12 @@ def test_an_observer_finds_the_leader_through_a_bootstrap_server(lab) -> None:
 
 
 def test_an_observer_never_stands(lab) -> None:
-    """Goal: only voters elect. Method: a silent leader, for long."""
     node, _ = following(lab, node_id=4)
     node.wait(10_000)
     assert node.node.role is Role.FOLLOWER
 
 
 def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
-    """Goal: a leader that cannot be reached does not stop us. Method: no endpoint for our listener."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     elsewhere = (Endpoint(listener="OTHER", host="host9", port=9),)
@@ -256,9 +242,7 @@ def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
 
 
 def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
-    """Goal: what a peer reports never leaves a follower without a way to its leader. Method: more endpoints than the
-    known one, none of them of our listener; the next Fetch goes where the last one went.
-    """
+    """What a peer reports never leaves a follower without a way to its leader."""
     node, send = following(lab)
     elsewhere = tuple(Endpoint(listener=name, host="host2", port=9) for name in ("OTHER", "ANOTHER"))
     node.ask(
@@ -271,10 +255,7 @@ def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
 
 
 def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
-    """Goal: a resignation ends the leader, although it may overtake an answer on another connection.
-
-    Method: a Fetch is answered well after EndQuorumEpoch; the second successor still stands in its turn.
-    """
+    """A resignation ends the leader, although it may overtake an answer on another connection."""
     node, send = following(lab)
     candidates = (lab.key(3), lab.key(1))
     node.ask(
@@ -286,7 +267,6 @@ def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
 
 
 def test_a_leader_that_resigned_is_not_flooded(lab) -> None:
-    """Goal: a refused Fetch is repeated after a pause. Method: the leader says it is none."""
     node, send = following(lab)
     refusal = FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5)
     outcome = node.answer(send, refusal)
@@ -294,7 +274,6 @@ def test_a_leader_that_resigned_is_not_flooded(lab) -> None:
 
 
 def test_an_answer_of_another_leader_is_ignored(lab) -> None:
-    """Goal: records come from the leader alone. Method: a response that names another one."""
     node, send = following(lab)
     outcome = node.answer(send, answer(leader_id=3, records=lab.batch(10, 5)))
     assert not outcome.appended
@@ -305,10 +284,7 @@ MOVED = (Endpoint(listener="CONTROLLER", host="moved", port=9999),)
 
 
 def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has_it(lab) -> None:
-    """Goal: a wrong address that was learned is dropped (KIP-1242). Method: the leader told an observer an
-    address at which another node answers; from then on nothing is sent there, and Fetches go where the
-    VotersRecord says.
-    """
+    """A wrong address that was learned is dropped (KIP-1242)."""
     node = lab.node(1, log=lab.log(2, 3, 4))
     node.start()
     _, outcome = node.ask(replace(begin(lab), leader_endpoints=MOVED))
@@ -327,10 +303,7 @@ def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has
 
 @pytest.mark.parametrize("is_voter", [True, False], ids=["voter", "observer"])
 def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_voter: bool) -> None:
-    """Goal: where to find the leader is asked again after a wrong address (KIP-1242). Method: another node
-    answers where the voter set has it; others, or bootstrap servers, are asked, and tell its new address, which
-    is taken although leader and epoch are known.
-    """
+    """Where to find the leader is asked again after a wrong address (KIP-1242)."""
     log = lab.log(1, 2, 3) if is_voter else lab.log(2, 3, 4)
     node, send = following(lab, log=log)
     outcome = node.fail(send, FailureReason.MISROUTED)
@@ -354,9 +327,7 @@ def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_vo
 
 
 def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
-    """Goal: a dead leader whose address another node has got is replaced as fast as any. Method: misrouted again
-    and again, with peers that still name the old leader; the voter stands within the fast backoff.
-    """
+    """A dead leader whose address another node has got is replaced as fast as any."""
     node, send = following(lab)
     outcome = node.fail(send, FailureReason.MISROUTED)
     waited_ms = 0
@@ -371,14 +342,13 @@ def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
 
 
 def test_an_answer_of_an_older_epoch_is_ignored(lab) -> None:
-    """Goal: records come from the leader of the epoch. Method: the same node answers as leader of an older one."""
     node, send = following(lab)
     assert not node.answer(send, answer(leader_epoch=4, records=lab.batch(10, 4))).appended
     assert node.node.epoch == 5
 
 
 def test_a_refusal_of_the_whole_request_is_reported(lab) -> None:
-    """Goal: a wrong cluster id at the leader's address is seen in the log. Method: an error at the top level."""
+    """A wrong cluster id at the leader's address is seen in the log."""
     node, send = following(lab)
     refused = answer(top_level_error_code=ErrorCode.inconsistent_cluster_id, records=lab.batch(10, 5))
     outcome = node.answer(send, refused)
@@ -388,9 +358,6 @@ def test_a_refusal_of_the_whole_request_is_reported(lab) -> None:
 
 
 def test_who_asked_the_leader_by_chance_follows_it_and_takes_its_records(lab) -> None:
-    """Goal: the answer that shows the leader is not asked for twice. Method: a node that knows the epoch but not its
-    leader looks for one, and the leader itself answers.
-    """
     node = lab.node(4, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5))
     (send,) = node.start().sends
     leader = LeaderEndpoint(node_id=2, host="host2", port=9002)

@@ -57,7 +57,6 @@ def update(lab, node_id: int, **changes: object) -> UpdateRaftVoterRequest:
 
 
 def test_static_voters_elect_by_node_id(lab) -> None:
-    """Goal: votes go to voters without directory ids. Method: look at an election."""
     node = static(lab)
     node.start()
     outcome = node.wait_for_deadline()
@@ -68,7 +67,6 @@ def test_static_voters_elect_by_node_id(lab) -> None:
 
 
 def test_a_static_epoch_opens_with_the_leader_change_alone(lab) -> None:
-    """Goal: under kraft.version 0 the log has no voters. Method: decode the first batch."""
     node = static(lab)
     node.start()
     (batch,) = decode_batches(node.become_leader().appended)
@@ -78,14 +76,13 @@ def test_a_static_epoch_opens_with_the_leader_change_alone(lab) -> None:
 
 
 def test_a_vote_without_directory_binds_after_a_restart(lab) -> None:
-    """Goal: quorum-state of version 0 has no directory; a vote for ourselves stands. Method: start."""
+    """Quorum-state of version 0 has no directory; a vote for ourselves stands."""
     node = static(lab, hard_state=HardState(leader_epoch=3, voted_key=ReplicaKey(node_id=1)))
     node.start()
     assert node.node.role is Role.CANDIDATE
 
 
 def test_static_voters_cannot_be_changed(lab) -> None:
-    """Goal: UNSUPPORTED_VERSION, with the reason. Method: add a voter."""
     request = AddRaftVoterRequest(cluster_id=None, timeout_ms=1, voter=lab.key(4), endpoints=lab.endpoints(4))
     response, _ = leading(lab).ask(request)
     assert response.error_code is ErrorCode.unsupported_version
@@ -93,7 +90,7 @@ def test_static_voters_cannot_be_changed(lab) -> None:
 
 
 def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
-    """Goal: UpdateRaftVoter once per leader, one fetch timeout after following. Method: two leaders."""
+    """UpdateRaftVoter once per leader, one fetch timeout after following."""
     node = static(lab, 3)
     node.start()
     for leader, epoch in ((1, 5), (2, 6)):
@@ -119,7 +116,6 @@ def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
 
 
 def test_a_leader_too_old_to_be_told_is_left_alone(lab) -> None:
-    """Goal: no endless retries against a leader without the API. Method: a request fails for that."""
     node = static(lab, 3)
     node.start()
     begin = BeginQuorumEpochRequest(
@@ -140,7 +136,6 @@ def upgrade(node, version: int = 1, *, validate_only: bool = False):
 
 
 def test_the_upgrade_waits_for_every_voter(lab) -> None:
-    """Goal: directory ids and versions of all must be known. Method: one after the other tells."""
     node = leading(lab)
     for node_id in (2, 3):
         with pytest.raises(ProtocolError, match="not all of the voters") as refusal:
@@ -163,7 +158,6 @@ def test_the_upgrade_waits_for_every_voter(lab) -> None:
 
 
 def test_a_voter_that_cannot_run_it_blocks_the_upgrade(lab) -> None:
-    """Goal: everybody must support kraft.version 1. Method: one supports 0 alone."""
     node = leading(lab)
     node.ask(update(lab, 2))
     node.ask(update(lab, 3, kraft_versions=VersionRange(lowest=0, highest=0)))
@@ -172,7 +166,7 @@ def test_a_voter_that_cannot_run_it_blocks_the_upgrade(lab) -> None:
 
 
 def test_strangers_do_not_count_as_voters(lab) -> None:
-    """Goal: only static voters introduce themselves, on our listener. Method: both."""
+    """Only static voters introduce themselves, on our listener."""
     node = leading(lab)
     assert node.ask(update(lab, 9))[0].error_code is ErrorCode.voter_not_found
     elsewhere = (Endpoint(listener="OTHER", host="h", port=1),)
@@ -181,7 +175,6 @@ def test_strangers_do_not_count_as_voters(lab) -> None:
 
 
 def test_only_the_leader_upgrades_and_nobody_goes_back(lab) -> None:
-    """Goal: the errors of an upgrade. Method: a follower, and a downgrade."""
     node = static(lab)
     node.start()
     with pytest.raises(ProtocolError) as refusal:

@@ -35,7 +35,7 @@ def leading(lab, **node: object):
 
 
 def test_an_epoch_opens_with_a_leader_change(lab) -> None:
-    """Goal: the first record of an epoch names leader, voters and who granted. Method: decode it."""
+    """The first record of an epoch names leader, voters and who granted."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     outcome = node.become_leader()
@@ -50,7 +50,7 @@ def test_an_epoch_opens_with_a_leader_change(lab) -> None:
 
 
 def test_voters_are_told_of_the_new_leader_until_they_fetch(lab) -> None:
-    """Goal: BeginQuorumEpoch at once and every half fetch timeout to the silent. Method: one fetches."""
+    """BeginQuorumEpoch at once and every half fetch timeout to the silent."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     outcome = node.become_leader()
@@ -69,10 +69,7 @@ def test_voters_are_told_of_the_new_leader_until_they_fetch(lab) -> None:
 
 
 def test_a_majority_commits(lab) -> None:
-    """Goal: the high watermark is what two of three have, the leader only once it is durable.
-
-    Method: one follower ahead of the leader's disk, then the disk.
-    """
+    """The high watermark is what two of three have, the leader only once it is durable."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.node.high_watermark == 11
@@ -84,7 +81,7 @@ def test_a_majority_commits(lab) -> None:
 
 
 def test_nothing_old_is_committed_before_something_new(lab) -> None:
-    """Goal: Raft 5.4.2. Method: a majority has all of the old epoch, but not the LeaderChange at 10."""
+    """Raft 5.4.2."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 10, epoch=1))
     node.ask(fetch(lab, 3, 10, epoch=1))
@@ -94,14 +91,12 @@ def test_nothing_old_is_committed_before_something_new(lab) -> None:
 
 
 def test_records_are_answered_at_once(lab) -> None:
-    """Goal: a Fetch behind the end is answered with what to read. Method: fetch from 5."""
     response, _ = leading(lab, fetch_size_bytes_max=1000).ask(fetch(lab, 2, 5, epoch=1, max_bytes=5000))
     assert response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=1000)
     assert (response.leader_id, response.leader_epoch, response.log_start_offset) == (1, 2, 0)
 
 
 def test_a_long_poll_ends_with_new_records(lab) -> None:
-    """Goal: no linger. Method: hold a Fetch, append, look at the effects of that very step."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.ask(fetch(lab, 2, 11, high_watermark=11))[0] is None
@@ -111,7 +106,6 @@ def test_a_long_poll_ends_with_new_records(lab) -> None:
 
 
 def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
-    """Goal: followers learn of commits at once. Method: another voter's Fetch commits."""
     node = leading(lab)
     held, _ = node.ask(fetch(lab, 4, 11))
     assert held is None
@@ -121,10 +115,7 @@ def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
 
 
 def test_who_asks_the_same_shares_an_answer(lab) -> None:
-    """Goal: one answer is read and encoded for all observers, and none of them delays a voter.
-
-    Method: a voter and three observers hold a Fetch, one of them with less room; the other voter commits a record.
-    """
+    """One answer is read and encoded for all observers, and none of them delays a voter."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     for node_id in (3, 4, 5):
@@ -142,10 +133,6 @@ def test_who_asks_the_same_shares_an_answer(lab) -> None:
 
 
 def test_observers_get_no_record_that_is_not_committed(lab) -> None:
-    """Goal: an observer never has to truncate (ADR 29), and hears of a commit once, with its records.
-
-    Method: an observer holds a Fetch, and one fetches from further behind; a record is appended and committed.
-    """
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.ask(fetch(lab, 4, 11, high_watermark=11))[0] is None
@@ -160,7 +147,6 @@ def test_observers_get_no_record_that_is_not_committed(lab) -> None:
 
 
 def test_observers_of_a_new_leader_wait_for_its_first_commit(lab) -> None:
-    """Goal: a leader that does not know what is committed sends observers nothing. Method: fetch before and after."""
     node = leading(lab)
     assert node.ask(fetch(lab, 4, 5, epoch=1))[0] is None
     _, outcome = node.ask(fetch(lab, 2, 11))
@@ -170,7 +156,6 @@ def test_observers_of_a_new_leader_wait_for_its_first_commit(lab) -> None:
 
 
 def test_an_observer_has_not_caught_up_with_what_nobody_knows(lab) -> None:
-    """Goal: an observer that lacks records does not become a voter. Method: fetch from 5 before the first commit."""
     node = leading(lab)
     assert node.ask(fetch(lab, 4, 5, epoch=1))[0] is None
     (observer,) = node.node.describe_quorum(node.now_ms).observers
@@ -178,10 +163,7 @@ def test_an_observer_has_not_caught_up_with_what_nobody_knows(lab) -> None:
 
 
 def test_an_observer_with_all_that_is_committed_has_caught_up(lab) -> None:
-    """Goal: a load that never pauses does not keep an observer from becoming a voter.
-
-    Method: a record is always under way when the observer fetches the committed ones.
-    """
+    """A load that never pauses does not keep an observer from becoming a voter."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     node.step(Propose(batches=lab.batch(11, 2)))
@@ -191,7 +173,7 @@ def test_an_observer_with_all_that_is_committed_has_caught_up(lab) -> None:
 
 
 def test_a_known_high_watermark_is_waited_past(lab) -> None:
-    """Goal: Fetch v18 says what the replica knows; older ones do not and wait. Method: three requests."""
+    """Fetch v18 says what the replica knows; older ones do not and wait."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.ask(fetch(lab, 3, 11, high_watermark=10))[0].high_watermark == 11
@@ -200,7 +182,6 @@ def test_a_known_high_watermark_is_waited_past(lab) -> None:
 
 
 def test_a_leader_knows_what_an_observer_knows_to_be_committed(lab) -> None:
-    """Goal: answers can wait for a broker. Method: Fetch with a high watermark, without, and after the leadership."""
     node = leading(lab)
     assert node.node.high_watermark_of(7) == -1
     node.ask(fetch(lab, 7, 11, high_watermark=-1))
@@ -214,7 +195,7 @@ def test_a_leader_knows_what_an_observer_knows_to_be_committed(lab) -> None:
 
 
 def test_a_long_poll_ends_with_its_time(lab) -> None:
-    """Goal: an empty answer after max_wait_ms, at once without one. Method: wait."""
+    """An empty answer after max_wait_ms, at once without one."""
     node = leading(lab)
     assert node.ask(fetch(lab, 4, 11, max_wait_ms=0))[0].read is None
     assert node.ask(fetch(lab, 4, 11, max_wait_ms=300))[0] is None
@@ -225,7 +206,7 @@ def test_a_long_poll_ends_with_its_time(lab) -> None:
 
 
 def test_held_requests_are_bounded(lab) -> None:
-    """Goal: a flood of long polls costs no memory. Method: one more than may be held."""
+    """A flood of long polls costs no memory."""
     node = leading(lab, fetches_held_max=2)
     assert node.ask(fetch(lab, 4, 11))[0] is None
     assert node.ask(fetch(lab, 5, 11))[0] is None
@@ -233,7 +214,6 @@ def test_held_requests_are_bounded(lab) -> None:
 
 
 def test_who_waits_is_told_when_the_leader_goes(lab) -> None:
-    """Goal: nobody waits for a leader that is none. Method: a higher epoch ends the leadership."""
     node = leading(lab)
     node.ask(fetch(lab, 4, 11))
     vote = VoteRequest(
@@ -264,7 +244,6 @@ def test_who_waits_is_told_when_the_leader_goes(lab) -> None:
     ],
 )
 def test_errors_name_the_leader(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    """Goal: each flaw has Kafka's error, with leader and endpoint. Method: one flaw at a time."""
     response, _ = leading(lab).ask(fetch(lab, 2, 11, **changes))
     assert response.error_code is error_code
     assert (response.leader_id, response.leader_epoch) == (1, 2)
@@ -272,9 +251,7 @@ def test_errors_name_the_leader(lab, changes: dict[str, object], error_code: Err
 
 
 def test_replicas_in_a_later_epoch_lead_to_an_election(lab) -> None:
-    """Goal: replicas that know an epoch whose candidate was removed are not left without a leader. Method: one
-    fetches in that epoch for a CheckQuorum period, in which the voters fetch, too.
-    """
+    """Replicas that know an epoch whose candidate was removed are not left without a leader."""
     node = leading(lab)
     later = fetch(lab, 4, 11, current_leader_epoch=5)
     for _ in range(3):
@@ -291,7 +268,7 @@ def test_replicas_in_a_later_epoch_lead_to_an_election(lab) -> None:
 
 @pytest.mark.parametrize("epoch", [5 + UNKNOWN_EPOCH_STEP_MAX, 2**31 - 1])
 def test_a_fetch_does_not_use_epochs_up(lab, epoch: int) -> None:
-    """Goal: an observer can't take the cluster to the last epoch. Method: it fetches far ahead, for long."""
+    """An observer can't take the cluster to the last epoch."""
     node = leading(lab)
     for _ in range(4):
         node.ask(fetch(lab, 4, 11, current_leader_epoch=epoch))
@@ -302,7 +279,6 @@ def test_a_fetch_does_not_use_epochs_up(lab, epoch: int) -> None:
 
 
 def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
-    """Goal: NOT_LEADER_OR_FOLLOWER carries the leader's endpoint. Method: fetch from a follower."""
     node = lab.node(3, log=lab.log(1, 2, 3))
     node.start()
     begin = BeginQuorumEpochRequest(
@@ -315,7 +291,6 @@ def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
 
 
 def test_another_cluster_is_a_top_level_error(lab) -> None:
-    """Goal: clusters do not mix. Method: another cluster id."""
     response, _ = leading(lab).ask(fetch(lab, 2, 11, cluster_id="other"))
     assert response.top_level_error_code is ErrorCode.inconsistent_cluster_id
 
@@ -325,7 +300,7 @@ def test_another_cluster_is_a_top_level_error(lab) -> None:
     [(15, 1, OffsetAndEpoch(epoch=1, offset=10)), (12, 2, OffsetAndEpoch(epoch=2, offset=11))],
 )
 def test_a_diverging_log_is_told_where(lab, offset: int, epoch: int, diverging: OffsetAndEpoch) -> None:
-    """Goal: a follower with other records learns the common end, and does not count. Method: fetch on."""
+    """A follower with other records learns the common end, and does not count."""
     node = leading(lab)
     response, _ = node.ask(fetch(lab, 2, offset, epoch=epoch))
     assert response.diverging_epoch == diverging
@@ -334,7 +309,6 @@ def test_a_diverging_log_is_told_where(lab, offset: int, epoch: int, diverging: 
 
 
 def test_a_reader_that_is_no_replica_may_fetch(lab) -> None:
-    """Goal: replica id -1 reads without being tracked. Method: fetch, look at the observers."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     response, _ = node.ask(fetch(lab, 2, 5, epoch=1, replica=ReplicaKey(node_id=-1)))
@@ -343,7 +317,6 @@ def test_a_reader_that_is_no_replica_may_fetch(lab) -> None:
 
 
 def test_a_leader_without_a_majority_resigns(lab) -> None:
-    """Goal: CheckQuorum after 1.5 fetch timeouts without a majority. Method: one Fetch, then silence."""
     node = leading(lab)
     node.wait(1000)
     node.ask(fetch(lab, 2, 11, max_wait_ms=0))
@@ -355,7 +328,6 @@ def test_a_leader_without_a_majority_resigns(lab) -> None:
 
 
 def test_observers_do_not_keep_a_leader(lab) -> None:
-    """Goal: only voters count for CheckQuorum. Method: an observer fetches all the time."""
     node = leading(lab)
     for _ in range(4):
         node.wait(750)
@@ -364,7 +336,7 @@ def test_observers_do_not_keep_a_leader(lab) -> None:
 
 
 def test_the_most_caught_up_is_asked_to_succeed_first(lab) -> None:
-    """Goal: EndQuorumEpoch lists successors by descending offset. Method: 3 is ahead of 2."""
+    """EndQuorumEpoch lists successors by descending offset."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 5, epoch=1))
     node.ask(fetch(lab, 3, 11))
@@ -379,14 +351,14 @@ def test_the_most_caught_up_is_asked_to_succeed_first(lab) -> None:
 
 
 def test_a_resignation_of_a_former_epoch_is_void(lab) -> None:
-    """Goal: whoever asks too late unseats nobody. Method: resign another epoch."""
+    """Whoever asks too late unseats nobody."""
     node = leading(lab)
     node.step(Resign(epoch=1))
     assert node.node.role is Role.LEADER
 
 
 def test_a_resigned_leader_is_heard_until_acknowledged_then_moves_on(lab) -> None:
-    """Goal: EndQuorumEpoch is repeated to the deaf; in the end the epoch goes up. Method: one answers."""
+    """EndQuorumEpoch is repeated to the deaf; in the end the epoch goes up."""
     node = leading(lab)
     first, second = node.step(Resign(epoch=2)).sends
     node.answer(first, EndQuorumEpochResponse(leader_id=1, leader_epoch=2))
@@ -399,7 +371,7 @@ def test_a_resigned_leader_is_heard_until_acknowledged_then_moves_on(lab) -> Non
 
 
 def test_the_quorum_is_described(lab) -> None:
-    """Goal: DescribeQuorum's offsets and times (KIP-836). Method: one caught up, one silent."""
+    """DescribeQuorum's offsets and times (KIP-836)."""
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     caught_up_ms = node.now_ms
@@ -422,9 +394,7 @@ def test_the_quorum_is_described(lab) -> None:
 
 
 def test_without_leading_a_replica_describes_the_voters_alone(lab) -> None:
-    """Goal: the survivor of a lost quorum says whom it misses. Method: ask a replica that restarted from a leader's
-    id, which is of no use while that leader does not answer.
-    """
+    """The survivor of a lost quorum says whom it misses."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=2))
     node.start()
     description = node.node.describe_quorum(node.now_ms)
@@ -444,8 +414,8 @@ def test_without_leading_a_replica_describes_the_voters_alone(lab) -> None:
 def test_a_falling_fetch_offset_is_reported(
     lab, high_watermark: int | None, event: str, is_warning: bool
 ) -> None:
-    """Goal: a voter that lost durable records is noticed, and a late request, as after a cut link, is not taken for
-    that. Method: fetch from before, as a replica of an old version, one that has just started, and one that runs.
+    """A voter that lost durable records is noticed, and a late request, as after a cut link, is not taken for
+    that.
     """
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
@@ -457,9 +427,7 @@ def test_a_falling_fetch_offset_is_reported(
 
 
 def test_a_late_fetch_takes_nothing_back_that_is_committed(lab) -> None:
-    """Goal: the high watermark that a leader answers never falls. Method: two records of its epoch are committed, and
-    a Fetch arrives that the same voter sent before.
-    """
+    """The high watermark that a leader answers never falls."""
     node = leading(lab)
     node.step(Propose(batches=lab.batch(11, 2, 2)))
     node.ask(fetch(lab, 2, 13, high_watermark=11))

@@ -20,7 +20,6 @@ def log() -> LogMetadata:
 
 
 def test_positions_are_ranked_by_epoch_first() -> None:
-    """Goal: a longer log of an older epoch ranks lower. Method: compare."""
     assert at(5, 2) > at(100, 1)
     assert at(6, 2) > at(5, 2)
 
@@ -30,7 +29,6 @@ def test_positions_are_ranked_by_epoch_first() -> None:
     [(0, at(0, 0)), (1, at(10, 1)), (2, at(10, 1)), (3, at(15, 3)), (4, at(20, 4)), (5, at(20, 4))],
 )
 def test_each_epoch_has_an_end(log: LogMetadata, epoch: int, end: OffsetAndEpoch) -> None:
-    """Goal: the largest epoch up to the asked one, and its end. Method: ask all, known and unknown."""
     assert log.end_offset_for_epoch(epoch) == end
 
 
@@ -50,7 +48,7 @@ def test_each_epoch_has_an_end(log: LogMetadata, epoch: int, end: OffsetAndEpoch
 def test_a_prefix_is_valid_and_anything_else_diverges(
     log: LogMetadata, offset: int, epoch: int, diverging: OffsetAndEpoch | None
 ) -> None:
-    """Goal: a follower's end is compared with ours. Method: ends around the epochs."""
+    """A follower's end is compared with ours."""
     position = log.validate(offset, epoch)
     assert position.diverging_epoch == diverging
     assert position.snapshot_id is None
@@ -61,12 +59,10 @@ def test_a_prefix_is_valid_and_anything_else_diverges(
     [(at(12, 3), 12), (at(99, 3), 15), (at(12, 2), 10), (at(7, 1), 7), (at(0, 0), 0), (at(99, 9), 20)],
 )
 def test_truncation_goes_to_the_common_end(log: LogMetadata, diverging: OffsetAndEpoch, offset: int) -> None:
-    """Goal: Kafka's truncateToEndOffset. Method: the leader's answers."""
     assert log.truncation_offset(diverging) == offset
 
 
 def test_truncation_forgets_epochs_and_durability(log: LogMetadata) -> None:
-    """Goal: what is cut was never there. Method: cut into epoch 3."""
     log.truncate_to(12)
     assert (log.end_offset, log.persisted_offset, log.last_epoch) == (12, 12, 3)
     log.append(base_offset=12, last_offset=13, epoch=7)
@@ -75,7 +71,6 @@ def test_truncation_forgets_epochs_and_durability(log: LogMetadata) -> None:
 
 
 def test_a_snapshot_keeps_the_epoch_before_the_start(log: LogMetadata) -> None:
-    """Goal: a log that starts late still knows the epoch of its start. Method: move it twice."""
     log.snapshot_taken(SnapshotId(offset=10, epoch=1))
     log.snapshot_taken(SnapshotId(offset=17, epoch=4))
     log.move_start(10)
@@ -92,14 +87,12 @@ def test_a_snapshot_keeps_the_epoch_before_the_start(log: LogMetadata) -> None:
 
 
 def test_an_older_snapshot_changes_nothing(log: LogMetadata) -> None:
-    """Goal: the latest snapshot is the one that ranks highest. Method: tell them out of order."""
     log.snapshot_taken(SnapshotId(offset=17, epoch=4))
     log.snapshot_taken(SnapshotId(offset=10, epoch=1))
     assert log.snapshot_id == SnapshotId(offset=17, epoch=4)
 
 
 def test_a_restored_snapshot_is_all_there_is(log: LogMetadata) -> None:
-    """Goal: the log begins anew behind it. Method: reset, append."""
     log.reset_to(SnapshotId(offset=50, epoch=6))
     assert (log.start_offset, log.end_offset, log.persisted_offset) == (50, 50, 50)
     assert log.last == at(50, 6)
@@ -110,7 +103,6 @@ def test_a_restored_snapshot_is_all_there_is(log: LogMetadata) -> None:
 
 
 def test_the_bootstrap_checkpoint_does_not_hide_the_log() -> None:
-    """Goal: a follower of a fresh cluster reads the log from 0. Method: fetch from 0."""
     log = LogMetadata(
         LogState(
             end_offset=3, epochs=(EpochStart(epoch=1, start_offset=0),), snapshot_id=BOOTSTRAP_SNAPSHOT_ID
@@ -122,13 +114,12 @@ def test_the_bootstrap_checkpoint_does_not_hide_the_log() -> None:
 
 
 def test_an_epoch_begun_at_the_very_end_does_not_count() -> None:
-    """Goal: a leader that died before its first record leaves no trace. Method: such an epoch entry."""
+    """A leader that died before its first record leaves no trace."""
     epochs = (EpochStart(epoch=1, start_offset=0), EpochStart(epoch=2, start_offset=5))
     assert LogMetadata(LogState(end_offset=5, epochs=epochs)).last == at(5, 1)
 
 
 def test_a_history_answers_by_offset() -> None:
-    """Goal: the value in force at an offset. Method: add, cut at both ends."""
     history: OffsetHistory[str] = OffsetHistory()
     for offset, value in ((-1, "bootstrap"), (5, "five"), (9, "nine")):
         history.add(offset, value)
@@ -150,7 +141,6 @@ def test_a_history_answers_by_offset() -> None:
 
 
 def test_static_voters_rule_until_the_log_says_otherwise(lab) -> None:
-    """Goal: configuration, then log, then configuration again. Method: add and truncate."""
     history = VoterHistory(lab.static_voters(1), LogState())
     assert history.voters == lab.static_voters(1)
     assert (history.voters_offset, history.kraft_version, history.previous_voters) == (None, 0, None)
@@ -164,7 +154,6 @@ def test_static_voters_rule_until_the_log_says_otherwise(lab) -> None:
 
 
 def test_a_snapshot_without_voters_leaves_the_configuration(lab) -> None:
-    """Goal: kraft.version 0 has no voters in its snapshots. Method: reset to one."""
     history = VoterHistory(lab.static_voters(1), LogState())
     history.add_voters(5, VoterSet())
     history.reset(9, None, None)

@@ -122,9 +122,6 @@ def test_another_node_directory_or_cluster_is_never_taken_for_the_voter(lab, err
 
 
 def test_a_leader_announces_itself_to_voters_that_it_cannot_reach(lab):
-    """Goal: a voter of Java, which looks for no leader while it stands, hears of it. Method: one voter was found and
-    the other one is silent; the bootstrap servers get BeginQuorumEpoch with its key, and refuse it or not.
-    """
     node = moved(lab)
     node.start()
     candidate = refuse_others(node, stand(node), HOMES | {"new3": 0})

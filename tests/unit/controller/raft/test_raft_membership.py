@@ -68,7 +68,6 @@ SUPPORTED = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highe
 
 
 def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
-    """Goal: the whole way of an AddRaftVoter. Method: a caught-up observer, and the new majority."""
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
     response, outcome = node.ask(add(lab))
@@ -88,10 +87,7 @@ def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
 
 
 def test_a_new_voter_gets_the_record_that_makes_it_one(lab) -> None:
-    """Goal: its vote may be needed to commit the record, so it does not wait for the commit as observers do.
-
-    Method: a caught-up observer holds a Fetch while it is added.
-    """
+    """Its vote may be needed to commit the record, so it does not wait for the commit as observers do."""
     node = leading(lab)
     node.ask(lab.fetch(2, 11))
     node.ask(lab.fetch(4, 11))
@@ -105,7 +101,7 @@ def test_a_new_voter_gets_the_record_that_makes_it_one(lab) -> None:
 
 
 def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
-    """Goal: ack_when_committed=False, as auto-joining nodes ask. Method: look at the step of the probe."""
+    """Ack_when_committed=False, as auto-joining nodes ask."""
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
     _, outcome = node.ask(add(lab, ack_when_committed=False))
@@ -129,7 +125,7 @@ def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
 def test_an_unfit_voter_is_not_added(
     lab, probe_response: ApiVersionsProbeResponse, error_code: ErrorCode
 ) -> None:
-    """Goal: wrong versions, errors and lagging replicas are refused. Method: a replica that never fetched."""
+    """Wrong versions, errors and lagging replicas are refused."""
     node = leading(lab)
     _, outcome = node.ask(add(lab))
     outcome = node.answer(outcome.sends[0], probe_response)
@@ -140,10 +136,7 @@ def test_an_unfit_voter_is_not_added(
 
 
 def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
-    """Goal: after `rebuild-quorum`, an old disk with records that nobody else has is no replica that lags behind.
-
-    Method: it fetches from the end of its log again and again, since it may not truncate; then it does.
-    """
+    """After `rebuild-quorum`, an old disk with records that nobody else has is no replica that lags behind."""
 
     def ask_to_add():
         _, outcome = node.ask(add(lab))
@@ -166,9 +159,7 @@ def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
 
 
 def test_a_voter_that_just_failed_to_answer_is_not_probed_at_once(lab) -> None:
-    """Goal: a client that repeats its request does not end the leader, which has one request to a node at a time.
-    Method: the probe fails, and the same request comes again.
-    """
+    """A client that repeats its request does not end the leader, which has one request to a node at a time."""
     node = leading(lab)
     _, outcome = node.ask(add(lab))
     node.fail(outcome.sends[0])
@@ -179,7 +170,6 @@ def test_a_voter_that_just_failed_to_answer_is_not_probed_at_once(lab) -> None:
 
 
 def test_a_probe_that_is_answered_late_adds_nobody(lab) -> None:
-    """Goal: a client that was told of a timeout can rely on it. Method: answer the probe after the change expired."""
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
     _, outcome = node.ask(add(lab))
@@ -192,7 +182,6 @@ def test_a_probe_that_is_answered_late_adds_nobody(lab) -> None:
 
 
 def test_one_voter_is_probed_at_a_time(lab) -> None:
-    """Goal: changes of the voters do not overlap. Method: another addition, and a removal, during a probe."""
     node = leading(lab)
     node.ask(add(lab, 4))
     for request in (add(lab, 5), remove(lab, 3)):
@@ -203,7 +192,6 @@ def test_one_voter_is_probed_at_a_time(lab) -> None:
 
 
 def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:
-    """Goal: the client is told at once. Method: the probe fails."""
     node = leading(lab)
     _, outcome = node.ask(add(lab))
     (reply,) = node.fail(outcome.sends[0], FailureReason.DISCONNECTED).replies
@@ -212,7 +200,7 @@ def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:
 
 
 def test_an_address_of_somebody_else_is_not_added(lab) -> None:
-    """Goal: a voter set holds no wrong address (KIP-1242). Method: another node answers the probe."""
+    """A voter set holds no wrong address (KIP-1242)."""
     node = leading(lab)
     _, outcome = node.ask(add(lab))
     (reply,) = node.fail(outcome.sends[0], FailureReason.MISROUTED).replies
@@ -228,9 +216,6 @@ def many_endpoints(lab, node_id: int, count: int) -> tuple[Endpoint, ...]:
 
 
 def test_voters_that_fit_no_record_are_refused(lab) -> None:
-    """Goal: the voters fit a batch of the log and of a checkpoint. Method: a new voter with 3 MB of endpoints, and
-    an update of a voter to as many.
-    """
     node = leading(lab)
     response, outcome = node.ask(add(lab, endpoints=many_endpoints(lab, 4, 100)))
     assert response.error_code is ErrorCode.invalid_request
@@ -246,7 +231,7 @@ def test_voters_that_fit_no_record_are_refused(lab) -> None:
 
 
 def test_a_change_that_does_not_commit_times_out(lab) -> None:
-    """Goal: the client hears after the request timeout; the change stays in force. Method: no Fetch."""
+    """The client hears after the request timeout; the change stays in force."""
     node = leading(lab)
     response, _ = node.ask(remove(lab, 3))
     assert response is None
@@ -265,7 +250,6 @@ def test_a_change_that_does_not_commit_times_out(lab) -> None:
     ],
 )
 def test_flaws_of_an_add_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    """Goal: each flaw has Kafka's error and a message. Method: one flaw at a time."""
     response, outcome = leading(lab).ask(add(lab, **changes))
     assert response.error_code is error_code
     assert response.error_message
@@ -273,14 +257,12 @@ def test_flaws_of_an_add_request(lab, changes: dict[str, object], error_code: Er
 
 
 def test_a_node_id_is_taken_once(lab) -> None:
-    """Goal: DUPLICATE_VOTER by id, whatever the directory. Method: a voter with a new disk."""
     voter = ReplicaKey(node_id=3, directory_id=lab.directory(99))
     response, _ = leading(lab).ask(add(lab, 3, voter=voter))
     assert response.error_code is ErrorCode.duplicate_voter
 
 
 def test_one_change_at_a_time(lab) -> None:
-    """Goal: majorities always overlap. Method: a second change before the first is committed, and after."""
     node = leading(lab)
     node.ask(remove(lab, 3))
     for request in (add(lab), remove(lab, 2)):
@@ -293,14 +275,12 @@ def test_one_change_at_a_time(lab) -> None:
 
 
 def test_no_change_before_the_epoch_is_committed(lab) -> None:
-    """Goal: changes of former leaders are fenced first. Method: no high watermark yet."""
     node = leading(lab, is_committed=False)
     assert node.ask(add(lab))[0].error_code is ErrorCode.request_timed_out
     assert node.ask(remove(lab, 3))[0].error_code is ErrorCode.request_timed_out
 
 
 def test_only_the_leader_changes_voters(lab) -> None:
-    """Goal: others say so. Method: ask an unattached replica."""
     node = lab.node(1)
     node.start()
     assert node.ask(add(lab))[0].error_code is ErrorCode.not_leader_or_follower
@@ -308,7 +288,6 @@ def test_only_the_leader_changes_voters(lab) -> None:
 
 
 def test_a_voter_is_removed_by_the_majority_of_the_rest(lab) -> None:
-    """Goal: a removal needs the new majority alone. Method: one of two remaining voters fetches."""
     node = leading(lab)
     response, outcome = node.ask(remove(lab, 3))
     assert response is None
@@ -321,7 +300,6 @@ def test_a_voter_is_removed_by_the_majority_of_the_rest(lab) -> None:
 
 @pytest.mark.parametrize("voter", [ReplicaKey(node_id=9), ReplicaKey(node_id=3), ReplicaKey(node_id=-1)])
 def test_only_an_exact_voter_is_removed(lab, voter: ReplicaKey) -> None:
-    """Goal: id and directory must match. Method: wrong ids, and one without a directory."""
     request = RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=voter)
     assert leading(lab).ask(request)[0].error_code is ErrorCode.invalid_request
     stranger = ReplicaKey(node_id=3, directory_id=lab.directory(99))
@@ -330,7 +308,6 @@ def test_only_an_exact_voter_is_removed(lab, voter: ReplicaKey) -> None:
 
 
 def test_failures_of_a_removed_voter_do_not_delay_its_successor(lab) -> None:
-    """Goal: a replaced disk is added at once. Method: the voter failed often before it is removed."""
     node = leading(lab)
     peers = node.node._replica.peers
     for _ in range(8):
@@ -341,14 +318,13 @@ def test_failures_of_a_removed_voter_do_not_delay_its_successor(lab) -> None:
 
 
 def test_the_last_voter_stays(lab) -> None:
-    """Goal: a quorum is never empty. Method: remove the only voter."""
     node = lab.node(1, log=lab.formatted(1))
     node.start()
     assert node.ask(remove(lab, 1))[0].error_code is ErrorCode.voter_not_found
 
 
 def test_a_removed_leader_resigns_once_that_is_committed(lab) -> None:
-    """Goal: it leads until the others have its removal, without counting itself. Method: remove it."""
+    """It leads until the others have its removal, without counting itself."""
     node = leading(lab)
     node.ask(remove(lab, 1))
     assert node.node.role is Role.LEADER
@@ -366,7 +342,6 @@ def test_a_removed_leader_resigns_once_that_is_committed(lab) -> None:
 
 
 def test_a_removed_replica_stands_while_its_removal_is_uncommitted(lab) -> None:
-    """Goal: it may be the only one with the record (Ongaro 4.2.2). Method: restart it, with and without."""
     log = lab.log(1, 2, 3)
     removed = replace(log, voters=(*log.voters, replace(log.voters[0], offset=9, voters=lab.voters(2, 3))))
     node = lab.node(1, log=removed)
@@ -384,8 +359,8 @@ def test_a_removed_replica_stands_while_its_removal_is_uncommitted(lab) -> None:
 def test_a_voter_of_the_configuration_does_not_stand_against_a_checkpoint(
     lab, snapshot_id: OffsetAndEpoch
 ) -> None:
-    """Goal: a node that its bootstrap checkpoint does not name, or that was removed before the last checkpoint, has
-    no uncommitted removal to bring to the others. Method: `controller.quorum.voters` still names it.
+    """A node that its bootstrap checkpoint does not name, or that was removed before the last checkpoint, has
+    no uncommitted removal to bring to the others.
     """
     log = lab.log(1, 2, 3, end=snapshot_id.offset, epochs=((1, 0),) if snapshot_id.offset else ())
     log = replace(
@@ -401,7 +376,6 @@ def test_a_voter_of_the_configuration_does_not_stand_against_a_checkpoint(
 
 
 def test_truncation_brings_the_former_voters_back(lab) -> None:
-    """Goal: an uncommitted change that loses never happened. Method: fetch a VotersRecord, then diverge."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     begin = BeginQuorumEpochRequest(
@@ -422,7 +396,6 @@ def test_truncation_brings_the_former_voters_back(lab) -> None:
 
 
 def test_a_removed_leader_needs_the_last_voter(lab) -> None:
-    """Goal: a leader that is no voter does not lead for ever without the one voter. Method: silence."""
     node = leading(lab, 1, 2)
     node.ask(remove(lab, 1))
     assert node.node.voters.ids == (2,)
@@ -442,7 +415,6 @@ def update(lab, node_id: int = 2, **changes: object) -> UpdateRaftVoterRequest:
 
 
 def test_a_moved_voter_is_written_down(lab) -> None:
-    """Goal: the new endpoint is in force at once, and in the log. Method: update, and again the same."""
     node = leading(lab)
     response, outcome = node.ask(update(lab))
     assert (response.error_code, response.leader_id, response.leader_epoch) == (ErrorCode.none, 1, 2)
@@ -455,9 +427,6 @@ def test_a_moved_voter_is_written_down(lab) -> None:
 
 
 def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> None:
-    """Goal: a VotersRecord follows one that is committed. Method: update a voter while another one is probed, and
-    before the update of another one is committed.
-    """
     probing, updated = leading(lab), leading(lab)
     probing.ask(add(lab))
     assert updated.ask(update(lab, 3))[0].error_code is ErrorCode.none
@@ -484,22 +453,17 @@ def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> 
     ],
 )
 def test_flaws_of_an_update_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    """Goal: each flaw has Kafka's error. Method: one flaw at a time."""
     response, outcome = leading(lab).ask(update(lab, **changes))
     assert response.error_code is error_code
     assert not outcome.appended
 
 
 def test_only_voters_are_updated(lab) -> None:
-    """Goal: VOTER_NOT_FOUND for others. Method: an observer updates itself."""
     assert leading(lab).ask(update(lab, 4))[0].error_code is ErrorCode.voter_not_found
 
 
 def test_a_follower_that_moved_tells_the_leader(lab) -> None:
-    """Goal: UpdateRaftVoter one fetch timeout after following, again until the log agrees.
-
-    Method: a voter whose configuration has another endpoint than the log.
-    """
+    """UpdateRaftVoter one fetch timeout after following, again until the log agrees."""
     moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
     node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
     node.start()
@@ -524,7 +488,6 @@ def test_a_follower_that_moved_tells_the_leader(lab) -> None:
 
 
 def test_a_leader_that_moved_writes_itself_down(lab) -> None:
-    """Goal: the epoch opens with its new endpoint. Method: lead with another endpoint than in the log."""
     moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
     node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
     node.start()
@@ -535,7 +498,7 @@ def test_a_leader_that_moved_writes_itself_down(lab) -> None:
 
 
 def test_the_first_epoch_brings_the_bootstrap_voters_into_the_log(lab) -> None:
-    """Goal: {LeaderChange, KRaftVersion, Voters} in one batch, as Kafka writes it. Method: decode it."""
+    """{LeaderChange, KRaftVersion, Voters} in one batch, as Kafka writes it."""
     node = lab.node(1)
     node.start()
     outcome = node.become_leader()
@@ -560,7 +523,6 @@ def joining(lab, *, log, **config: object):
 
 
 def test_a_controller_joins_by_itself_only_if_told_to(lab) -> None:
-    """Goal: controller.quorum.auto.join.enable. Method: an observer with it asks to be added."""
     node, send = joining(lab, log=lab.log(1, 2, 3))
     assert send.request == AddRaftVoterRequest(
         cluster_id=lab.cluster_id,
@@ -576,7 +538,7 @@ def test_a_controller_joins_by_itself_only_if_told_to(lab) -> None:
 
 
 def test_a_controller_with_a_new_disk_has_its_former_self_removed(lab) -> None:
-    """Goal: auto-join replaces a lost directory. Method: our id is a voter with another directory."""
+    """Auto-join replaces a lost directory."""
     former = ReplicaKey(node_id=4, directory_id=lab.directory(99))
     voters = VoterSet.of([*lab.voters(1, 2, 3), replace(lab.voter(4), key=former)])
     log = lab.log(1, 2, 3)

@@ -28,9 +28,7 @@ def removal(lab: Any, node_id: int) -> RemoveRaftVoterRequest:
 
 
 def test_a_vote_stays_given_through_lost_pre_votes(lab: Any) -> None:
-    """Goal: one vote in an epoch, whatever roles the voter passes in it. Method: it votes, loses patience with its
-    candidate, asks for pre-votes and loses them; in each role another candidate of the same epoch asks for the vote.
-    """
+    """One vote in an epoch, whatever roles the voter passes in it."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     request = VoteRequest(
@@ -56,7 +54,6 @@ def test_a_vote_stays_given_through_lost_pre_votes(lab: Any) -> None:
 
 
 def test_a_removed_leader_needs_a_majority_of_the_others(lab: Any) -> None:
-    """Goal: a leader that is no voter does not count itself. Method: of the two voters that are left, one fetches."""
     node = lab.leader(log=lab.log(1, 2, 3))
     node.ask(lab.fetch(2, 11))
     node.ask(removal(lab, 1))
@@ -68,9 +65,6 @@ def test_a_removed_leader_needs_a_majority_of_the_others(lab: Any) -> None:
 
 
 def test_a_majority_has_to_fetch_again_in_each_period(lab: Any) -> None:
-    """Goal: a leader notices that it has lost its majority, voter by voter. Method: two of four others fetch, and
-    from then on one of them and an observer.
-    """
     node = lab.leader(log=lab.log(1, 2, 3, 4, 5))
     node.ask(lab.fetch(2, 11))
     node.ask(lab.fetch(3, 11))
@@ -83,9 +77,6 @@ def test_a_majority_has_to_fetch_again_in_each_period(lab: Any) -> None:
 
 
 def test_a_leader_counts_its_records_once_they_are_durable(lab: Any) -> None:
-    """Goal: a commit needs a majority of disks. Method: two batches, both on one follower of two; of the leader's
-    own, the first becomes durable before the second.
-    """
     node = lab.leader(log=lab.log(1, 2, 3))
     node.ask(lab.fetch(2, 11))
     node.is_slow_disk = True
@@ -100,9 +91,7 @@ def test_a_leader_counts_its_records_once_they_are_durable(lab: Any) -> None:
 
 
 def test_a_removal_counts_once_its_own_record_is_committed(lab: Any) -> None:
-    """Goal: neither is the client answered nor does the leader resign while the removal may be lost. Method: a record
-    before the VotersRecord is committed first, and then the VotersRecord.
-    """
+    """Neither is the client answered nor does the leader resign while the removal may be lost."""
     node = lab.leader(log=lab.log(1, 2, 3))
     node.ask(lab.fetch(2, 11))
     node.step(Propose(batches=lab.batch(11, 2)))
@@ -122,16 +111,13 @@ def test_a_removal_counts_once_its_own_record_is_committed(lab: Any) -> None:
     ("age_ms", "is_caught_up"), [(CAUGHT_UP_FETCH_AGE_MS_MAX - 1, True), (CAUGHT_UP_FETCH_AGE_MS_MAX, False)]
 )
 def test_an_observer_that_has_been_away_has_not_caught_up(lab: Any, age_ms: int, is_caught_up: bool) -> None:
-    """Goal: a new voter can take part in commits at once (KIP-853). Method: the age of its last Fetch."""
+    """A new voter can take part in commits at once (KIP-853)."""
     progress = Progress(lab.key(1), lab.voters(1, 2, 3), observers_max=10)
     progress.record_fetch(lab.key(4), 11, 11, 11, NOW_MS)
     assert progress.is_caught_up(lab.key(4), NOW_MS + age_ms) is is_caught_up
 
 
 def test_a_voter_change_is_refused_while_one_is_uncommitted_by_a_record(lab: Any) -> None:
-    """Goal: one change at a time, by the offset of its record. Method: the client of a change is answered that it
-    timed out; everything before its VotersRecord is committed, and then the VotersRecord itself.
-    """
     node = lab.leader(log=lab.log(1, 2, 3, 4))
     for voter_id in (2, 3):
         node.ask(lab.fetch(voter_id, 11))
@@ -152,9 +138,7 @@ def test_a_voter_change_is_refused_while_one_is_uncommitted_by_a_record(lab: Any
     "role", [Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED]
 )
 def test_no_role_grants_a_pre_vote_to_a_shorter_log(lab: Any, role: Role) -> None:
-    """Goal: whoever wins the pre-votes can win the votes (KIP-996): else epochs rise without a leader. Method: in
-    each role that grants pre-votes, a log with a record less asks, and then one with as many.
-    """
+    """Whoever wins the pre-votes can win the votes (KIP-996): else epochs rise without a leader."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=2))
     election = node.start()
     match role:

@@ -26,7 +26,6 @@ from quorate_protocol.records.control import encode_control_batch
 
 
 def test_no_check_is_removed_by_optimization() -> None:
-    """Goal: `python -O` changes nothing of raft. Method: look for asserts in all of its modules."""
     modules = sorted(Path(package.__file__).parent.rglob("*.py"))
     asserts = [
         f"{module.name}:{node.lineno}"
@@ -185,7 +184,7 @@ def _upgrade_in_the_past(lab: Any) -> None:
 def test_a_breach_of_safety_is_refused_and_named(
     lab: Any, breach: Callable[[Any], None], message: str
 ) -> None:
-    """Goal: no step that could lose what is committed is done, and the error has the values. Method: ask for each."""
+    """No step that could lose what is committed is done, and the error has the values."""
     with pytest.raises(RaftSafetyError, match=message):
         breach(lab)
 
@@ -219,7 +218,6 @@ def _log(**state: Any) -> LogMetadata:
     ],
 )
 def test_a_log_that_can_not_be_is_refused(breach: Callable[[], object], message: str) -> None:
-    """Goal: what is known of the log is that of one log. Method: ask for each contradiction."""
     with pytest.raises(RaftSafetyError, match=message):
         breach()
 

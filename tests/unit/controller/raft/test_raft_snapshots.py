@@ -53,7 +53,6 @@ def following(lab, **node: object):
 
 
 def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
-    """Goal: loading a snapshot beats replaying the log. Method: fetch from 0 before and after."""
     node = leading(lab)
     assert node.ask(lab.fetch(4, 0, 0))[0].snapshot_id is None
     node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
@@ -63,7 +62,6 @@ def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
 
 
 def test_below_the_log_start_there_is_only_the_snapshot(lab) -> None:
-    """Goal: what retention removed is in the snapshot. Method: move the start, fetch around it."""
     node = leading(lab)
     node.step(SnapshotTaken(snapshot_id=SNAPSHOT))
     node.step(LogStartMoved(start_offset=8))
@@ -77,7 +75,6 @@ def test_below_the_log_start_there_is_only_the_snapshot(lab) -> None:
 
 
 def test_the_bootstrap_checkpoint_is_never_served(lab) -> None:
-    """Goal: its content is in the log. Method: fetch from 0, and ask for it by id."""
     node = lab.leader()
     node.ask(replace(lab.fetch(2, 3, 1), current_leader_epoch=1))
     response, _ = node.ask(replace(lab.fetch(4, 0, 0), current_leader_epoch=1))
@@ -87,7 +84,7 @@ def test_the_bootstrap_checkpoint_is_never_served(lab) -> None:
 
 
 def test_a_chunk_is_named_for_the_driver_to_read(lab) -> None:
-    """Goal: the core says what to send, storage knows the bytes. Method: ask, and let storage refuse."""
+    """The core says what to send, storage knows the bytes."""
     node = leading(lab)
     response, _ = node.ask(fetch_snapshot(lab, position=100, max_bytes=50))
     assert response.read == SnapshotRead(snapshot_id=SNAPSHOT, position=100, size_bytes_max=50)
@@ -101,7 +98,6 @@ def test_a_chunk_is_named_for_the_driver_to_read(lab) -> None:
 
 
 def test_errors_of_a_chunk(lab) -> None:
-    """Goal: each flaw has Kafka's error. Method: one flaw at a time."""
     node = leading(lab)
     for changes, error_code in [
         ({"position": -1}, ErrorCode.position_out_of_range),
@@ -115,7 +111,7 @@ def test_errors_of_a_chunk(lab) -> None:
 
 
 def test_a_download_keeps_the_leader_in_office(lab) -> None:
-    """Goal: a voter that loads a snapshot counts for CheckQuorum. Method: chunks for longer than it lasts."""
+    """A voter that loads a snapshot counts for CheckQuorum."""
     node = leading(lab)
     for _ in range(5):
         node.wait(1000)
@@ -143,7 +139,7 @@ def offered(lab, **node: object):
 
 
 def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(lab) -> None:
-    """Goal: positions follow each other; then restore, then Fetch from its end. Method: two chunks."""
+    """Positions follow each other; then restore, then Fetch from its end."""
     node, send = offered(lab)
     snapshot_id = SnapshotId(offset=20, epoch=4)
     assert send.request == FetchSnapshotRequest(
@@ -174,9 +170,7 @@ def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(
 
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_the_time_of_a_load_is_no_silence_of_the_leader(lab, is_readable: bool) -> None:
-    """Goal: who has loaded a large snapshot fetches again, and asks for no election. Method: a load of many times
-    the fetch timeout, whether the snapshot can be read or not; the role after it, and after a silence from then on.
-    """
+    """Who has loaded a large snapshot fetches again, and asks for no election."""
     node, send = offered(lab)
     fetch_timeout_ms = lab.config(1).fetch_timeout_ms
     node.answer(send, chunk(0, b"abcde"))
@@ -195,7 +189,6 @@ def test_the_time_of_a_load_is_no_silence_of_the_leader(lab, is_readable: bool) 
 
 
 def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) -> None:
-    """Goal: a bad download costs nothing but time. Method: refuse it twice, follow the leader in between."""
     node, send = offered(lab)
     before = (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch, node.node.voters)
     snapshot_id = SnapshotId(offset=20, epoch=4)
@@ -219,7 +212,6 @@ def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) ->
 
 
 def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:
-    """Goal: no election with half a log. Method: let time pass before SnapshotRestored."""
     node, send = offered(lab)
     node.answer(send, chunk(0, b"abcde"))
     assert not node.wait(10_000).sends
@@ -227,7 +219,6 @@ def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:
 
 
 def test_a_snapshot_that_is_gone_is_given_up(lab) -> None:
-    """Goal: the next Fetch tells of a newer one. Method: SNAPSHOT_NOT_FOUND."""
     node, send = offered(lab)
     gone = chunk(0, b"", error_code=ErrorCode.snapshot_not_found, snapshot_id=None)
     outcome = node.answer(send, gone)
@@ -236,7 +227,6 @@ def test_a_snapshot_that_is_gone_is_given_up(lab) -> None:
 
 
 def test_wrong_chunks_end_the_download(lab) -> None:
-    """Goal: another position, id, size, or nothing at all is not written. Method: one flaw at a time."""
     for wrong in [
         chunk(1, b"abc"),
         chunk(0, b"abcdef"),
@@ -250,7 +240,6 @@ def test_wrong_chunks_end_the_download(lab) -> None:
 
 
 def test_a_new_epoch_starts_over(lab) -> None:
-    """Goal: a download belongs to one leader. Method: another leader in the middle of it."""
     node, send = offered(lab)
     node.answer(send, chunk(0, b"abc"))
     begin = BeginQuorumEpochRequest(
@@ -261,7 +250,6 @@ def test_a_new_epoch_starts_over(lab) -> None:
 
 
 def test_a_snapshot_below_the_high_watermark_is_not_loaded(lab) -> None:
-    """Goal: what is committed here is not exchanged for less. Method: offer an old one."""
     node, send = following(lab)
     (send,) = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=9, epoch=1))
@@ -270,7 +258,6 @@ def test_a_snapshot_below_the_high_watermark_is_not_loaded(lab) -> None:
 
 
 def test_a_log_that_starts_late_knows_its_snapshots_epoch(lab) -> None:
-    """Goal: a restart behind retention compares logs as before. Method: lead from such a log."""
     log = replace(
         lab.log(1, 2, 3),
         start_offset=8,
@@ -285,7 +272,6 @@ def test_a_log_that_starts_late_knows_its_snapshots_epoch(lab) -> None:
 
 
 def test_a_log_of_a_snapshot_alone_has_its_epoch(lab) -> None:
-    """Goal: a restart right after a download goes on from the snapshot. Method: look at the first Fetch."""
     snapshot_id = SnapshotId(offset=20, epoch=4)
     log = LogState(
         start_offset=20,

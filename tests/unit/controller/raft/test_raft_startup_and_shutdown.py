@@ -35,7 +35,7 @@ from quorate_controller.raft.startup import HardState
 def test_a_restart_takes_the_role_it_had_at_most(
     lab, hard_state: HardState, role: Role, leader_id: int
 ) -> None:
-    """Goal: Kafka's rules of QuorumState.initialize. Method: start from each kind of hard state."""
+    """Kafka's rules of QuorumState.initialize."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
     outcome = node.start()
     assert (node.node.role, node.node.leader_id) == (role, leader_id)
@@ -46,9 +46,7 @@ def test_a_restart_takes_the_role_it_had_at_most(
 
 @pytest.mark.parametrize("leader_id", [1, 2, 9])
 def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: int) -> None:
-    """Goal: the survivor of a lost quorum knows that nobody leads it. Method: restart from a leader's id, its own,
-    a voter's or a stranger's; let the fetch timeout and elections pass several times.
-    """
+    """The survivor of a lost quorum knows that nobody leads it."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=leader_id))
     node.start()
     assert node.node.leader_id == leader_id
@@ -58,7 +56,6 @@ def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: in
 
 
 def test_a_vote_for_itself_makes_a_candidate_again(lab) -> None:
-    """Goal: an election goes on after a crash, in the same epoch. Method: start with the own vote."""
     hard_state = HardState(leader_epoch=5, voted_key=lab.key(1))
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
     outcome = node.start()
@@ -67,7 +64,6 @@ def test_a_vote_for_itself_makes_a_candidate_again(lab) -> None:
 
 
 def test_a_vote_for_a_former_self_does_not(lab) -> None:
-    """Goal: another directory is another replica. Method: a vote for our id with a lost disk."""
     former = ReplicaKey(node_id=1, directory_id=lab.directory(99))
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, voted_key=former))
     node.start()
@@ -75,7 +71,6 @@ def test_a_vote_for_a_former_self_does_not(lab) -> None:
 
 
 def test_a_quorum_state_behind_the_log_is_reported(lab) -> None:
-    """Goal: the log's epoch counts. Method: a log in epoch 3, a quorum-state in 2."""
     node = lab.node(1, log=lab.log(1, 2, 3, epochs=((3, 0),)), hard_state=HardState(leader_epoch=2))
     outcome = node.start()
     assert node.node.epoch == 3
@@ -83,7 +78,6 @@ def test_a_quorum_state_behind_the_log_is_reported(lab) -> None:
 
 
 def test_a_former_leader_hands_over_at_start(lab) -> None:
-    """Goal: nobody waits for a leader that restarted. Method: look at what it sends."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=1))
     outcome = node.start()
     assert outcome.requests[2] == EndQuorumEpochRequest(
@@ -92,14 +86,13 @@ def test_a_former_leader_hands_over_at_start(lab) -> None:
 
 
 def test_the_only_voter_leads_again_after_a_restart(lab) -> None:
-    """Goal: in a new epoch, at once. Method: start from its own leadership."""
     node = lab.node(1, log=lab.log(1), hard_state=HardState(leader_epoch=5, leader_id=1))
     node.start()
     assert (node.node.role, node.node.epoch) == (Role.LEADER, 6)
 
 
 def test_a_first_election_does_not_wait_a_whole_timeout(lab) -> None:
-    """Goal: a cold cluster elects within the fast backoff. Method: look at the first deadline."""
+    """A cold cluster elects within the fast backoff."""
     for seed in range(20):
         node = lab.node(1, seed=seed)
         node.start()
@@ -108,8 +101,6 @@ def test_a_first_election_does_not_wait_a_whole_timeout(lab) -> None:
 
 
 def test_runs_are_repeatable(lab) -> None:
-    """Goal: the same seed and events give the same effects. Method: two runs, and one of another seed."""
-
     def run(seed: int):
         node = lab.node(1, seed=seed)
         return [node.start().readies, node.wait(20_000).readies]
@@ -119,7 +110,6 @@ def test_runs_are_repeatable(lab) -> None:
 
 
 def test_time_does_not_go_back(lab) -> None:
-    """Goal: a driver with a bad clock is a bug. Method: step into the past."""
     node = lab.node(1)
     node.start()
     with pytest.raises(RaftSafetyError, match="time went back"):
@@ -127,7 +117,6 @@ def test_time_does_not_go_back(lab) -> None:
 
 
 def test_only_a_leader_appends_in_its_epoch_and_only_what_it_has_is_durable(lab) -> None:
-    """Goal: bugs of the driver are found at once. Method: four of them."""
     node = lab.node(1)
     node.start()
     with pytest.raises(RaftSafetyError, match="only the leader"):
@@ -142,7 +131,6 @@ def test_only_a_leader_appends_in_its_epoch_and_only_what_it_has_is_durable(lab)
 
 
 def test_a_follower_leaves_at_once(lab) -> None:
-    """Goal: only leaders have something to hand over. Method: shut an unattached replica down."""
     node = lab.node(1)
     node.start()
     assert not node.node.is_shut_down
@@ -152,7 +140,7 @@ def test_a_follower_leaves_at_once(lab) -> None:
 
 
 def test_a_leader_hands_over_before_it_leaves(lab) -> None:
-    """Goal: it stays until a successor is known, its vote may be needed. Method: acknowledge, elect."""
+    """It stays until a successor is known, its vote may be needed."""
     node = lab.leader()
     outcome = node.step(Shutdown(timeout_ms=5000))
     assert node.node.role is Role.RESIGNED
@@ -170,9 +158,8 @@ def test_a_leader_hands_over_before_it_leaves(lab) -> None:
 
 
 def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
-    """Goal: observers learn of the successor where they are connected; they need not look for it at an address that
-    does not answer any more. Method: hand over with a vote; a Fetch before and after the successor has made itself
-    known; the time until it leaves, to the ms.
+    """Observers learn of the successor where they are connected; they need not look for it at an address that
+    does not answer any more.
     """
     node = lab.leader()
     for send in node.step(Shutdown(timeout_ms=5000)).sends:
@@ -205,7 +192,6 @@ def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
 
 
 def test_a_leader_does_not_wait_for_ever(lab) -> None:
-    """Goal: the timeout of the shutdown ends it. Method: nobody answers."""
     node = lab.leader()
     node.step(Shutdown(timeout_ms=5000))
     node.wait(4999)
@@ -215,7 +201,6 @@ def test_a_leader_does_not_wait_for_ever(lab) -> None:
 
 
 def test_a_leader_whose_voters_are_all_gone_leaves_at_once(lab) -> None:
-    """Goal: the last one out does not wait. Method: nobody can be reached."""
     node = lab.leader()
     outcome = node.step(Shutdown(timeout_ms=5000))
     for send in outcome.sends:
@@ -225,7 +210,6 @@ def test_a_leader_whose_voters_are_all_gone_leaves_at_once(lab) -> None:
 
 
 def test_the_only_voter_leaves_at_once(lab) -> None:
-    """Goal: nobody to hand over to. Method: shut a quorum of one down."""
     node = lab.node(log=lab.formatted(1))
     node.start()
     assert node.node.role is Role.LEADER
@@ -234,7 +218,6 @@ def test_the_only_voter_leaves_at_once(lab) -> None:
 
 
 def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
-    """Goal: a whole cluster stops at once. Method: all know of the resignation, then close."""
     node = lab.leader()
     for send in node.step(Shutdown(timeout_ms=5000)).sends:
         node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
@@ -245,7 +228,7 @@ def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
 
 
 def test_a_leader_that_leaves_at_once_refuses_what_still_comes(lab) -> None:
-    """Goal: nobody takes an answer of a node that ends for one of the leader. Method: a shutdown without time."""
+    """Nobody takes an answer of a node that ends for one of the leader."""
     node = lab.leader()
     node.step(Shutdown(timeout_ms=0))
     assert node.node.is_shut_down

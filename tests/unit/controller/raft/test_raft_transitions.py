@@ -21,7 +21,6 @@ def documented() -> dict[tuple[str, str], str]:
 
 
 def test_the_documented_table_is_the_asserted_one() -> None:
-    """Goal: docstring and code agree. Method: parse the table and compare."""
     asserted = {
         (before.value, after.value): step.value
         for before, steps in TRANSITIONS.items()
@@ -31,7 +30,6 @@ def test_the_documented_table_is_the_asserted_one() -> None:
 
 
 def test_every_role_can_be_left_and_reached() -> None:
-    """Goal: no role is a trap or out of reach. Method: look at both sides of the table."""
     assert set(TRANSITIONS) == set(Role)
     assert {after for steps in TRANSITIONS.values() for after in steps} == set(Role)
 
@@ -46,19 +44,16 @@ def test_every_role_can_be_left_and_reached() -> None:
     ],
 )
 def test_epochs_never_fall(step: EpochStep, before: int, allowed: set[int]) -> None:
-    """Goal: each rule allows what its name says. Method: try the epochs around."""
     assert {after for after in range(3, 8) if step.allows(before, after)} == allowed
 
 
 def test_an_illegal_transition_is_a_bug(lab) -> None:
-    """Goal: nobody skips the election. Method: make an unattached replica leader."""
     quorum = lab.node().node._replica
     with pytest.raises(RaftSafetyError, match="no way from"):
         quorum.become_leader(())
 
 
 def test_a_transition_cannot_take_the_epoch_back(lab) -> None:
-    """Goal: epochs are monotonic. Method: make a leader unattached in its own epoch."""
     quorum = lab.leader().node._replica
     with pytest.raises(RaftSafetyError, match="LEADER"):
         quorum.become_unattached(quorum.epoch)

@@ -37,14 +37,12 @@ def started(lab, **config: object):
 
 
 def test_a_vote_is_durable_in_the_step_that_answers(lab) -> None:
-    """Goal: no crash can make us vote twice. Method: look at the effects of a granted vote."""
     response, outcome = started(lab).ask(vote(lab))
     assert response.vote_granted
     assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
 
 
 def test_one_vote_per_epoch(lab) -> None:
-    """Goal: the same candidate may ask again, another one gets nothing. Method: three requests."""
     node = started(lab)
     assert node.ask(vote(lab))[0].vote_granted
     assert node.ask(vote(lab))[0].vote_granted
@@ -53,7 +51,6 @@ def test_one_vote_per_epoch(lab) -> None:
 
 
 def test_a_vote_survives_a_restart(lab) -> None:
-    """Goal: the same after a crash. Method: start from the hard state of a vote."""
     hard_state = HardState(leader_epoch=4, voted_key=lab.key(2))
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
     node.start()
@@ -62,7 +59,6 @@ def test_a_vote_survives_a_restart(lab) -> None:
 
 
 def test_a_vote_is_for_a_directory(lab) -> None:
-    """Goal: a replica that lost its disk is another candidate. Method: the same id, another directory."""
     node = started(lab)
     assert node.ask(vote(lab))[0].vote_granted
     impostor = ReplicaKey(node_id=2, directory_id=lab.directory(99))
@@ -76,7 +72,6 @@ def test_a_vote_is_for_a_directory(lab) -> None:
 def test_logs_are_compared_by_epoch_then_offset(
     lab, last_offset: int, last_offset_epoch: int, is_granted: bool
 ) -> None:
-    """Goal: only a log that has all that may be committed wins. Method: logs around ours (10 in epoch 1)."""
     for is_pre_vote in (False, True):
         request = vote(
             lab, last_offset=last_offset, last_offset_epoch=last_offset_epoch, pre_vote=is_pre_vote
@@ -100,19 +95,18 @@ def test_logs_are_compared_by_epoch_then_offset(
     ],
 )
 def test_errors_are_kafkas(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    """Goal: each flaw of a request has its error. Method: one flaw at a time."""
     assert started(lab).ask(vote(lab, **changes))[0].error_code is error_code
 
 
 def test_another_directory_of_ours_is_another_voter(lab) -> None:
-    """Goal: votes meant for a disk we no longer have are refused. Method: our id, another directory."""
+    """Votes meant for a disk we no longer have are refused."""
     voter = ReplicaKey(node_id=1, directory_id=lab.directory(99))
     response, _ = started(lab).ask(vote(lab, voter=voter))
     assert response.error_code is ErrorCode.invalid_voter_key
 
 
 def test_a_higher_epoch_counts_before_the_key_is_checked(lab) -> None:
-    """Goal: even a misdirected vote makes us leave an old epoch. Method: wrong key, higher epoch."""
+    """Even a misdirected vote makes us leave an old epoch."""
     node = started(lab)
     node.ask(vote(lab, voter=ReplicaKey(node_id=9)))
     assert node.node.epoch == 4
@@ -120,7 +114,6 @@ def test_a_higher_epoch_counts_before_the_key_is_checked(lab) -> None:
 
 
 def test_another_cluster_is_a_top_level_error(lab) -> None:
-    """Goal: clusters do not mix; no cluster id is fine. Method: both."""
     node = started(lab)
     other = node.ask(vote(lab, cluster_id="other"))[0]
     assert other.top_level_error_code is ErrorCode.inconsistent_cluster_id
@@ -129,7 +122,7 @@ def test_another_cluster_is_a_top_level_error(lab) -> None:
 
 
 def test_an_old_epoch_is_fenced_and_told_the_leader(lab) -> None:
-    """Goal: a late candidate learns whom to follow. Method: ask a leader."""
+    """A late candidate learns whom to follow."""
     node = lab.leader(log=lab.log(1, 2, 3))
     response, _ = node.ask(vote(lab, replica_epoch=1, last_offset_epoch=0))
     assert response.error_code is ErrorCode.fenced_leader_epoch
@@ -138,20 +131,19 @@ def test_an_old_epoch_is_fenced_and_told_the_leader(lab) -> None:
 
 
 def test_the_endpoint_is_that_of_the_listener_asked_on(lab) -> None:
-    """Goal: a peer is not sent to a listener it does not use. Method: ask on another one."""
     response, _ = lab.leader(log=lab.log(1, 2, 3)).ask(vote(lab), listener="INTERNAL")
     assert response.leader_endpoint is None
 
 
 def test_observers_vote(lab) -> None:
-    """Goal: a voter that does not know of its being one helps to elect. Method: ask a non-voter."""
+    """A voter that does not know of its being one helps to elect."""
     node = lab.node(4, log=lab.log(1, 2, 3))
     node.start()
     assert node.ask(vote(lab, voter=lab.key(4)))[0].vote_granted
 
 
 def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
-    """Goal: neither votes nor pre-votes unseat a leader. Method: ask for both in its epoch."""
+    """Neither votes nor pre-votes unseat a leader."""
     node = lab.leader(log=lab.log(1, 2, 3))
     for is_pre_vote in (False, True):
         request = vote(lab, replica_epoch=2, last_offset=99, pre_vote=is_pre_vote)
@@ -174,14 +166,13 @@ def following(lab, node_id: int = 1, *, has_fetched: bool):
 
 
 def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
-    """Goal: a voter that alone lost the leader does not disturb it (KIP-996). Method: before and after."""
+    """A voter that alone lost the leader does not disturb it (KIP-996)."""
     pre_vote = vote(lab, pre_vote=True)
     assert following(lab, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
     assert not following(lab, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
 
 
 def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
-    """Goal: two that lost the leader agree at once. Method: the Fetch breaks off, the next finds nobody."""
     node, fetch = following(lab, has_fetched=True)
     (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
     node.fail(again)
@@ -189,10 +180,7 @@ def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 
 def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
-    """Goal: a replica that does not know yet that it is a voter again helps to elect the one that knows it.
-
-    Method: an observer within the fetch timeout, and after it.
-    """
+    """A replica that does not know yet that it is a voter again helps to elect the one that knows it."""
     node, _ = following(lab, 4, has_fetched=True)
     pre_vote = vote(lab, voter=lab.key(4), pre_vote=True)
     node.wait(lab.config(4).fetch_timeout_ms - 1)
@@ -202,12 +190,10 @@ def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 
 def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
-    """Goal: an epoch with a leader is decided. Method: a vote in that epoch."""
     assert not following(lab, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
 
 
 def test_a_pre_vote_changes_nothing(lab) -> None:
-    """Goal: pre-votes are not persisted. Method: grant two to different replicas."""
     node = started(lab)
     for node_id in (2, 3):
         request = vote(lab, replica=lab.key(node_id), replica_epoch=1, pre_vote=True)
@@ -217,10 +203,7 @@ def test_a_pre_vote_changes_nothing(lab) -> None:
 
 
 def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
-    """Goal: of two that lost the leader the one with the longer log gets elected at once.
-
-    Method: the other one refuses our pre-vote as long as it follows, then asks us itself, with a shorter log.
-    """
+    """Of two that lost the leader the one with the longer log gets elected at once."""
     node = started(lab)
     prospective = node.wait_for_deadline()
     refusal = next(send for send in prospective.sends if send.destination.node_id == 2)
@@ -231,7 +214,6 @@ def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
 
 
 def test_a_prospective_voter_may_vote_for_another(lab) -> None:
-    """Goal: asking does not bind the own vote. Method: a real vote in the same epoch."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=4))
     node.start()
     node.wait_for_deadline()
@@ -243,7 +225,6 @@ def test_a_prospective_voter_may_vote_for_another(lab) -> None:
 
 
 def test_nobody_else_may_use_our_id(lab) -> None:
-    """Goal: a second node with our id is refused and reported. Method: a vote from it."""
     clone = ReplicaKey(node_id=1, directory_id=lab.directory(99))
     response, outcome = started(lab).ask(vote(lab, replica=clone))
     assert not response.vote_granted
@@ -252,10 +233,6 @@ def test_nobody_else_may_use_our_id(lab) -> None:
 
 @pytest.mark.parametrize(("sender_id", "step_max"), [(2, 1_000_000), (9, 1_000)])
 def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_max: int) -> None:
-    """Goal: one request cannot use up the epochs, and so end the quorum. Method: Vote, BeginQuorumEpoch and
-    EndQuorumEpoch just above the bound and with the greatest epoch, from a voter and from a sender that is none;
-    then a Vote at the bound.
-    """
     node = started(lab)
     epoch = node.node.epoch
     for too_high in (epoch + step_max + 1, EPOCH_MAX):
@@ -284,9 +261,7 @@ def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_
 
 
 def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
-    """Goal: no epoch that the protocol cannot carry, and no election after the other without a pause. Method: the
-    only voter starts in the greatest epoch, and time passes.
-    """
+    """No epoch that the protocol cannot carry, and no election after the other without a pause."""
     node = lab.node(1, log=lab.log(1), hard_state=HardState(leader_epoch=EPOCH_MAX))
     node.start()
     turns = 0
@@ -300,9 +275,7 @@ def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
 
 
 def test_who_has_voted_still_grants_pre_votes_to_logs_that_are_not_behind(lab) -> None:
-    """Goal: a pre-vote binds nobody, and the vote of the epoch is no answer to it (KIP-996). Method: vote for one,
-    then be asked for pre-votes by another, with a log that reaches as far and with one that does not.
-    """
+    """A pre-vote binds nobody, and the vote of the epoch is no answer to it (KIP-996)."""
     node = started(lab)
     assert node.ask(vote(lab))[0].vote_granted
     asked = vote(lab, replica=lab.key(3), pre_vote=True)

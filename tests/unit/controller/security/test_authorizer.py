@@ -99,13 +99,11 @@ def is_allowed(
 def test_an_acl_applies_by_pattern_principal_host_and_operation(
     acls: list[AccessControlEntry], allowed: bool
 ) -> None:
-    """Goal: each part of an ACL counts, and a denial wins. Method: may alice read orders at 10.1.2.3?"""
     assert is_allowed(Authorizer(image_of(*acls))) is allowed
 
 
 @pytest.mark.parametrize("granted", [operation for operation in AclOperation if operation > AclOperation.ANY])
 def test_operations_imply_others_where_they_are_allowed(granted: AclOperation) -> None:
-    """Goal: permissions imply Describe and DescribeConfigs, denials do not. Method: each operation, both ways."""
     describing = {
         READ,
         WRITE,
@@ -127,7 +125,7 @@ def test_operations_imply_others_where_they_are_allowed(granted: AclOperation) -
 
 
 def test_super_users_may_do_everything() -> None:
-    """Goal: neither denials nor the absence of ACLs bind a super user. Method: a denial for all."""
+    """Neither denials nor the absence of ACLs bind a super user."""
     authorizer = Authorizer(
         image_of(acl("*", ALL, principal="User:*", permission=DENY)), super_users=["User:alice", "User:eve"]
     )
@@ -136,14 +134,12 @@ def test_super_users_may_do_everything() -> None:
 
 
 def test_everyone_is_allowed_only_where_no_acl_is() -> None:
-    """Goal: the default is for resources without any ACL. Method: an ACL of somebody else, and none."""
     authorizer = Authorizer(image_of(acl(principal="User:bob")), allow_everyone_if_no_acl_found=True)
     assert not is_allowed(authorizer)
     assert is_allowed(authorizer, name="payments")
 
 
 def test_only_super_users_are_served_before_the_acls_are_loaded() -> None:
-    """Goal: nobody is judged by half of the ACLs. Method: a node that is not loaded, and then is."""
     loaded = False
     authorizer = Authorizer(image_of(acl()), super_users=["User:eve"], is_loaded=lambda: loaded)
     assert is_allowed(authorizer, principal="User:eve")
@@ -157,7 +153,6 @@ def test_only_super_users_are_served_before_the_acls_are_loaded() -> None:
 
 
 def test_decisions_follow_what_is_replayed_undone_aborted_and_restored() -> None:
-    """Goal: the index never differs from the image. Method: each way in which the image's ACLs change."""
     image = MetadataImage()
     authorizer = Authorizer(image)
     acl_id = UUID(int=7)
@@ -181,7 +176,6 @@ def test_decisions_follow_what_is_replayed_undone_aborted_and_restored() -> None
 
 
 def test_the_same_acl_under_two_ids_is_gone_when_both_are() -> None:
-    """Goal: removing one of two equal ACLs leaves the other. Method: two ids, removed one after the other."""
     image = MetadataImage()
     image.replay_all([acl().to_record(UUID(int=1)), acl().to_record(UUID(int=2))], base_offset=0)
     authorizer = Authorizer(image)
@@ -195,7 +189,6 @@ def test_the_same_acl_under_two_ids_is_gone_when_both_are() -> None:
 
 
 def test_a_decision_looks_at_few_of_many_acls() -> None:
-    """Goal: 10,000 ACLs cost a decision no scan. Method: count the ACLs that the index yields for a resource."""
     names = [acl(f"topic-{number}", principal=f"User:u{number % 100}") for number in range(5_000)]
     prefixes = [acl(f"team-{number}.", pattern=PREFIXED) for number in range(3_000)]
     users = [acl("shared", principal=f"User:u{number}") for number in range(2_000)]
@@ -212,9 +205,7 @@ def test_a_decision_looks_at_few_of_many_acls() -> None:
 
 
 def test_decisions_are_remembered_until_an_acl_changes() -> None:
-    """Goal: what is asked again and again costs one look, and never an old answer. Method: count the looks at the
-    index, ask twice, change an ACL; then ask about more topics than are remembered.
-    """
+    """What is asked again and again costs one look, and never an old answer."""
     image = image_of(acl())
     authorizer = Authorizer(image)
     looks: list[str] = []
@@ -236,7 +227,6 @@ def test_decisions_are_remembered_until_an_acl_changes() -> None:
 
 
 def test_long_names_are_not_remembered() -> None:
-    """Goal: what is remembered takes a few megabytes at most. Method: names of 32 KiB, which only refusals have."""
     authorizer = Authorizer(image_of(acl()))
     assert not is_allowed(authorizer, name="n" * 32_767)
     assert not authorizer._known
@@ -245,7 +235,6 @@ def test_long_names_are_not_remembered() -> None:
 
 
 def test_a_rule_is_named_as_in_kafkas_audit_log() -> None:
-    """Goal: the audit says why. Method: the rule of each kind of decision."""
     action = Action(operation=READ, resource_type=ResourceType.TOPIC, resource_name="orders")
     authorizer = Authorizer(image_of(acl()), super_users=["User:eve"])
     assert authorizer.decide("User:eve", HOST, action).rule == "SuperUser"

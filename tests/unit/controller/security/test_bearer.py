@@ -14,7 +14,6 @@ def validate(token: str) -> BearerToken:
 
 
 def test_a_valid_token_is_all_that_is_needed() -> None:
-    """Goal: RFC 7628. Method: our client's message, with extensions; and with the right authorization id."""
     for message in (
         BearerDialogue("a.b.c", {"cluster": "blue", "traceId": "1 2"}).first(),
         b"n,a=alice,\x01auth=bearer   a.b.c\x01\x01",
@@ -27,9 +26,7 @@ def test_a_valid_token_is_all_that_is_needed() -> None:
 
 
 def test_an_invalid_token_is_answered_and_then_refused() -> None:
-    """Goal: RFC 7628's JSON first, and Kafka's message after it. Method: a wrong token and the client's answer; the
-    reason is for the log only; instead of the answer, another token may come.
-    """
+    """RFC 7628's JSON first, and Kafka's message after it."""
     server = BearerServer(validate)
     answer = server.evaluate(BearerDialogue("x.y.z").first())
     assert answer == b'{"status":"invalid_token"}'
@@ -64,14 +61,13 @@ def test_an_invalid_token_is_answered_and_then_refused() -> None:
     ],
 )
 def test_other_messages_are_refused(message: bytes, said: str) -> None:
-    """Goal: what Kafka's server takes for malformed is. Method: a mistake each; the client is told nothing of it."""
+    """What Kafka's server takes for malformed is."""
     with pytest.raises(SaslRefusalError, match=said) as refused:
         BearerServer(validate).evaluate(message)
     assert refused.value.told is None
 
 
 def test_the_authorization_id_has_to_be_the_principal() -> None:
-    """Goal: nobody acts for another one. Method: bob, with the token of alice; Kafka's words."""
     with pytest.raises(SaslRefusalError) as refused:
         BearerServer(validate).evaluate(b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01")
     assert refused.value.told == (

@@ -19,7 +19,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_the_subject_of_a_certificate_is_read(certificate: bytes) -> None:
-    """Goal: the holder, not the issuer. Method: a certificate that openssl made."""
     assert subject_of(certificate) == "CN=client"
 
 
@@ -39,12 +38,10 @@ def test_the_subject_of_a_certificate_is_read(certificate: bytes) -> None:
     ],
 )
 def test_each_kind_of_text_is_decoded_as_in_java(tag: int, text: bytes, printed: str) -> None:
-    """Goal: certificates of all kinds of authorities. Method: names of one attribute; what JDK 17.0.21.1 prints."""
     assert name_of(locality(tag, text)) == f"L={printed}"
 
 
 def test_a_character_beyond_the_bmp_is_refused_in_a_bmp_string() -> None:
-    """Goal: as in Java, which takes such a certificate for none. Method: a pair of surrogates."""
     with pytest.raises(ValueError, match="BMPString"):
         name_of(locality(0x1E, "😀".encode("utf-16-be")))
 
@@ -59,7 +56,6 @@ def locality(tag: int, text: bytes) -> bytes:
 
 @given(data=st.data())
 def test_hostile_bytes_are_refused(certificate: bytes, data: st.DataObject) -> None:
-    """Goal: no other exception than ValueError. Method: any bytes, and a certificate with some of them changed."""
     content = bytearray(certificate)
     for at in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
         content[at] = data.draw(st.integers(0, 255))

@@ -11,7 +11,6 @@ def fail(guesses: Guesses, host: str, name: str, times: int, now_s: float = 0.0)
 
 
 def test_an_address_has_a_budget_that_refills() -> None:
-    """Goal: few guesses a day. Method: the whole budget for several names, one more, then time."""
     guesses = Guesses()
     for number in range(FAILURES_MAX):
         assert guesses.allows("10.0.0.1", f"user-{number}", 0.0)
@@ -31,9 +30,7 @@ def test_an_address_has_a_budget_that_refills() -> None:
 
 
 def test_a_stranger_does_not_lock_out_who_has_logged_in() -> None:
-    """Goal: a node behind the address of a stranger comes back. Method: a node that has logged in, then a budget that
-    the stranger has used up; guesses at the node's password have a bound of their own.
-    """
+    """A node behind the address of a stranger comes back."""
     guesses = Guesses()
     guesses.succeeded("10.0.0.1", "node", 0.0)
     fail(guesses, "10.0.0.1", "stranger", FAILURES_MAX)
@@ -63,7 +60,6 @@ def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -
 
 
 def test_the_memory_is_bounded() -> None:
-    """Goal: no list grows with addresses or names. Method: more of both, and a long name."""
     guesses = Guesses()
     for number in range(BUDGETS_MAX + 500):
         guesses.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x", 0.0)

@@ -16,7 +16,6 @@ from quorate_controller.security.hosts import check_block, is_in_block, java_add
     ],
 )
 def test_an_address_is_compared_as_java_prints_it(address: str, printed: str) -> None:
-    """Goal: an ACL's host is compared with Java's text. Method: one address of each kind."""
     assert java_address(address) == printed
 
 
@@ -41,7 +40,6 @@ def test_an_address_is_compared_as_java_prints_it(address: str, printed: str) ->
     ],
 )
 def test_an_address_is_in_a_block(block: str, address: str, is_in: bool) -> None:
-    """Goal: a block covers its addresses and no other kind. Method: edges of blocks of both kinds."""
     assert is_in_block(block, address) is is_in
 
 
@@ -61,7 +59,6 @@ def test_an_address_is_in_a_block(block: str, address: str, is_in: bool) -> None
     ],
 )
 def test_what_is_no_block_is_refused_with_kafkas_words(block: str, message: str) -> None:
-    """Goal: a client reads what Kafka says. Method: each kind of mistake; the texts are those of Kafka 4.4.0."""
     with pytest.raises(ValueError, match=r"^") as refusal:
         check_block(block)
     assert str(refusal.value) == message

@@ -67,7 +67,6 @@ def rfc_server() -> ScramServer:
 
 
 def test_scram_is_as_in_the_rfc() -> None:
-    """Goal: RFC 7677. Method: its example, message by message."""
     server = rfc_server()
     first = server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -85,7 +84,6 @@ def test_scram_is_as_in_the_rfc() -> None:
     name=st.text(st.characters(min_codepoint=1, max_codepoint=126), min_size=1), password=st.text(min_size=1)
 )
 def test_our_client_and_our_server_agree(mechanism: ScramMechanism, name: str, password: str) -> None:
-    """Goal: each name and password works. Method: any of them, with both mechanisms."""
     server = ScramServer(mechanism, credentials((name, password, mechanism, b"salt")), lambda: "x", DECOYS)
     client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password=password, nonce="n")
     challenged = client.challenged(server.evaluate(client.first_message()))
@@ -94,7 +92,7 @@ def test_our_client_and_our_server_agree(mechanism: ScramMechanism, name: str, p
 
 
 def test_a_delegation_token_logs_its_owner_in() -> None:
-    """Goal: KIP-48. Method: a client with id and HMAC of a token; without tokenauth the id is no user."""
+    """KIP-48."""
     password = base64.b64encode(token_hmac(SECRET, "token-1")).decode()
     given_to = {"mechanism": "SCRAM-SHA-256", "username": "token-1", "password": password, "nonce": "n"}
     server = ScramServer(SHA_256, credentials(), lambda: "x", DECOYS)
@@ -128,7 +126,7 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
     ],
 )
 def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
-    """Goal: a typed refusal that tells strangers nothing of users. Method: what is malformed or unknown."""
+    """A typed refusal that tells strangers nothing of users."""
     with pytest.raises(SaslRefusalError, match=reason) as refused:
         rfc_server().evaluate(message)
     assert refused.value.told is None or "different from username" in refused.value.told
@@ -145,7 +143,6 @@ def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
     ],
 )
 def test_final_messages_that_are_refused(final: bytes) -> None:
-    """Goal: nobody gets in without the password. Method: other nonces and proofs."""
     server = rfc_server()
     server.evaluate(b"n,,n=user,r=n")
     with pytest.raises(SaslRefusalError):
@@ -154,7 +151,6 @@ def test_final_messages_that_are_refused(final: bytes) -> None:
 
 
 def test_a_wrong_password_is_refused() -> None:
-    """Goal: the proof counts. Method: a client with another password."""
     server = rfc_server()
     client = ScramClient(mechanism="SCRAM-SHA-256", username="user", password="pen", nonce="n")
     challenged = client.challenged(server.evaluate(client.first_message()))
@@ -164,7 +160,6 @@ def test_a_wrong_password_is_refused() -> None:
 
 @given(st.binary(max_size=60), st.binary(max_size=80))
 def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
-    """Goal: no other exception. Method: any bytes to both servers, also after a good first message."""
     for server, message in (
         (PlainServer(Passwords({"alice": "a"}, b"key")), first),
         (rfc_server(), first),
@@ -195,7 +190,6 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
     ],
 )
 def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
-    """Goal: Kafka's texts. Method: a message each (PlainSaslServer)."""
     server = PlainServer(Passwords({"alice": "secret", "empty": ""}, b"key"))
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
@@ -225,9 +219,6 @@ def ask(
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())
 def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
-    """Goal: a stranger can't list the users. Method: 40 users as Kafka's tools make them and as many names of nobody;
-    what is answered has the same form, and a name always has the same salt, in each controller and after a restart.
-    """
     users = [(f"user-{number}", "x", mechanism, kafka_salt(number)) for number in range(40)]
     other_mechanism = next(one for one in SCRAM_MECHANISMS.values() if one is not mechanism)
     found, of_nobody = credentials(*users), credentials()
@@ -265,7 +256,6 @@ def calls_of(act: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM_MECHANISMS])
 def test_a_refusal_takes_as_much_work_for_nobody_as_for_a_user(mechanism: str) -> None:
-    """Goal: time reveals no user either. Method: the calls of each step, as a time would depend on the machine."""
     if mechanism == "PLAIN":
         passwords = Passwords({"alice": "secret"}, b"key")
         work = [
@@ -291,9 +281,6 @@ def test_a_refusal_takes_as_much_work_for_nobody_as_for_a_user(mechanism: str) -
 
 
 def test_decoys_have_the_usual_iterations() -> None:
-    """Goal: the number of iterations reveals nobody either. Method: users with another number, and one that Kafka
-    would refuse.
-    """
     image = MetadataImage()
     records = [
         credential_record(name, SHA_256, salt=b"s", salted_password=b"x" * 32, iterations=iterations)
@@ -305,9 +292,7 @@ def test_decoys_have_the_usual_iterations() -> None:
 
 
 def test_nothing_is_looked_at_when_guesses_are_held_back() -> None:
-    """Goal: beyond the bound a right password looks like a wrong one. Method: right ones, and a bound that begins
-    before the first message or the last one.
-    """
+    """Beyond the bound a right password looks like a wrong one."""
     allowed = [True]
     plain = PlainServer(Passwords({"alice": "secret"}, b"key"), lambda _: allowed[0])
     server = ScramServer(
@@ -328,12 +313,10 @@ def test_nothing_is_looked_at_when_guesses_are_held_back() -> None:
 
 @pytest.mark.parametrize("message", [b"\0alice\0secret", b"alice\0alice\0secret", "\0zoë\0pässword".encode()])
 def test_plain_lets_users_in(message: bytes) -> None:
-    """Goal: names and passwords in UTF-8. Method: with and without an authorization id."""
     server = PlainServer(Passwords({"alice": "secret", "zoë": "pässword"}, b"key"))
     assert server.evaluate(message) == b""
     assert server.authenticated == Authenticated(name=message.decode().split("\0")[1])
 
 
 def test_token_hmacs_are_kafkas() -> None:
-    """Goal: brokers and controllers derive the same. Method: HMAC-SHA-512 of the id with the secret."""
     assert token_hmac("s", "id") == hmac.digest(b"s", b"id", "sha512")

@@ -37,7 +37,6 @@ def final_message(salted: bytes, server_first: str, nonce: str) -> bytes:
     ],
 )
 def test_the_final_message_has_the_nonce_of_both(nonce: str, is_accepted: bool) -> None:
-    """Goal: a final message with another nonce is refused. Method: proofs that are right for each nonce."""
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, ITERATIONS)
     image = MetadataImage()
     record = credential_record("user", SHA_256, salt=SALT, salted_password=salted, iterations=ITERATIONS)

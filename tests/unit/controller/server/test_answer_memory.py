@@ -35,7 +35,6 @@ class Client:
 
 
 def test_who_reads_nothing_for_longest_is_closed() -> None:
-    """Goal: the bound holds, at the cost of who does not read. Method: three clients; the first reads a little."""
     counters = RequestCounters()
     memory = AnswerMemory(10 * MIB, counters)
     reading, silent, last = Client(), Client(), Client()
@@ -49,10 +48,7 @@ def test_who_reads_nothing_for_longest_is_closed() -> None:
 
 
 def test_a_burst_is_forgiven_for_a_second_but_not_all_of_it() -> None:
-    """Goal: many clients that fetch at once are not closed; memory is bounded all the same.
-
-    Method: clients that ask at the same moment, up to the bound that always holds; one more; the same later.
-    """
+    """Many clients that fetch at once are not closed; memory is bounded all the same."""
     memory = AnswerMemory(10 * MIB, RequestCounters())
     clients = [Client() for _ in range(10 * HARD_FACTOR + 1)]
     for client in clients[:-1]:
@@ -65,7 +61,6 @@ def test_a_burst_is_forgiven_for_a_second_but_not_all_of_it() -> None:
 
 
 def test_small_answers_and_those_who_leave_do_not_count() -> None:
-    """Goal: nothing leaks. Method: sizes that fall below what counts."""
     memory = AnswerMemory(10 * MIB, RequestCounters())
     client = Client()
     memory.waits(client, 1000, 0.0)
@@ -89,10 +84,6 @@ class LargeAnswers:
 async def test_clients_that_never_read_are_closed(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: answers in memory are bounded over all connections. Method: 14 clients that ask for 32 MiB each.
-
-    2 MiB may wait. One that reads gets all that it asked for.
-    """
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(answer_memory, "SLOW_S_MIN", SLOW_S)
     # The system has room for what one client reads while the others of this process ask.
@@ -122,10 +113,6 @@ async def test_clients_that_never_read_are_closed(
 
 
 async def test_connections_are_served_in_turn(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: who sends thousands of requests at once does not hold up others.
-
-    Method: note the order of service; by the clock, each turn takes the same time.
-    """
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(ticks) / 1024)
     monkeypatch.setattr(scheduler, "time", clock)
@@ -154,7 +141,6 @@ async def test_connections_are_served_in_turn(rig: Any, monkeypatch: pytest.Monk
 
 
 async def test_little_is_read_at_once(rig: Any) -> None:
-    """Goal: a connection that waits holds little. Method: requests that are not answered; what was taken of more."""
     await rig.listen(ListenerLimits(in_flight_max=1))
     rig.listener.handler = type("Silent", (), {"handle": lambda _self, _exchange: None})()
     client = await rig.connect()

@@ -37,9 +37,6 @@ def topic_created(name: str, throttle_ms: int = 0) -> created.CreateTopicsRespon
 
 @pytest.mark.parametrize("version", [4, 7])
 async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
-    """Goal: no text is too long to be sent. Method: a text of 80,000 bytes, in an inflexible and a flexible version;
-    the answer to the next request arrives as well.
-    """
     text = "é" * 40_000
     rig.node.decide = lambda request, _caller: (
         ANSWER if request == HEARTBEAT else ControlError(ErrorCode.invalid_config, text)
@@ -59,9 +56,7 @@ async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
 async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
     rig: Any, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a client is told, and what it pipelined behind is answered in order. Method: a topic's name of 40,000
-    bytes in a response.
-    """
+    """A client is told, and what it pipelined behind is answered in order."""
     rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else topic_created("n" * 40_000)
     await rig.listen()
     client = await rig.connect()
@@ -79,10 +74,6 @@ async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
 async def test_what_cannot_even_be_refused_closes_its_connection(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: nobody waits forever. Method: neither answer nor error response can be built; earlier answers leave, and
-    the connection ends with a line in the log.
-    """
-
     def error_response(*_args: Any, **_options: Any) -> None:
         raise ZeroDivisionError
 
@@ -102,8 +93,6 @@ async def test_what_cannot_even_be_refused_closes_its_connection(
 async def test_an_exception_on_the_way_to_the_node_is_answered(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a mistake of ours in one request harms no other. Method: the node's port raises."""
-
     def control(_request: Any, _caller: Any) -> None:
         raise ZeroDivisionError
 
@@ -127,7 +116,6 @@ class Failing:
 async def test_an_exception_of_the_handler_closes_one_connection(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: no exchange stays open. Method: a handler that raises."""
     await rig.listen()
     handler, rig.listener.handler = rig.listener.handler, Failing()
     client = await rig.connect()
@@ -142,7 +130,6 @@ async def test_an_exception_of_the_handler_closes_one_connection(
 async def test_the_commit_wins_a_race_with_the_timer(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a request is answered once. Method: the timer fires after the commit, before its callback has run."""
     calls: list[Call] = []
     wait_for_control = Call.wait_for_control
 
@@ -164,7 +151,6 @@ async def test_the_commit_wins_a_race_with_the_timer(
 
 
 async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: whoever comes second does no harm. Method: the same call is answered three times."""
     calls: list[Call] = []
     await rig.listen()
     original = rig.listener.handler._control
@@ -184,10 +170,7 @@ async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.L
 
 
 async def test_a_client_beyond_its_quota_is_not_read(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: KIP-219. Method: an answer with a throttle time of 300 ms; what the client sends then waits for so long.
-
-    Another connection of the same client is served meanwhile, as in Kafka.
-    """
+    """KIP-219."""
     caplog.set_level(logging.INFO)
     rig.node.decide = lambda request, _caller: (
         ANSWER if request == HEARTBEAT else topic_created("a", throttle_ms=300)

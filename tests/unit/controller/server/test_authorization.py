@@ -42,16 +42,12 @@ from quorate_protocol.wire.writing import encode
 
 
 def test_each_served_api_has_its_rule() -> None:
-    """Goal: no API is forgotten. Method: each is in one of the three tables, and in no other."""
     assert {*SERVED_APIS, *EXTENSION_APIS, *CONTROLLER_READ_APIS} <= ON_CLUSTER.keys() | BY_HANDLER | OPEN
     assert not ON_CLUSTER.keys() & BY_HANDLER
     assert not OPEN & (ON_CLUSTER.keys() | BY_HANDLER)
 
 
 def test_a_flood_of_denials_hides_no_other_denial() -> None:
-    """Goal: the audit log can't be blinded. Method: a thousand denials of one principal, for many topics; then one
-    of another principal, and one of the first at another host, all within one interval.
-    """
     root, stream = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
     authorization = Authorization(authorizer_with(), RequestCounters())
@@ -113,8 +109,8 @@ def authorizer_of(case: str, needed: AclOperation) -> Authorizer | None:
     ids=lambda key: find_api(key).name,
 )
 async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served: bool) -> None:
-    """Goal: whoever lacks the operation gets CLUSTER_AUTHORIZATION_FAILED where the API's clients look, and nothing
-    reaches the node. Method: each API with each kind of access.
+    """Whoever lacks the operation gets CLUSTER_AUTHORIZATION_FAILED where the API's clients look, and nothing
+    reaches the node.
     """
     rig.node.authorizer = authorizer_of(case, ON_CLUSTER[key])
     version, request = SAMPLES[key]
@@ -133,7 +129,7 @@ async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served:
 
 @pytest.mark.parametrize("key", sorted(BY_HANDLER), ids=lambda key: APIS[key].name)
 async def test_handlers_get_what_the_sender_may_do(rig: Any, key: ApiKey) -> None:
-    """Goal: requests about several things reach their handlers with the sender's rights. Method: ask them there."""
+    """Requests about several things reach their handlers with the sender's rights."""
     rig.node.authorizer = authorizer_with(acl_of(AclOperation.ALTER))
     await rig.listen()
     client = await rig.connect()
@@ -148,7 +144,6 @@ async def test_handlers_get_what_the_sender_may_do(rig: Any, key: ApiKey) -> Non
 
 @pytest.mark.parametrize("key", sorted(OPEN), ids=lambda key: APIS[key].name)
 async def test_some_requests_need_no_acl(rig: Any, key: ApiKey) -> None:
-    """Goal: connections can be set up by anybody. Method: those APIs with an authorizer that is not loaded."""
     rig.node.authorizer = authorizer_with(is_loaded=lambda: False)
     await rig.listen()
     client = await rig.connect()
@@ -161,7 +156,7 @@ async def test_some_requests_need_no_acl(rig: Any, key: ApiKey) -> None:
 
 @pytest.mark.parametrize("key", [ApiKey.VOTE, ApiKey.DESCRIBE_CONFIGS], ids=["on cluster", "by handler"])
 async def test_before_the_acls_are_loaded_only_super_users_are_served(rig: Any, key: ApiKey) -> None:
-    """Goal: as Kafka's AuthorizerNotReadyException. Method: requests of both kinds, then of a super user."""
+    """As Kafka's AuthorizerNotReadyException."""
     loaded = False
     rig.node.authorizer = authorizer_with(acl_of(ALL), is_loaded=lambda: loaded)
     await rig.listen()
@@ -199,7 +194,6 @@ def envelope(name: str) -> EnvelopeRequest:
 
 
 async def test_an_envelope_needs_cluster_action_of_the_broker(rig: Any) -> None:
-    """Goal: only brokers may speak for others. Method: a sender that may do everything else; the error is outside."""
     rig.node.authorizer = authorizer_with(
         acl_of(ALL), acl_of(AclOperation.CLUSTER_ACTION, DENY), super_users=("User:alice",)
     )
@@ -217,7 +211,6 @@ async def test_an_envelope_needs_cluster_action_of_the_broker(rig: Any) -> None:
 async def test_what_is_in_an_envelope_is_judged_by_the_client(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: principal and host are those of the forwarded client. Method: alice may alter, bob may not."""
     rig.node.authorizer = authorizer_with(
         acl_of(AclOperation.CLUSTER_ACTION), acl_of(AclOperation.ALTER, principal="User:alice")
     )
@@ -252,9 +245,6 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
 async def test_what_is_allowed_is_logged_for_those_who_debug(
     rig: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: the audit has permissions at DEBUG, and nothing is made for it at INFO. Method: one allowed request at
-    both levels, while the audited decisions are counted.
-    """
     made = []
 
     def counted(**facts: Any) -> Audited:
@@ -285,7 +275,7 @@ async def test_what_is_allowed_is_logged_for_those_who_debug(
 
 
 async def test_quotas_are_refused_with_the_text_of_the_code(rig: Any) -> None:
-    """Goal: Kafka's text: AlterClientQuotasRequest.getErrorResponse takes that of the code. Method: no ACL."""
+    """Kafka's text: AlterClientQuotasRequest.getErrorResponse takes that of the code."""
     rig.node.authorizer = authorizer_with()
     await rig.listen()
     client = await rig.connect()

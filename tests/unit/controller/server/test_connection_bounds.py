@@ -30,7 +30,7 @@ def config(**keys: str) -> ControllerConfig:
 
 
 async def test_hosts_are_looked_up() -> None:
-    """Goal: names count as the addresses that connections come from. Method: a name, an address in a long form."""
+    """Names count as the addresses that connections come from."""
     of_host = (
         await bounds_of(config(max_connections_per_ip_overrides="localhost:5,0:0:0:0:0:0:0:9:6"))
     ).of_host
@@ -39,7 +39,7 @@ async def test_hosts_are_looked_up() -> None:
 
 
 async def test_an_unknown_host_ends_the_start() -> None:
-    """Goal: as Kafka, which would otherwise not apply a limit that somebody relies on. Method: a reserved name."""
+    """As Kafka, which would otherwise not apply a limit that somebody relies on."""
     with pytest.raises(
         UnknownHostError, match=r"max\.connections\.per\.ip\.overrides: nobody\.invalid has no"
     ):
@@ -49,7 +49,7 @@ async def test_an_unknown_host_ends_the_start() -> None:
 async def test_connections_leave_files_to_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: clients can't take the last file descriptor, without which a controller ends. Method: 1,024 of them."""
+    """Clients can't take the last file descriptor, without which a controller ends."""
     monkeypatch.setattr(connection_bounds, "raise_file_limit", lambda: 1024)
     caplog.set_level(logging.INFO)
     assert (await bounds_of(config(max_connections="500"))).total_max == 500
@@ -61,7 +61,6 @@ async def test_connections_leave_files_to_the_log(
 
 
 def test_the_soft_limit_of_files_is_raised() -> None:
-    """Goal: as Java. Method: lower this process's, and look at it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard) - 10, hard))
     try:

@@ -51,7 +51,6 @@ class Quotas:
 
 
 def test_the_limit_is_for_all_listeners_together() -> None:
-    """Goal: max.connections is the process's. Method: three places, and a fourth connection on another listener."""
     quotas = Quotas(total_max=3)
     first = quotas.taken(OTHERS)
     quotas.served(CLIENTS)
@@ -62,7 +61,6 @@ def test_the_limit_is_for_all_listeners_together() -> None:
 
 
 def test_a_listener_may_have_a_limit_of_its_own() -> None:
-    """Goal: listener.name.<name>.max.connections. Method: fill it; only its own connections give way."""
     quotas = Quotas(total_max=10, of_listener={CLIENTS: 1})
     other = quotas.taken(OTHERS)
     first = quotas.taken(CLIENTS)
@@ -73,7 +71,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
 
 
 def test_nodes_get_in_beyond_the_limit_and_others_give_way() -> None:
-    """Goal: controllers reach each other, as Kafka's brokers do. Method: clients hold all places, none is idle."""
+    """Controllers reach each other, as Kafka's brokers do."""
     quotas = Quotas(total_max=2)
     clients = [quotas.served(CLIENTS) for _ in range(2)]
     assert quotas.take(CLIENTS) is None
@@ -85,9 +83,6 @@ def test_nodes_get_in_beyond_the_limit_and_others_give_way() -> None:
 
 
 def test_nodes_never_take_the_files_of_the_log() -> None:
-    """Goal: a controller can always open its own files. Method: clients hold all places, none is idle; nodes come
-    until there is no file descriptor, then a client gives way to each, and a stranger among the nodes before it.
-    """
     quotas = Quotas(total_max=2, files_max=3)
     clients = [quotas.served(CLIENTS) for _ in range(2)]
     node = quotas.taken(NODES)
@@ -99,7 +94,6 @@ def test_nodes_never_take_the_files_of_the_log() -> None:
 
 
 def test_a_listener_that_is_alone_is_not_protected() -> None:
-    """Goal: there is a limit in any case, as in Kafka. Method: one listener, one place, one client that is served."""
     quotas = ConnectionQuotas(
         ConnectionLimits(total_max=1, protected_listener=NODES), [NODES], RequestCounters()
     )
@@ -110,10 +104,7 @@ def test_a_listener_that_is_alone_is_not_protected() -> None:
 
 
 def test_who_gives_way() -> None:
-    """Goal: handshakes first, then strangers, then who was idle for longest; nobody who was just served.
-
-    Method: one of each and a place for none; take one place after the other.
-    """
+    """Handshakes first, then strangers, then who was idle for longest; nobody who was just served."""
     quotas = Quotas(total_max=5)
     silent = quotas.taken(CLIENTS, Stage.SILENT)
     long_idle, idle = quotas.served(CLIENTS), quotas.served(CLIENTS)
@@ -128,7 +119,6 @@ def test_who_gives_way() -> None:
 
 
 def test_counts_are_right_after_any_history() -> None:
-    """Goal: no place leaks. Method: random arrivals, requests and departures, also of who has lost the place."""
     chance = random.Random(5)
     quotas = Quotas(total_max=20, of_listener={OTHERS: 5}, per_host_max=8)
     known: list[Place] = []
@@ -160,7 +150,6 @@ def test_counts_are_right_after_any_history() -> None:
 
 
 def test_a_rate_may_be_exceeded_once_by_what_the_windows_hold() -> None:
-    """Goal: Kafka's Rate. Method: 5 a second over 11 windows of a second: 50 at once, and then one each 200 ms."""
     rate = SampledRate(5, windows=11, window_s=1.0)
     assert [rate.record(0.0) for _ in range(50)] == [0.0] * 50
     assert rate.record(0.0) == pytest.approx(0.2)
@@ -170,13 +159,11 @@ def test_a_rate_may_be_exceeded_once_by_what_the_windows_hold() -> None:
 
 
 def test_a_rate_of_nothing_delays_each_by_a_window() -> None:
-    """Goal: 0 is allowed, as in Kafka, and divides nothing by zero. Method: two events."""
     rate = SampledRate(0, windows=11, window_s=1.0)
     assert [rate.record(0.0), rate.record(1.0)] == [1.0, 1.0]
 
 
 def test_nodes_are_not_delayed_by_the_rate_of_clients() -> None:
-    """Goal: the protected listener has its own rate only. Method: clients beyond the rate of the process."""
     quotas = Quotas(rate_max=1, rate_of_listener={NODES: 100}, windows=2)
     delays = [quotas.quotas.delay_s(CLIENTS, 0.0) for _ in range(5)]
     assert delays[0] == 0.0

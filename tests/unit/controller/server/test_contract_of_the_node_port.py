@@ -13,9 +13,7 @@ NOT_NEEDED = {"credentials"}
 
 @pytest.mark.parametrize("name", sorted(name for name in vars(NodePort) if not name.startswith("_")))
 def test_a_member_is_as_in_the_port(rig: Any, name: str) -> None:
-    """Goal: a method that gets another parameter, or another name, does not live on in the tests. Method: compare the
-    port, the driver and the node of the tests, by the names of their parameters.
-    """
+    """A method that gets another parameter, or another name, does not live on in the tests."""
     in_port = getattr(NodePort, name)
     fake = type(rig.node)
     for implementation in (Driver, fake):

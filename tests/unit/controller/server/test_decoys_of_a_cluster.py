@@ -21,13 +21,13 @@ def salt(secret: str | None, login: Login | None, cluster_id: str = "cluster") -
     ("secret", "login"), [("of tokens", None), (None, NODE), ("", NODE), ("of tokens", NODE)]
 )
 def test_controllers_of_a_cluster_share_their_decoys(secret: str | None, login: Login | None) -> None:
-    """Goal: a stranger who asks two controllers, or one before and after a restart, learns nothing."""
+    """A stranger who asks two controllers, or one before and after a restart, learns nothing."""
     assert salt(secret, login) == salt(secret, login)
     assert salt(secret, login) != salt(secret, login, "another cluster")
 
 
 def test_secrets_decide() -> None:
-    """Goal: the secret of tokens comes first, and without any secret nobody can compute a decoy."""
+    """The secret of tokens comes first, and without any secret nobody can compute a decoy."""
     of_tokens = Login(mechanism="SCRAM-SHA-256", username="token", password="other", is_token=True)
     assert (
         salt("of tokens", NODE) == salt("of tokens", of_tokens) != salt(None, NODE) != salt(None, of_tokens)

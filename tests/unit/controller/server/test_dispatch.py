@@ -87,7 +87,6 @@ HELLO = ApiVersionsRequest(client_software_name="test-client", client_software_v
 
 @pytest.mark.parametrize("version", [2, 5, 7])
 async def test_control_requests_reach_the_node_with_their_circumstances(rig: Any, version: int) -> None:
-    """Goal: control gets the canonical request and who asks. Method: CreateTopics in several versions."""
     rig.node.decide = topics_created
     await rig.listen()
     client = await rig.connect()
@@ -106,7 +105,6 @@ async def test_control_requests_reach_the_node_with_their_circumstances(rig: Any
 
 
 async def test_a_standby_refuses_writes_in_the_shape_of_each_api(rig: Any) -> None:
-    """Goal: clients look elsewhere. Method: a request with items and one with a top error, on a standby."""
     rig.node.is_active = False
     await rig.listen()
     client = await rig.connect()
@@ -123,7 +121,6 @@ async def test_a_standby_refuses_writes_in_the_shape_of_each_api(rig: Any) -> No
 
 
 async def test_a_standby_answers_reads(rig: Any) -> None:
-    """Goal: describe any controller. Method: DescribeConfigs on a standby."""
     rig.node.is_active = False
     rig.node.decide = lambda _request, _caller: described_configs.DescribeConfigsResponse(
         throttle_time=timedelta(), results=()
@@ -135,7 +132,6 @@ async def test_a_standby_answers_reads(rig: Any) -> None:
 
 
 async def test_refusals_of_control_go_to_the_client(rig: Any) -> None:
-    """Goal: codes and texts arrive. Method: a ControlError for the request as a whole."""
     rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.policy_violation, "no more topics")
     await rig.listen()
     client = await rig.connect()
@@ -144,7 +140,7 @@ async def test_refusals_of_control_go_to_the_client(rig: Any) -> None:
 
 
 async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a failure of ours neither leaks nor hangs. Method: an unexpected exception from the node."""
+    """A failure of ours neither leaks nor hangs."""
     rig.node.decide = lambda _request, _caller: ZeroDivisionError("secret")
     await rig.listen()
     client = await rig.connect()
@@ -157,9 +153,8 @@ async def test_a_bug_is_logged_and_hidden(rig: Any, caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_without_a_timeout_errors_of_validation_win(rig: Any, timeout_ms: int) -> None:
-    """Goal: KIP-4, for clients that do not wait: REQUEST_TIMED_OUT means that the topic is valid, and being created.
-
-    Method: CreateTopics, and a node that has decided on three topics, of which it refuses one, before it commits.
+    """KIP-4, for clients that do not wait: REQUEST_TIMED_OUT means that the topic is valid, and being
+    created.
     """
 
     def decided(request: Any, caller: Any) -> NotAwaited:
@@ -181,7 +176,6 @@ async def test_without_a_timeout_errors_of_validation_win(rig: Any, timeout_ms: 
 
 
 async def test_requests_time_out(rig: Any) -> None:
-    """Goal: nobody waits forever. Method: CreateTopics and a node that does not commit."""
     await rig.listen()
     client = await rig.connect()
     (topic,) = (await client.ask(create_topics("a", timeout_ms=10), 7)).topics
@@ -191,7 +185,6 @@ async def test_requests_time_out(rig: Any) -> None:
 
 
 async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
-    """Goal: raft answers with endpoints of the listener asked. Method: a Vote, answered by a fake."""
     rig.node.reply = lambda _request: RaftAnswer(
         response=m.VoteResponse(
             leader_id=2,
@@ -260,7 +253,6 @@ def metadata_fetch(
 
 @pytest.mark.parametrize("version", [12, 16, 17, 18])
 async def test_fetch_waits_and_carries_the_bytes_of_the_log(rig: Any, version: int) -> None:
-    """Goal: replication. Method: a Fetch that raft answers later, with a megabyte of batches."""
     await rig.listen()
     client = await rig.connect()
     client.send(metadata_fetch(), version)
@@ -275,7 +267,6 @@ async def test_fetch_waits_and_carries_the_bytes_of_the_log(rig: Any, version: i
 
 
 async def test_fetch_of_another_topic_is_an_invalid_request(rig: Any) -> None:
-    """Goal: brokers' data is not here. Method: another topic id."""
     await rig.listen()
     client = await rig.connect()
     response = await client.ask(metadata_fetch(UUID(int=99)), 18)
@@ -284,7 +275,6 @@ async def test_fetch_of_another_topic_is_an_invalid_request(rig: Any) -> None:
 
 
 async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig: Any) -> None:
-    """Goal: never tell half an answer. Method: Fetch 11 has no place for the leader."""
     rig.node.reply = lambda _request: RaftAnswer(response=m.FetchResponse(leader_id=1, leader_epoch=4))
     await rig.listen()
     client = await rig.connect()
@@ -293,7 +283,6 @@ async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig
 
 
 async def test_describe_quorum_is_answered_from_the_description(rig: Any) -> None:
-    """Goal: kafka-metadata-quorum. Method: a leader's description; then a follower's, whose error shows."""
     rig.node.quorum = m.QuorumDescription(leader_id=1, leader_epoch=2, high_watermark=3)
     await rig.listen()
     client = await rig.connect()
@@ -305,7 +294,6 @@ async def test_describe_quorum_is_answered_from_the_description(rig: Any) -> Non
 
 
 async def test_sasl_without_authentication_is_an_illegal_state(rig: Any) -> None:
-    """Goal: as Kafka on a PLAINTEXT listener. Method: SaslHandshake."""
     await rig.listen()
     client = await rig.connect()
     response = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -314,7 +302,6 @@ async def test_sasl_without_authentication_is_an_illegal_state(rig: Any) -> None
 
 @pytest.mark.parametrize("version", range(6))
 async def test_api_versions_lists_what_is_served(rig: Any, version: int) -> None:
-    """Goal: brokers learn what they may forward. Method: every version; below 4, no feature from level 0."""
     await rig.listen()
     client = await rig.connect()
     response = await client.ask(HELLO, version)
@@ -334,9 +321,7 @@ async def test_api_versions_lists_what_is_served(rig: Any, version: int) -> None
 
 
 async def test_only_our_controllers_hear_of_what_kafka_does_not_have(rig: Any) -> None:
-    """Goal: Java peers, brokers and tools see Kafka's APIs. Method: the same question as a controller of ours, which
-    then gets an answer to its heartbeat.
-    """
+    """Java peers, brokers and tools see Kafka's APIs."""
     await rig.listen()
     client = await rig.connect()
     asked = api_versions_request(software_name=CONTROLLER_SOFTWARE_NAME)
@@ -349,9 +334,7 @@ async def test_only_our_controllers_hear_of_what_kafka_does_not_have(rig: Any) -
 
 
 async def test_only_clients_that_ask_for_them_see_the_reads_of_controllers(rig: Any) -> None:
-    """Goal: stock clients and tools see Kafka's APIs. Method: the same question as any client of ours, and as one
-    that reads from controllers, which then gets a response.
-    """
+    """Stock clients and tools see Kafka's APIs."""
     await rig.listen()
     client = await rig.connect()
     offered = {}
@@ -368,7 +351,6 @@ async def test_only_clients_that_ask_for_them_see_the_reads_of_controllers(rig: 
 
 
 async def test_unknown_features_have_no_epoch(rig: Any) -> None:
-    """Goal: -1 means not known yet. Method: a node without finalized features."""
     rig.node.feature_levels = FinalizedFeatures(levels={}, epoch=-1, supported={})
     await rig.listen()
     client = await rig.connect()
@@ -377,7 +359,7 @@ async def test_unknown_features_have_no_epoch(rig: Any) -> None:
 
 
 async def test_a_newer_api_versions_is_answered_in_version_0(rig: Any) -> None:
-    """Goal: newer clients fall back (KIP-511). Method: version 99, whose body nobody here can read."""
+    """Newer clients fall back (KIP-511)."""
     await rig.listen()
     client = await rig.connect()
     client.writer.write(b"\x00\x00\x00\x0e\x00\x12\x00\x63\x00\x00\x00\x2a\x00\x01c\x00\x01\x02")
@@ -404,7 +386,7 @@ async def test_a_newer_api_versions_is_answered_in_version_0(rig: Any) -> None:
 async def test_client_software_is_checked_since_version_3(
     rig: Any, request_: Any, version: int, expected: str
 ) -> None:
-    """Goal: KIP-511's rule for names. Method: good and bad names and versions."""
+    """KIP-511's rule for names."""
     await rig.listen()
     client = await rig.connect()
     assert (await client.ask(request_, version)).error_code is ErrorCode[expected]
@@ -426,9 +408,7 @@ async def test_client_software_is_checked_since_version_3(
 async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
     rig: Any, cluster_id: str | None, node_id: int, expected: str
 ) -> None:
-    """Goal: KIP-1242. Method: all combinations of ClusterId and NodeId in version 5; 2**31 - 1 minus a node's id
-    is that node as a coordinator.
-    """
+    """KIP-1242."""
     await rig.listen()
     client = await rig.connect()
     hello = ApiVersionsRequest(
@@ -440,9 +420,7 @@ async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
 async def test_each_misrouted_connection_is_counted_and_told_with_both_identities(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: who runs the cluster finds the wrong address (KIP-1242). Method: a client that means another node,
-    one that means another cluster, one that is right, one that says half of it.
-    """
+    """Who runs the cluster finds the wrong address (KIP-1242)."""
     await rig.listen()
     client = await rig.connect()
     for cluster_id, node_id in (("cluster", 2), ("other", 1), ("cluster", 1), ("cluster", -1)):
@@ -474,9 +452,7 @@ async def test_each_misrouted_connection_is_counted_and_told_with_both_identitie
 async def test_a_candidate_that_reaches_another_voter_is_named_once(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a Java controller, which does not say whom it means, is found by its votes. Method: two votes for another
-    voter over one connection, one over a new one, and one that a broker forwards.
-    """
+    """A Java controller, which does not say whom it means, is found by its votes."""
     rig.node.reply = lambda _request: RaftAnswer(response=m.VoteResponse(leader_epoch=8))
     await rig.listen()
     client = await rig.connect()
@@ -505,9 +481,7 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
 
 
 async def test_a_controller_that_looks_up_voters_is_not_misrouted(rig: Any) -> None:
-    """Goal: a voter that asks its bootstrap servers for the others (KIP-1347) counts as no wrong address. Method: a
-    vote for another voter over a connection of a controller that names no node, and over one that names this node.
-    """
+    """A voter that asks its bootstrap servers for the others (KIP-1347) counts as no wrong address."""
     rig.node.reply = lambda _request: RaftAnswer(
         response=m.VoteResponse(error_code=ErrorCode.invalid_voter_key, leader_epoch=8)
     )
@@ -526,9 +500,7 @@ async def test_a_controller_that_looks_up_voters_is_not_misrouted(rig: Any) -> N
 async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
     rig: Any, monkeypatch: pytest.MonkeyPatch, state: str, counted: dict[str, int]
 ) -> None:
-    """Goal: a follower whose address of the leader leads here is found. Method: it fetches in the leader's epoch
-    again and again, from a node that hears the leader, and from one that does not and can't tell either.
-    """
+    """A follower whose address of the leader leads here is found."""
     monkeypatch.setattr(misrouting, "LEADER_DOUBTS_SPAN_MS_MIN", 0)
     rig.node.node_status = replace(rig.node.node_status, current_state=state)
     rig.node.reply = lambda _request: RaftAnswer(
@@ -542,7 +514,6 @@ async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
 
 
 def test_answers_are_framed_as_the_protocol_package_does() -> None:
-    """Goal: the one-buffer encoding is only faster. Method: compare it with serialize_response."""
     response = topics_created(create_topics("a"), None)
     for version in (2, 5, 7):
         assert bytes(encode_answer(APIS[19], version, 3, response)) == serialize_response(
@@ -551,7 +522,6 @@ def test_answers_are_framed_as_the_protocol_package_does() -> None:
 
 
 async def test_requests_are_counted(rig: Any) -> None:
-    """Goal: metrics by API. Method: two requests, one with a committed answer."""
     rig.node.decide = topics_created
     await rig.listen()
     client = await rig.connect()
@@ -563,7 +533,6 @@ async def test_requests_are_counted(rig: Any) -> None:
 
 
 async def test_many_clients_pipeline_at_once(rig: Any) -> None:
-    """Goal: no mix-up under load. Method: 20 clients with 50 requests each; every answer names its topic."""
     rig.node.decide = topics_created
     await rig.listen()
     clients = [await rig.connect() for _ in range(20)]
@@ -600,10 +569,8 @@ def sliced_creation() -> Any:
 async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
     rig: Any, kind: Callable[[], Any]
 ) -> None:
-    """Goal: who pipelines requests that take many slices has only one of them parsed, until its answer is sent: they
-    are done in their order.
-
-    Method: three, and another request behind them, on one connection.
+    """Who pipelines requests that take many slices has only one of them parsed, until its answer is sent:
+    they are done in their order.
     """
     asking, version, answer = kind()
     await rig.listen()

@@ -81,7 +81,6 @@ def topics_created(request: Any, _caller: Any) -> created.CreateTopicsResponse:
 
 
 async def test_a_huge_request_in_an_envelope_does_not_wait_for_itself(rig: Any) -> None:
-    """Goal: two frames of one exchange count once. Method: more topics than what may be parsed at a time."""
     name = "t" * STRING_SIZE_BYTES_MAX
     topics = CREATE_TOPICS.topics * (PARSED_BYTES_MAX // len(name) + 1)
     huge = replace(CREATE_TOPICS, topics=tuple(replace(topic, name=name) for topic in topics))
@@ -93,9 +92,6 @@ async def test_a_huge_request_in_an_envelope_does_not_wait_for_itself(rig: Any) 
 
 
 async def test_elements_of_a_forwarded_request_are_bounded(rig: Any) -> None:
-    """Goal: brokers forward no more than clients may send themselves. Method: one element more; the connection, which
-    is that of a broker, stays.
-    """
     await rig.listen()
     broker = await rig.connect()
     count = ELEMENTS_MAX[ServiceClass.CLIENTS] + 1
@@ -109,7 +105,6 @@ async def test_elements_of_a_forwarded_request_are_bounded(rig: Any) -> None:
 
 @pytest.mark.parametrize("version", [2, 5, 7])
 async def test_a_forwarded_request_is_decided_for_its_client(rig: Any, version: int) -> None:
-    """Goal: control sees the client, not the broker. Method: CreateTopics of alice at 10.1.2.3."""
     rig.node.decide = topics_created
     await rig.listen()
     broker = await rig.connect()
@@ -131,9 +126,6 @@ async def test_a_forwarded_request_is_decided_for_its_client(rig: Any, version: 
 async def test_the_forwarding_broker_is_known_by_its_client_id(
     rig: Any, client_id: str, broker_id: int | None
 ) -> None:
-    """Goal: an answer can wait for the broker that forwarded. Method: client ids of envelopes, as brokers have them,
-    and others.
-    """
     rig.node.decide = topics_created
     await rig.listen()
     broker = await rig.connect()
@@ -145,9 +137,7 @@ async def test_the_forwarding_broker_is_known_by_its_client_id(
 
 @pytest.mark.parametrize("is_active", [True, False])
 async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool) -> None:
-    """Goal: brokers of 4.4 pass UnregisterController on (KIP-1312). Method: in an envelope, to the active
-    controller, which refuses with a code that is newer than 4.3, and to a standby.
-    """
+    """Brokers of 4.4 pass UnregisterController on (KIP-1312)."""
     rig.node.is_active = is_active
     rig.node.decide = lambda _request, _caller: ControlError(CONTROLLER_ID_NOT_REGISTERED, "no such id")
     await rig.listen()
@@ -164,9 +154,7 @@ async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool)
 
 
 async def test_a_voter_change_that_reached_a_follower_is_forwarded_again(rig: Any) -> None:
-    """Goal: kafka-metadata-quorum works through brokers while leadership moves. Method: RemoveRaftVoter in an
-    envelope, to a node that is not the leader.
-    """
+    """Kafka-metadata-quorum works through brokers while leadership moves."""
     not_leader = m.RemoveRaftVoterResponse(error_code=ErrorCode.not_leader_or_follower)
     rig.node.reply = lambda _request: RaftAnswer(response=not_leader)
     await rig.listen()
@@ -177,7 +165,6 @@ async def test_a_voter_change_that_reached_a_follower_is_forwarded_again(rig: An
 
 
 async def test_ipv6_clients_and_token_principals(rig: Any) -> None:
-    """Goal: every kind of client. Method: 16 address bytes, a principal from a delegation token."""
     rig.node.decide = topics_created
     await rig.listen()
     broker = await rig.connect()
@@ -192,7 +179,6 @@ async def test_ipv6_clients_and_token_principals(rig: Any) -> None:
 
 @pytest.mark.parametrize("is_lost_later", [False, True])
 async def test_not_controller_is_told_on_the_envelope(rig: Any, is_lost_later: bool) -> None:
-    """Goal: the broker looks for the active controller. Method: on a standby; leadership lost meanwhile."""
     rig.node.is_active = is_lost_later
     rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.not_controller, "moved")
     await rig.listen()
@@ -202,7 +188,6 @@ async def test_not_controller_is_told_on_the_envelope(rig: Any, is_lost_later: b
 
 
 async def test_other_errors_stay_inside(rig: Any) -> None:
-    """Goal: the client sees its error. Method: a policy violation of the forwarded request."""
     rig.node.decide = lambda _request, _caller: ControlError(ErrorCode.policy_violation, "no")
     await rig.listen()
     broker = await rig.connect()
@@ -213,7 +198,6 @@ async def test_other_errors_stay_inside(rig: Any) -> None:
 
 
 async def test_describe_quorum_of_a_follower_sends_the_broker_on(rig: Any) -> None:
-    """Goal: forwarded DescribeQuorum finds the leader. Method: a follower's error becomes NOT_CONTROLLER."""
     rig.node.quorum = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
     question = describe_quorum.DescribeQuorumRequest(
         topics=(
@@ -263,7 +247,6 @@ async def test_describe_quorum_of_a_follower_sends_the_broker_on(rig: Any) -> No
 async def test_bad_envelopes_are_refused_with_kafkas_codes(
     rig: Any, request_: EnvelopeRequest, expected: str
 ) -> None:
-    """Goal: brokers react as to Kafka. Method: each flaw; the connection of the broker stays usable."""
     rig.node.decide = topics_created
     await rig.listen()
     broker = await rig.connect()

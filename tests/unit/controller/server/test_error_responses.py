@@ -44,7 +44,7 @@ def captured() -> list[tuple[int, int, bytes, bytes]]:
 def test_error_response_equals_kafkas(
     key: int, version: int, request_body: bytes, kafka_response: bytes
 ) -> None:
-    """Goal: brokers and clients find our errors where they look. Method: Kafka's bytes for each API, version."""
+    """Brokers and clients find our errors where they look."""
     api = CONTROLLER_APIS[key]
     request = convert(decode(api.request_class(version), request_body), api.canonical_request)
     message = KAFKA_TEXT if key in WITH_TEXT else None
@@ -53,7 +53,7 @@ def test_error_response_equals_kafkas(
 
 
 def test_a_refused_reassignment_says_nothing_of_replication_factors() -> None:
-    """Goal: Kafka's default, whatever was asked. Method: a request that allows no other replication factor."""
+    """Kafka's default, whatever was asked."""
     request = AlterPartitionReassignmentsRequest(
         timeout=timedelta(seconds=1), allow_replication_factor_change=False, topics=()
     )
@@ -63,7 +63,6 @@ def test_a_refused_reassignment_says_nothing_of_replication_factors() -> None:
 
 
 def test_every_api_of_the_listener_has_an_error_response() -> None:
-    """Goal: no request can fail twice. Method: each captured request, in its newest version, answered."""
     newest = {key: (version, body) for key, version, body, _ in captured()}
     assert set(newest) == set(CONTROLLER_APIS) - {94}
     for key, (version, body) in newest.items():

@@ -45,8 +45,8 @@ def is_valid(found: JwksValidator, token: str) -> bool:
 async def test_new_keys_are_asked_for_when_a_token_names_one(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a rotated key works at the client's next attempt, and strangers can't have the endpoint asked all the
-    time. Method: keys that are read once an hour; tokens of a new key, then of one that nobody has, many times.
+    """A rotated key works at the client's next attempt, and strangers can't have the endpoint asked all the
+    time.
     """
     monkeypatch.setattr(jwks, "WANTED_INTERVAL_S", 0.01)
     found = validator(endpoint)
@@ -82,7 +82,6 @@ async def test_new_keys_are_asked_for_when_a_token_names_one(
 async def test_keys_stay_in_use_when_they_cant_be_read(
     endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: an outage of the issuer locks nobody out. Method: an endpoint that fails, sends no keys, and recovers."""
     found = validator(endpoint, refresh_ms=1)
     await found.refresh()
     token = endpoint.issuer.token()
@@ -105,9 +104,7 @@ async def test_keys_stay_in_use_when_they_cant_be_read(
 
 
 async def test_keys_come_from_the_allowed_endpoint_alone(tmp_path: Path) -> None:
-    """Goal: nobody between the controller and the issuer chooses the keys. Method: an endpoint with TLS that
-    redirects to plain http, where an attacker's key is; a token for a super user that this key has signed.
-    """
+    """Nobody between the controller and the issuer chooses the keys."""
     certificates = Certificates.create(tmp_path / "tls")
     attacker = await TokenEndpoint(Issuer.with_keys("ES256"), {}).start()
     issuer = await TokenEndpoint(
@@ -127,7 +124,6 @@ async def test_keys_come_from_the_allowed_endpoint_alone(tmp_path: Path) -> None
 
 
 async def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: as Kafka's cached file. Method: no file, keys, nonsense, other keys."""
     monkeypatch.setattr(jwks, "FILE_INTERVAL_S", 0.001)
     monkeypatch.setattr(jwks, "RESPONSE_SIZE_BYTES_MAX", 10_000)
     file, issuer = tmp_path / "jwks.json", Issuer.with_keys("ES256")

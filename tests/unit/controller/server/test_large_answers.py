@@ -26,11 +26,7 @@ class Answers:
 
 
 async def test_tls_holds_a_piece_of_a_large_answer(secured: TlsRig, certificates: Certificates) -> None:
-    """Goal: a client that reads slowly costs its answer, and not copies of it.
-
-    Method: a client with TLS does not read; what the transport holds is compared with the size of an answer. Then it
-    reads all, and asks for more.
-    """
+    """A client that reads slowly costs its answer, and not copies of it."""
     await secured.listen(tls_of(certificates), Answers())
     reader, writer = await secured.connect(client_context(certificates))
     writer.transport.pause_reading()
@@ -48,7 +44,6 @@ async def test_tls_holds_a_piece_of_a_large_answer(secured: TlsRig, certificates
 
 
 async def test_a_connection_closes_behind_the_last_piece(secured: TlsRig, certificates: Certificates) -> None:
-    """Goal: nothing of the last answer is lost. Method: a large answer, behind which the connection ends."""
     await secured.listen(tls_of(certificates), Answers())
     reader, writer = await secured.connect(client_context(certificates))
     writer.write(encode_frame(b"last"))

@@ -82,9 +82,6 @@ def gate(rig: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 async def test_others_are_served_while_a_large_request_is_parsed(rig: Any, gate: threading.Event) -> None:
-    """Goal: 300,000 resources hold up no heartbeat. Method: a thread that waits; another connection asks
-    meanwhile, and what comes behind the large request on its own connection stays behind it.
-    """
     await rig.listen()
     client, broker = await rig.connect(), await rig.connect()
     client.send(LARGE, 4)
@@ -102,7 +99,6 @@ async def test_others_are_served_while_a_large_request_is_parsed(rig: Any, gate:
 
 
 async def test_a_client_that_leaves_is_not_served(rig: Any, gate: threading.Event) -> None:
-    """Goal: no work for who is gone. Method: the client leaves while its request is parsed; the next is served."""
     await rig.listen()
     leaving, staying = await rig.connect(), await rig.connect()
     leaving.send(LARGE, 4)
@@ -115,9 +111,6 @@ async def test_a_client_that_leaves_is_not_served(rig: Any, gate: threading.Even
 
 
 async def test_few_huge_requests_are_parsed_at_a_time(rig: Any) -> None:
-    """Goal: the memory of their objects is bounded. Method: three clients whose requests have more than half of the
-    bound each; two are parsed when the one before is answered or gone. A large one does not wait for them.
-    """
     await rig.listen()
     first, leaving, last, large = [await rig.connect() for _ in range(4)]
     for client in (first, leaving, last):
@@ -144,7 +137,6 @@ async def test_few_huge_requests_are_parsed_at_a_time(rig: Any) -> None:
 
 
 async def test_large_garbage_ends_the_connection(rig: Any) -> None:
-    """Goal: what does not decode in a thread is refused as everywhere. Method: a frame of zeros behind a header."""
     await rig.listen()
     client = await rig.connect()
     client.writer.write(
@@ -172,9 +164,7 @@ def many_configs(count: int) -> bytes:
 
 
 async def test_elements_are_bounded(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a request takes bounded memory, whoever sends it. Method: 53 MiB of IncrementalAlterConfigs, from a
-    client that is no stranger; its memory, measured; then as many elements as are allowed, and one more.
-    """
+    """A request takes bounded memory, whoever sends it."""
     await rig.listen()
     client = await rig.connect()
     await client.ask(VERSIONS, 4)
@@ -203,11 +193,8 @@ async def test_elements_are_bounded(rig: Any, caplog: pytest.LogCaptureFixture) 
 
 
 async def test_what_is_denied_is_not_parsed(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: who may not send a large request takes no memory for its objects, where Kafka's response needs none
-    of them.
-
-    Method: an AlterPartition and an Envelope by ANONYMOUS, which are answered as small ones are, with one denial
-    each in the audit; CreateAcls, whose response has a result for each ACL, is parsed.
+    """Who may not send a large request takes no memory for its objects, where Kafka's response needs none of
+    them.
     """
     parsed: list[int] = []
 

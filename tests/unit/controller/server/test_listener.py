@@ -25,7 +25,6 @@ LOCALHOST = "127.0.0.1"
 
 
 async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
-    """Goal: pipelining clients match by order. Method: answer three requests last to first."""
     await rig.listen()
     client = await rig.connect()
     for broker_id in range(3):
@@ -40,7 +39,6 @@ async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
 
 
 async def test_requests_in_flight_are_bounded(rig: Any) -> None:
-    """Goal: one client cannot flood us. Method: 10 requests at once, 4 may be in flight."""
     await rig.listen(ListenerLimits(in_flight_max=4))
     client = await rig.connect()
     for broker_id in range(10):
@@ -57,9 +55,7 @@ async def test_requests_in_flight_are_bounded(rig: Any) -> None:
 
 @pytest.mark.parametrize("size_bytes", [50_000, -1])
 async def test_the_system_keeps_few_answers(rig: Any, size_bytes: int) -> None:
-    """Goal: who does not read is served no more soon (socket.send.buffer.bytes). Method: the buffer of a connection;
-    Linux doubles what it is told.
-    """
+    """Who does not read is served no more soon (socket.send.buffer.bytes)."""
     await rig.listen(ListenerLimits(socket_send_buffer_bytes=size_bytes))
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
@@ -83,7 +79,6 @@ class LargeAnswers:
 
 
 async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
-    """Goal: answers do not pile up. Method: 200 requests for 256 KiB each; read only later, then all."""
     await rig.listen(ListenerLimits(send_buffer_bytes_max=1))
     rig.listener.handler = handler = LargeAnswers()
     client = await rig.connect()
@@ -99,7 +94,6 @@ async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
 
 
 async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) -> None:
-    """Goal: connections.max.idle.ms. Method: one idle connection, one with a request in flight; then 40 ms apply."""
     await rig.listen(ListenerLimits(idle_timeout_ms=-1))
     waiting, idle = await rig.connect(), await rig.connect()
     waiting.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -120,10 +114,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_stranger_gives_way_when_all_places_are_taken(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: whoever fills the listener keeps nobody out. Method: two places, one client is served, one is silent.
-
-    A third and a fourth client are served, one after the other; the first stays through.
-    """
+    """Whoever fills the listener keeps nobody out."""
     await rig.listen(connections=ConnectionLimits(total_max=2))
     rig.node.decide = lambda _request, _caller: heartbeat_answer()
     first, silent = await rig.connect(), await rig.connect()
@@ -140,7 +131,6 @@ async def test_a_stranger_gives_way_when_all_places_are_taken(
 
 
 async def test_clients_that_are_served_keep_their_places(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: max.connections. Method: two places and two served clients; others are closed until one has left."""
     await rig.listen(connections=ConnectionLimits(total_max=2))
     rig.node.decide = lambda _request, _caller: heartbeat_answer()
     first, second = await rig.connect(), await rig.connect()
@@ -157,7 +147,7 @@ async def test_clients_that_are_served_keep_their_places(rig: Any, caplog: pytes
 
 
 async def test_a_host_has_its_own_bound(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: max.connections.per.ip and its overrides. Method: three connections of a host that may have two."""
+    """Max.connections.per.ip and its overrides."""
     await rig.listen(connections=ConnectionLimits(per_host_max=0, of_host={LOCALHOST: 2}))
     first, _ = await rig.connect(), await rig.connect()
     assert await (await rig.connect()).is_closed()
@@ -170,10 +160,6 @@ async def test_a_host_has_its_own_bound(rig: Any, caplog: pytest.LogCaptureFixtu
 
 
 async def test_connections_wait_when_too_many_are_created(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: max.connection.creation.rate. Method: 20 a second for windows of 50 ms; 9 connections at once.
-
-    All are served, but not before the rate allows it.
-    """
     limits = ConnectionLimits(rate_max=20, windows=2, window_s=0.05)
     await rig.listen(connections=limits)
     rig.node.decide = lambda _request, _caller: heartbeat_answer()
@@ -187,7 +173,6 @@ async def test_connections_wait_when_too_many_are_created(rig: Any, caplog: pyte
 
 
 async def test_single_bytes_do_not_keep_a_connection_open(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a slow loris is idle. Method: a request byte by byte under an idle timeout of 40 ms."""
     caplog.set_level(logging.INFO)
     await rig.listen(ListenerLimits(idle_timeout_ms=40))
     slow = await rig.connect()
@@ -202,7 +187,6 @@ async def test_single_bytes_do_not_keep_a_connection_open(rig: Any, caplog: pyte
 
 
 async def test_close_answers_what_is_in_flight(rig: Any) -> None:
-    """Goal: a clean stop. Method: close with a request in flight; new connections are refused meanwhile."""
     await rig.listen()
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -219,7 +203,6 @@ async def test_close_answers_what_is_in_flight(rig: Any) -> None:
 
 
 async def test_close_does_not_wait_beyond_the_grace(rig: Any) -> None:
-    """Goal: a stop ends. Method: a request that is never answered, 20 ms of grace."""
     await rig.listen()
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -230,7 +213,7 @@ async def test_close_does_not_wait_beyond_the_grace(rig: Any) -> None:
 
 
 async def test_a_stopped_node_closes_connections_at_once(rig: Any) -> None:
-    """Goal: a stop does not wait for answers that cannot come. Method: the node cancels its futures."""
+    """A stop does not wait for answers that cannot come."""
     await rig.listen()
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -241,7 +224,6 @@ async def test_a_stopped_node_closes_connections_at_once(rig: Any) -> None:
 
 
 async def test_a_client_that_leaves_cancels_its_requests(rig: Any) -> None:
-    """Goal: no work for nobody. Method: disconnect with two requests in flight."""
     await rig.listen()
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -252,7 +234,6 @@ async def test_a_client_that_leaves_cancels_its_requests(rig: Any) -> None:
 
 
 async def test_no_delay_is_set(rig: Any) -> None:
-    """Goal: small answers leave at once. Method: look at the accepted socket."""
     await rig.listen()
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
@@ -300,7 +281,6 @@ API_VERSIONS_FRAME = encode_frame(
 async def test_garbage_closes_its_connection_only(
     rig: Any, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: strangers do no harm. Method: raw bytes; one log line with the address, others are served on."""
     await rig.listen()
     good, bad = await rig.connect(), await rig.connect()
     address = "{}:{}".format(*bad.writer.get_extra_info("sockname"))
@@ -314,7 +294,6 @@ async def test_garbage_closes_its_connection_only(
 
 
 async def test_answers_before_garbage_are_sent(rig: Any) -> None:
-    """Goal: garbage ends a connection in order. Method: a good request in flight, then a bad one."""
     await rig.listen()
     client = await rig.connect()
     client.send(heartbeat(1), HEARTBEAT_VERSION)
@@ -327,7 +306,6 @@ async def test_answers_before_garbage_are_sent(rig: Any) -> None:
 
 
 async def test_a_request_may_come_byte_by_byte(rig: Any) -> None:
-    """Goal: frames do not depend on packets. Method: one ApiVersions request in single bytes."""
     await rig.listen()
     client = await rig.connect()
     client.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
@@ -342,7 +320,6 @@ async def test_a_request_may_come_byte_by_byte(rig: Any) -> None:
 
 
 async def test_random_bytes_never_break_the_listener(rig: Any) -> None:
-    """Goal: no crash, no hang. Method: 60 connections with seeded noise behind a plausible length."""
     await rig.listen()
     noise = random.Random(7)
     for _ in range(60):

@@ -126,9 +126,6 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
     ids=lambda one: type(one).__name__,
 )
 def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
-    """Goal: no client sees a difference, and no piece is large. Method: the frame of each version, written at once
-    and in steps; an element has hundreds of its own.
-    """
     api, arrays = find_api(key), long_arrays(response)
     assert arrays is not None
     for version in range(api.version_min, api.version_max + 1):
@@ -143,9 +140,6 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
 
 @pytest.mark.parametrize("key", SERVED_APIS, ids=lambda key: find_api(key).name)
 def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
-    """Goal: any response may be long. Method: random responses of each API in each version, written at once and
-    in steps: the same bytes, or the same error.
-    """
     api = find_api(key)
     arrays = long_answers._arrays(api.canonical_response)
     if arrays is None:
@@ -173,9 +167,6 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
 
 
 async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: 100,000 results of a change hold up no heartbeat. Method: the denial of each of many ACLs; a
-    heartbeat behind it is answered first.
-    """
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
         heartbeat_answer() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
@@ -209,9 +200,6 @@ def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_others_are_answered_while_a_long_answer_is_written(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a heartbeat does not wait for a long answer. Method: a step in each turn of the loop; the heartbeat comes
-    behind the request for the answer, and its own answer first.
-    """
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
         heartbeat_answer() if request == heartbeat() else described(2_000)
@@ -228,7 +216,6 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 
 
 async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an answer's memory is bounded. Method: a low bound; the next request is served."""
     monkeypatch.setattr(long_answers, "ANSWER_SIZE_BYTES_MAX", 1_000)
     rig.node.decide = lambda request, _caller: heartbeat_answer() if request == heartbeat() else described()
     await rig.listen()
@@ -242,9 +229,7 @@ async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pyt
 
 
 async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: many large answers do not take memory at once. Method: two, a low bound: the first is done first, though
-    it is longer; without the bound the short one would be.
-    """
+    """Many large answers do not take memory at once."""
     take_small_steps(monkeypatch)
     monkeypatch.setattr(scheduler, "LONG_RESPONSES_BYTES_MAX", 0)
     sizes = iter((3_000, COUNT))
@@ -261,7 +246,6 @@ async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: 
 
 
 async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no work for nobody. Method: the client leaves in the middle; the elements are asked for no more."""
     take_small_steps(monkeypatch)
     begun: list[Any] = []
     original = call.writing_answer

@@ -73,7 +73,6 @@ def scraper(rig: Any) -> Scraper:
 
 
 async def test_the_names_that_dashboards_know_are_there(scraper: Scraper) -> None:
-    """Goal: dashboards work. Method: all names of the raft and controller metrics are families."""
     histogram = LatencyHistogram()
     scraper.set_status(commit_latency=histogram, event_queue_time=histogram)
     families = {family.name for family in text_string_to_metric_families(scraper.page.render().decode())}
@@ -81,7 +80,6 @@ async def test_the_names_that_dashboards_know_are_there(scraper: Scraper) -> Non
 
 
 async def test_gauges_show_the_status(scraper: Scraper) -> None:
-    """Goal: right numbers. Method: one status, one scrape."""
     scraper.set_status(
         is_active=True,
         current_state="leader",
@@ -105,12 +103,12 @@ async def test_gauges_show_the_status(scraper: Scraper) -> None:
 
 
 async def test_the_build_is_shown(scraper: Scraper) -> None:
-    """Goal: it is seen which version and codec a controller runs. Method: one scrape."""
+    """It is seen which version and codec a controller runs."""
     assert scraper.scrape()[f"quorate_build_info{{{CODEC},{SOFTWARE_VERSION}}}"] == 1
 
 
 async def test_no_snapshot_means_no_snapshot_lag(scraper: Scraper) -> None:
-    """Goal: KIP-631's rule. Method: a status without a snapshot."""
+    """KIP-631's rule."""
     scraper.set_status(latest_snapshot_end_offset=0)
     samples = scraper.scrape()
     assert samples["kafka_controller_kafkacontroller_metadatasnapshotlag"] == 0
@@ -118,7 +116,6 @@ async def test_no_snapshot_means_no_snapshot_lag(scraper: Scraper) -> None:
 
 
 async def test_rates_are_over_the_last_minute(scraper: Scraper) -> None:
-    """Goal: rates without work between scrapes. Method: scrapes every 30 s while the log grows."""
     latency = LatencyHistogram()
     scraper.set_status(current_state="leader", commit_latency=latency, high_watermark=0, log_end_offset=0)
     scraper.scrape()
@@ -136,7 +133,6 @@ async def test_rates_are_over_the_last_minute(scraper: Scraper) -> None:
 
 
 async def test_a_truncated_log_has_no_negative_rate(scraper: Scraper) -> None:
-    """Goal: gauges stay sane. Method: the log end moves back between two scrapes."""
     scraper.set_status(log_end_offset=500)
     scraper.scrape()
     scraper.now_s += 10
@@ -145,7 +141,6 @@ async def test_a_truncated_log_has_no_negative_rate(scraper: Scraper) -> None:
 
 
 async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
-    """Goal: see who is refused. Method: counters as the dispatcher leaves them."""
     scraper.counters.requests[19] = 3
     scraper.counters.errors[19, ErrorCode.not_controller] = 2
     scraper.counters.seconds[19].observe_ms(7)
@@ -168,7 +163,6 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
 
 
 def test_a_histogram_counts_bounds_inclusively() -> None:
-    """Goal: Prometheus' le. Method: durations on, below and above bounds."""
     histogram = LatencyHistogram()
     for duration_ms in (0.5, 0.6, 1, 20_000):
         histogram.observe_ms(duration_ms)
@@ -189,7 +183,6 @@ def test_a_histogram_counts_bounds_inclusively() -> None:
 async def test_ready_means_voter_leader_known_caught_up(
     rig: Any, changes: dict[str, Any], missing: list[str]
 ) -> None:
-    """Goal: what /readyz means. Method: each condition missing."""
     status = dataclasses.replace(rig.node.node_status, **changes)
     assert [name for name, is_met in readiness(status).items() if not is_met] == missing
 
@@ -232,7 +225,6 @@ async def get(server: ControllerServer, path: str) -> tuple[int, Any, str]:
 
 
 async def test_readyz_says_what_is_missing(rig: Any, server: ControllerServer) -> None:
-    """Goal: probes and people. Method: a healthy node, then one that lags."""
     code, body, _ = await get(server, "/readyz")
     assert (code, body["ready"], body["missing"]) == (200, True, [])
     assert (body["nodeId"], body["leaderId"], body["highWatermark"]) == (1, 2, 100)
@@ -242,7 +234,6 @@ async def test_readyz_says_what_is_missing(rig: Any, server: ControllerServer) -
 
 
 async def test_healthz_means_that_the_node_turns(rig: Any, server: ControllerServer) -> None:
-    """Goal: a stuck node is restarted. Method: a fresh turn, then one a minute old."""
     assert (await get(server, "/healthz"))[0] == 200
     rig.node.turn_age_s = 60
     code, body, _ = await get(server, "/healthz")
@@ -250,7 +241,6 @@ async def test_healthz_means_that_the_node_turns(rig: Any, server: ControllerSer
 
 
 async def test_the_metrics_page_counts_the_listeners_requests(server: ControllerServer) -> None:
-    """Goal: the parts are joined. Method: ApiVersions on the Kafka listener, then a scrape."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["CONTROLLER"])
     codec = ClientConnection("test")
     writer.write(codec.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4))
@@ -266,7 +256,6 @@ async def test_the_metrics_page_counts_the_listeners_requests(server: Controller
 async def test_limits_of_the_pages_are_counted_and_logged(
     server: ControllerServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: it is seen that strangers hold sockets. Method: more half requests than an address may have."""
     caplog.set_level(logging.INFO)
     writers = []
     for _ in range(DEFAULT_BOUNDS.connections_of_address_max + 1):
@@ -284,7 +273,6 @@ async def test_limits_of_the_pages_are_counted_and_logged(
 
 
 async def test_a_port_in_use_leaves_nothing_open(rig: Any) -> None:
-    """Goal: a clear failure. Method: the HTTP port is taken; the Kafka listener must be closed again."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = ControllerServer(config(http_listener=("127.0.0.1", taken.getsockname()[1])), rig.node)
         with pytest.raises(OSError, match="address already in use"):
@@ -295,13 +283,11 @@ async def test_a_port_in_use_leaves_nothing_open(rig: Any) -> None:
 
 
 def test_limits_follow_the_configuration() -> None:
-    """Goal: Kafka's keys work. Method: the keys given, and our bound where Kafka has none."""
     limits = listener_limits(config(properties={"socket.request.max.bytes": "4096"}))
     assert (limits.frame_size_bytes_max, limits.idle_timeout_ms) == (4096, 5000)
 
 
 def test_metrics_libraries_are_not_loaded_without_need() -> None:
-    """Goal: memory. Method: a fresh interpreter imports the server and what it needs to serve."""
     program = (
         "import sys, quorate_controller.server.server, quorate_controller.server.peers;"
         "print(sorted({'aiohttp', 'prometheus_client'} & set(sys.modules)))"

@@ -15,7 +15,6 @@ CREATE_TOPICS = 19
 
 
 async def test_each_metric_is_documented(rig: Any) -> None:
-    """Goal: the list is complete and current. Method: compare it with a page on which nothing is absent."""
     histogram = LatencyHistogram()
     rig.node.node_status = dataclasses.replace(
         rig.node.node_status,

@@ -94,7 +94,7 @@ NOT_LEADER = m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader
 def test_a_request_tells_whom_its_sender_meant(
     request_: Any, response: Any, expected: Misrouting | None
 ) -> None:
-    """Goal: peers that don't say whom they mean are judged all the same. Method: each request, right and wrong."""
+    """Peers that don't say whom they mean are judged all the same."""
     assert of_request(request_, response, node_id=OURS) is expected
 
 
@@ -143,7 +143,7 @@ UPDATE = m.UpdateRaftVoterRequest(
 def test_a_response_makes_doubtful_who_answers(
     request_: Any, node_id: int, response: Any, expected: Misrouting | None
 ) -> None:
-    """Goal: an address that leads to another node is suspected with the first response. Method: each response."""
+    """An address that leads to another node is suspected with the first response."""
     destination = m.Destination(node_id=node_id, host="h", port=9093)
     send = m.Send(request_id=1, destination=destination, request=request_, timeout_ms=1)
     assert of_response(send, response) is expected
@@ -163,12 +163,12 @@ def test_a_response_makes_doubtful_who_answers(
     ],
 )
 def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: Misrouting | None) -> None:
-    """Goal: a new directory or a leader that has resigned is nothing wrong. Method: doubts and answers."""
+    """A new directory or a leader that has resigned is nothing wrong."""
     assert verdict(doubt, answering, cluster_id="c") is expected
 
 
 def test_each_finding_of_a_connection_is_told_once() -> None:
-    """Goal: a peer that tries for hours makes one line for each thing that is wrong. Method: the same again."""
+    """A peer that tries for hours makes one line for each thing that is wrong."""
     findings = ConnectionFindings()
     told = [findings.take(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
     assert told == [True, False, True]
@@ -186,13 +186,12 @@ def test_each_finding_of_a_connection_is_told_once() -> None:
     ],
 )
 def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], told: int) -> None:
-    """Goal: only one that does not give up is named, and within a second. Method: Fetches at several times."""
     findings = ConnectionFindings()
     assert sum(findings.take(Misrouting.LEADER, now_ms) for now_ms in times_ms) == told
 
 
 def test_a_fetch_that_is_served_ends_the_doubts() -> None:
-    """Goal: the next change of what leads where is told again. Method: doubts, a served Fetch, doubts."""
+    """The next change of what leads where is told again."""
     findings = ConnectionFindings()
 
     def doubts(since_ms: int) -> int:
@@ -206,7 +205,6 @@ def test_a_fetch_that_is_served_ends_the_doubts() -> None:
 
 
 def test_a_finding_names_sender_and_meant_node() -> None:
-    """Goal: the line says which name or address to look for. Method: a vote, a Fetch, the end of an epoch."""
     assert meant_by(vote(OTHER_VOTER), REFUSED) == {
         "request": "VoteRequest",
         "meant_cluster_id": "c",

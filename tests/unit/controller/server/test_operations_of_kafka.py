@@ -50,7 +50,6 @@ KAFKA = {
 
 
 def test_each_request_needs_the_operation_that_kafka_demands() -> None:
-    """Goal: no client may do what only nodes or administrators may. Method: a table of its own, by operation."""
     needed: dict[AclOperation, set[int]] = {}
     for key, operation in ON_CLUSTER.items():
         needed.setdefault(operation, set()).add(key)

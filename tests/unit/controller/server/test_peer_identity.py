@@ -26,9 +26,7 @@ from quorate_controller.server.raft_wire import response_to_wire
 async def test_a_peer_is_told_whom_we_mean(
     bench: PeerBench, node_id: int, highest: int, meant: tuple[str | None, int]
 ) -> None:
-    """Goal: KIP-1242 between controllers. Method: ApiVersions as it arrives, where the id is known, where it is
-    not, and where the version has no place for it.
-    """
+    """KIP-1242 between controllers."""
     bench.peer.ranges[18] = (0, highest)
     await bench.start()
     bench.send(vote(), node_id=node_id)
@@ -41,9 +39,7 @@ async def test_a_peer_is_told_whom_we_mean(
 async def test_a_peer_that_is_somebody_else_is_left(
     bench: PeerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: KIP-1242 protects quorums from wrong addresses. Method: a peer with another node id: the requests
-    fail as misrouted, the connection ends, it is counted and told; the node's new address works at once.
-    """
+    """KIP-1242 protects quorums from wrong addresses."""
     bench.peer.node_id = 3
     await bench.start()
     first, second = bench.send(vote()), bench.send(vote())
@@ -97,9 +93,7 @@ def who_answers(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any]
 async def test_a_java_controller_behind_the_address_of_another_is_named(
     bench: PeerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a peer that never checks whom we mean is found out by what it answers. Method: node 3 answers a Fetch
-    that is meant for the leader, node 2, and says that 2 leads; it does so again. Then the leader is there.
-    """
+    """A peer that never checks whom we mean is found out by what it answers."""
     caplog.set_level(logging.INFO)
     bench.peer.answers |= {1: not_leader, **who_answers(3)}
     await bench.start()
@@ -130,7 +124,6 @@ async def test_a_java_controller_behind_the_address_of_another_is_named(
 async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
     bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], counted: int
 ) -> None:
-    """Goal: no false alarm. Method: a peer that does not lead, and is the one that is meant, or not, or silent."""
     monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
     bench.peer.answers |= {1: not_leader, **answers}
     await bench.start()
@@ -141,7 +134,7 @@ async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
 
 
 async def test_a_probe_asks_for_the_range_of_kraft_version(bench: PeerBench) -> None:
-    """Goal: AddRaftVoter checks the new voter. Method: the probe is an ApiVersions request."""
+    """AddRaftVoter checks the new voter."""
     bench.peer.answers |= who_answers(2)
     await bench.start()
     probe = bench.send(m.ApiVersionsProbe())
@@ -161,9 +154,7 @@ async def test_a_probe_asks_for_the_range_of_kraft_version(bench: PeerBench) -> 
 async def test_a_probe_finds_out_whose_the_address_of_a_new_voter_is(
     bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], is_refused: bool
 ) -> None:
-    """Goal: no voter is added with the address of another Java controller, which accepts any identity. Method: a peer
-    that says that it is another one, or does not say who it is.
-    """
+    """No voter is added with the address of another Java controller, which accepts any identity."""
     monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
     bench.peer.answers |= answers
     await bench.start()

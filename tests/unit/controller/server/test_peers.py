@@ -28,7 +28,6 @@ UPDATE_VOTER = m.UpdateRaftVoterRequest(
 
 
 async def test_a_request_is_answered(bench: PeerBench) -> None:
-    """Goal: votes work. Method: two votes over one connection, negotiated once."""
     await bench.start()
     first, second = bench.send(vote()), bench.send(vote())
     assert await bench.wait_events(2) == [
@@ -42,7 +41,6 @@ async def test_a_request_is_answered(bench: PeerBench) -> None:
 
 @pytest.mark.parametrize(("highest", "sent_as"), [(0, 0), (1, 1), (2, 2), (7, 2)])
 async def test_the_highest_common_version_is_used(bench: PeerBench, highest: int, sent_as: int) -> None:
-    """Goal: old and newer peers. Method: peers of several ranges of Vote."""
     bench.peer.ranges[52] = (0, highest)
     bench.peer.answers[52] = lambda _body: response_to_wire(VOTE_GRANTED)
     await bench.start()
@@ -55,7 +53,6 @@ async def test_the_highest_common_version_is_used(bench: PeerBench, highest: int
 async def test_a_request_that_the_peer_cannot_take_fails(
     bench: PeerBench, vote_range: tuple[int, int] | None
 ) -> None:
-    """Goal: raft may elect without pre-vote. Method: pre-vote to Vote 0-1, to 3-9, to a peer without Vote."""
     if vote_range is None:
         del bench.peer.ranges[52]
     else:
@@ -69,7 +66,7 @@ async def test_a_request_that_the_peer_cannot_take_fails(
 
 
 async def test_an_old_peer_is_asked_again_in_its_own_version(bench: PeerBench) -> None:
-    """Goal: KIP-511's fallback. Method: a peer with ApiVersions 0-3 refuses ours in version 0."""
+    """KIP-511's fallback."""
     bench.peer.ranges[18] = (0, 3)
     await bench.start()
     bench.send(vote())
@@ -78,7 +75,6 @@ async def test_an_old_peer_is_asked_again_in_its_own_version(bench: PeerBench) -
 
 
 async def test_a_waiting_fetch_does_not_hold_back_a_vote(bench: PeerBench) -> None:
-    """Goal: lanes are independent. Method: a Fetch without answer, then a vote to the same peer."""
     await bench.start()
     bench.send(FETCH)
     await bench.wait_request(1)
@@ -88,9 +84,6 @@ async def test_a_waiting_fetch_does_not_hold_back_a_vote(bench: PeerBench) -> No
 
 
 async def test_a_broken_connection_fails_its_requests_at_once(bench: PeerBench) -> None:
-    """Goal: elections start when the leader dies. Method: the peer goes away with a Fetch in flight, and does
-    not take the connection of the next Fetch.
-    """
     await bench.start()
     fetch = bench.send(FETCH)
     await bench.wait_request(1)
@@ -105,9 +98,6 @@ async def test_a_broken_connection_fails_its_requests_at_once(bench: PeerBench) 
 
 
 async def test_a_peer_that_broke_a_connection_is_connected_again_at_once(bench: PeerBench) -> None:
-    """Goal: a broken connection is no dead peer. Method: the peer closes the connection of a Fetch in flight
-    and takes the next one; the backoff of an hour would be noticed.
-    """
     await bench.start(backoff_s=3600.0, backoff_s_max=3600.0)
     fetch = bench.send(FETCH)
     await bench.wait_request(1)
@@ -122,8 +112,8 @@ async def test_a_peer_that_broke_a_connection_is_connected_again_at_once(bench: 
 
 
 async def test_only_the_connection_for_votes_is_reported_as_lost(bench: PeerBench) -> None:
-    """Goal: a leader that shuts down learns that a voter is gone; nobody else is misled by connections that
-    are idle. Method: the peer closes the idle connections of a Fetch, of an UpdateRaftVoter and, last, of a vote.
+    """A leader that shuts down learns that a voter is gone; nobody else is misled by connections that are
+    idle.
     """
     await bench.start()
     bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
@@ -140,7 +130,6 @@ async def test_only_the_connection_for_votes_is_reported_as_lost(bench: PeerBenc
 
 
 async def test_a_bootstrap_server_has_no_node_to_lose(bench: PeerBench) -> None:
-    """Goal: events name nodes only. Method: the connection for votes of a server without a known id."""
     await bench.start()
     voted = bench.send(vote(), node_id=-2)
     await bench.wait_events(1)
@@ -154,7 +143,6 @@ async def test_a_bootstrap_server_has_no_node_to_lose(bench: PeerBench) -> None:
 
 
 async def test_a_timeout_gives_the_connection_up(bench: PeerBench) -> None:
-    """Goal: a stuck peer is not waited for. Method: an answer, then none in 20 ms; the next one connects again."""
     bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
     await bench.start()
     bench.send(FETCH)
@@ -170,7 +158,6 @@ async def test_a_timeout_gives_the_connection_up(bench: PeerBench) -> None:
 
 
 async def test_a_peer_that_is_down_is_tried_again_with_backoff(bench: PeerBench) -> None:
-    """Goal: a restarted peer is found. Method: refused connections, then the peer on that port."""
     port = await bench.peer.start()
     bench.peer.stop()
     await asyncio.sleep(0)
@@ -187,7 +174,6 @@ async def test_a_peer_that_is_down_is_tried_again_with_backoff(bench: PeerBench)
 
 
 async def test_a_peer_that_does_not_negotiate_is_given_up(bench: PeerBench) -> None:
-    """Goal: no lane hangs. Method: ApiVersions stays unanswered; the set-up timeout is 20 ms."""
     await bench.start(setup_timeout_s=0.02)
     bench.peer.raw_answer = b""
     failed = bench.send(vote())
@@ -207,7 +193,6 @@ async def test_a_peer_that_does_not_negotiate_is_given_up(bench: PeerBench) -> N
 async def test_garbage_from_a_peer_ends_the_connection(
     bench: PeerBench, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a stranger on the peer's port does no harm. Method: raw bytes as answer to ApiVersions."""
     await bench.start()
     bench.peer.raw_answer = garbage
     failed = bench.send(vote())
@@ -216,7 +201,6 @@ async def test_garbage_from_a_peer_ends_the_connection(
 
 
 async def test_an_answer_about_another_partition_fails_the_request(bench: PeerBench) -> None:
-    """Goal: nonsense never reaches raft. Method: a vote response without topics."""
     await bench.start()
     vote_response = CONTROLLER_APIS[52].canonical_response
     bench.peer.answers[52] = lambda _body: vote_response(error_code=ErrorCode.none, topics=())
@@ -225,7 +209,6 @@ async def test_an_answer_about_another_partition_fails_the_request(bench: PeerBe
 
 
 async def test_a_peer_that_moved_is_followed(bench: PeerBench) -> None:
-    """Goal: addresses change. Method: the same node id at another port; what was in flight fails."""
     await bench.start()
     moved = FakePeer()
     new_port = await moved.start()
@@ -241,7 +224,6 @@ async def test_a_peer_that_moved_is_followed(bench: PeerBench) -> None:
 
 
 async def test_waiting_requests_are_bounded(bench: PeerBench) -> None:
-    """Goal: no queue grows without end. Method: 10 requests where 5 in flight and 2 waiting fit."""
     await bench.start(waiting_max=7, in_flight_max=5)
     ids = [bench.send(FETCH) for _ in range(10)]
     assert await bench.wait_events(3) == [
@@ -251,7 +233,6 @@ async def test_waiting_requests_are_bounded(bench: PeerBench) -> None:
 
 
 async def test_close_is_silent(bench: PeerBench) -> None:
-    """Goal: a stop tells raft nothing. Method: close with requests in flight and waiting."""
     await bench.start()
     bench.send(FETCH)
     await bench.wait_request(1)
@@ -263,7 +244,6 @@ async def test_close_is_silent(bench: PeerBench) -> None:
 
 
 async def test_idle_connections_are_closed_without_a_hint(bench: PeerBench) -> None:
-    """Goal: idleness is no failure. Method: a vote, then 20 ms of silence; the next vote connects again."""
     await bench.start(idle_timeout_s=0.02)
     bench.send(vote())
     await bench.wait_events(1)
@@ -283,7 +263,6 @@ def registration(port: int) -> OwnRequest:
 
 
 async def test_a_registration_is_answered_by_its_future(bench: PeerBench) -> None:
-    """Goal: controllers register. Method: a registration and the peer's answer."""
     answer = ControllerRegistrationResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
     )
@@ -293,7 +272,6 @@ async def test_a_registration_is_answered_by_its_future(bench: PeerBench) -> Non
 
 
 async def test_a_registration_fails_with_its_connection(bench: PeerBench) -> None:
-    """Goal: the node tries again. Method: the peer dies with the registration in flight."""
     await bench.start()
     future = bench.connections.ask(registration(bench.port))
     await bench.wait_request(70)
@@ -303,9 +281,6 @@ async def test_a_registration_fails_with_its_connection(bench: PeerBench) -> Non
 
 
 async def test_a_peer_without_an_api_of_ours_is_told_from_a_broken_connection(bench: PeerBench) -> None:
-    """Goal: controllers of Java are not asked again and again for what they do not have. Method: a heartbeat to a
-    peer with Kafka's APIs; a registration passes on the same connection.
-    """
     bench.peer.answers[70] = lambda _body: ControllerRegistrationResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
     )
@@ -318,7 +293,6 @@ async def test_a_peer_without_an_api_of_ours_is_told_from_a_broken_connection(be
 
 
 async def test_a_name_that_cannot_be_resolved_is_a_failed_connection(bench: PeerBench) -> None:
-    """Goal: DNS trouble is retried. Method: names that no resolver accepts."""
     bench.open()
     for number, host in enumerate(("a" * 64 + ".invalid", "..")):
         destination = m.Destination(node_id=3 + number, host=host, port=9)

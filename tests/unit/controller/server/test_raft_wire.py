@@ -178,9 +178,6 @@ def over_the_wire(message: Any, kind: str, version: int | None = None) -> Any:
 @pytest.mark.parametrize("strategy", REQUESTS)
 @given(st.data())
 def test_requests_survive_the_wire(strategy: st.SearchStrategy[m.RaftRequest], data: st.DataObject) -> None:
-    """Goal: no field is lost. Method: raft -> wire bytes -> raft, at the highest version. Each class has examples of
-    its own: of a hundred for all, five were of Vote, and none of those was a pre-vote.
-    """
     request = data.draw(strategy)
     assert request_from_wire(over_the_wire(request_to_wire(request), "request")) == request
 
@@ -188,7 +185,6 @@ def test_requests_survive_the_wire(strategy: st.SearchStrategy[m.RaftRequest], d
 @pytest.mark.parametrize("kind", RESPONSES)
 @given(st.data())
 def test_responses_survive_the_wire(kind: type, data: st.DataObject) -> None:
-    """Goal: no field is lost. Method: as above."""
     response = data.draw(responses(kind))
     records = getattr(response, "records", b"")
     assert response_from_wire(over_the_wire(response_to_wire(response, records), "response")) == response
@@ -208,7 +204,6 @@ FETCH = m.FetchRequest(
 
 @pytest.mark.parametrize("version", range(12, 19))
 def test_fetch_of_every_version_keeps_what_that_version_has(version: int) -> None:
-    """Goal: mixed quorums replicate. Method: each version; what only later ones have gets its default."""
     seen = request_from_wire(over_the_wire(request_to_wire(FETCH), "request", version))
     assert isinstance(seen, m.FetchRequest)
     assert (seen.replica.node_id, seen.fetch_offset, seen.last_fetched_epoch) == (3, 100, 6)
@@ -218,7 +213,6 @@ def test_fetch_of_every_version_keeps_what_that_version_has(version: int) -> Non
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_vote_of_every_version(version: int) -> None:
-    """Goal: kraft.version 0 peers vote. Method: v0 has no voter key, v1 no pre-vote."""
     sent = m.VoteRequest(
         cluster_id="c",
         voter=ReplicaKey(node_id=2, directory_id=DIRECTORY),
@@ -235,7 +229,6 @@ def test_vote_of_every_version(version: int) -> None:
 
 
 def test_end_quorum_epoch_0_has_successors_without_directories() -> None:
-    """Goal: hand over to peers of kraft.version 0. Method: v0 replaces candidates by ids."""
     sent = m.EndQuorumEpochRequest(
         cluster_id="c",
         leader_id=1,
@@ -251,7 +244,6 @@ def test_end_quorum_epoch_0_has_successors_without_directories() -> None:
 
 
 def test_responses_of_old_versions_lack_endpoints_only() -> None:
-    """Goal: an old peer still learns the leader. Method: Vote v0, which has no node endpoints."""
     sent = m.VoteResponse(
         error_code=ErrorCode.fenced_leader_epoch,
         leader_id=2,
@@ -263,7 +255,6 @@ def test_responses_of_old_versions_lack_endpoints_only() -> None:
 
 
 def test_the_leader_is_found_among_several_endpoints() -> None:
-    """Goal: follow the leader, not somebody else. Method: a response that lists other nodes too."""
     wire = vote_response.VoteResponse(
         error_code=ErrorCode.none,
         topics=(
@@ -319,7 +310,6 @@ def _fetch_topic(topic_id: UUID | None, *partitions: int) -> fetch.FetchTopic:
     ],
 )
 def test_requests_about_other_partitions_are_invalid(request_: Any) -> None:
-    """Goal: one partition exists. Method: none, several, another id or index: INVALID_REQUEST on top."""
     with pytest.raises(RefusedMessage) as refused:
         request_from_wire(request_)
     assert refused.value.error_code is ErrorCode.invalid_request
@@ -327,7 +317,6 @@ def test_requests_about_other_partitions_are_invalid(request_: Any) -> None:
 
 
 def test_fetch_snapshot_of_an_unknown_partition_is_refused_on_that_partition() -> None:
-    """Goal: Kafka's shape of this one refusal. Method: ask for partition 7 of a topic we lack."""
     request = fetch_snapshot.FetchSnapshotRequest(
         topics=(
             fetch_snapshot.TopicSnapshot(
@@ -355,7 +344,7 @@ def test_fetch_snapshot_of_an_unknown_partition_is_refused_on_that_partition() -
 
 
 def test_responses_about_other_partitions_are_refused() -> None:
-    """Goal: a peer's nonsense never reaches raft. Method: a fetch response of another topic id."""
+    """A peer's nonsense never reaches raft."""
     wire = fetch_response.FetchResponse(
         throttle_time=timedelta(),
         error_code=ErrorCode.none,
@@ -366,7 +355,7 @@ def test_responses_about_other_partitions_are_refused() -> None:
 
 
 def test_probe_finds_the_kraft_version_range() -> None:
-    """Goal: AddRaftVoter knows what the new voter supports. Method: ApiVersions with and without it."""
+    """AddRaftVoter knows what the new voter supports."""
     assert api_of(request_to_wire(m.ApiVersionsProbe())) is APIS[18]
     response_class = APIS[18].canonical_response
     with_range = response_class(
@@ -391,7 +380,6 @@ METADATA_QUESTION = describe.DescribeQuorumRequest(
 
 
 def test_describe_quorum_tells_replicas_and_voter_endpoints() -> None:
-    """Goal: kafka-metadata-quorum shows the quorum. Method: a leader's description, through v0 to v2."""
     voter = m.ReplicaDescription(
         key=ReplicaKey(node_id=1, directory_id=DIRECTORY),
         log_end_offset=12,
@@ -420,7 +408,6 @@ def test_describe_quorum_tells_replicas_and_voter_endpoints() -> None:
 
 
 def test_describe_quorum_errors_stand_on_the_partition() -> None:
-    """Goal: tools find the error. Method: a follower's description; a question about another topic."""
     follower = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
     response = describe_quorum_to_wire(METADATA_QUESTION, follower)
     assert response.error_code is ErrorCode.none

@@ -120,9 +120,6 @@ async def serve_small(rig: Any) -> None:
 async def test_an_announcement_takes_no_memory(
     rig: Any, size_bytes: int, first_frames_size_bytes_max: int | None
 ) -> None:
-    """Goal: who announces a request and sends nothing holds up nobody. Method: 205 connections that have sent eight
-    bytes each; then a client, and a broker, with 40 kB.
-    """
     await rig.listen(LIMITS, first_frames_size_bytes_max=first_frames_size_bytes_max)
     rig.listener.handler = Answering()
     announcing = [
@@ -140,10 +137,6 @@ async def test_an_announcement_takes_no_memory(
 
 
 async def test_strangers_take_bounded_memory(rig: Any) -> None:
-    """Goal: memory for requests is bounded over all strangers, who hold up nobody else. Method: eight unfinished
-    requests of 4 MiB; small requests, and large ones of a node and of a client that was served before, are served
-    meanwhile.
-    """
     await rig.listen(LIMITS)
     rig.listener.handler = Answering()
     node, client = [await Sender(rig.listener.port).served() for _ in range(2)]
@@ -175,9 +168,6 @@ async def test_strangers_take_bounded_memory(rig: Any) -> None:
 async def test_a_stranger_may_send_a_request_within_its_budget(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a request that could never complete ends its connection. Method: one byte more than the budget of
-    strangers; as a client that was served before, and within the budget, it is served.
-    """
     await rig.listen(LIMITS)
     rig.listener.handler = Answering()
     stranger = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX + 1)
@@ -196,8 +186,8 @@ async def test_a_stranger_may_send_a_request_within_its_budget(
 
 
 async def test_requests_count_until_they_are_answered(rig: Any) -> None:
-    """Goal: requests that wait for their responses are memory, too, on a connection that is closed in the meantime as
-    well. Method: two requests of 8 MiB are held; one is answered, the other abandoned.
+    """Requests that wait for their responses are memory, too, on a connection that is closed in the meantime
+    as well.
     """
     await rig.listen(LIMITS)
     rig.listener.handler = handler = Answering(holds_large=True)
@@ -215,9 +205,6 @@ async def test_requests_count_until_they_are_answered(rig: Any) -> None:
 
 
 async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
-    """Goal: small requests in flight are bounded by their bytes, too. Method: 256 requests of 16 KB, none
-    answered.
-    """
     await rig.listen(LIMITS)
     rig.listener.handler = silent = Answering(holds_large=True)
     silent.handle = silent.held.append  # type: ignore[method-assign]
@@ -235,7 +222,6 @@ async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
 
 
 async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
-    """Goal: what will not be served is not kept. Method: an unknown API while a large frame is unfinished."""
     await rig.listen(LIMITS)
     client = await rig.connect()
     client.writer.write(
@@ -250,9 +236,6 @@ async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
 async def test_a_request_that_arrives_too_slowly_ends_its_connection(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: nobody holds a connection by the beginning of a request. Method: some bytes and no more, a credit of
-    20 ms.
-    """
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(request_memory, "CREDIT_S_MAX", 0.02)
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.01)
@@ -268,7 +251,7 @@ async def test_a_request_that_arrives_too_slowly_ends_its_connection(
 
 
 def test_the_time_of_a_request_grows_with_its_bytes() -> None:
-    """Goal: large requests over slow lines are served, and time in which we do not read does not count."""
+    """Large requests over slow lines are served, and time in which we do not read does not count."""
     arrival = Arrival()
     arrival.arrived(1, 100.0, is_new=True)
     assert arrival.due_s == 100 + CREDIT_S_MAX
@@ -340,9 +323,7 @@ def memory(timers: Timers) -> RequestMemory:
 
 
 def test_who_lacks_least_goes_on_first(memory: RequestMemory, timers: Timers) -> None:
-    """Goal: large unfinished requests do not hold up a smaller one. Method: a full budget; who waits when some is
-    free.
-    """
+    """Large unfinished requests do not hold up a smaller one."""
     done, large, small = Held(memory), Held(memory), Held(memory)
     assert done.hold(MIB)
     assert not large.hold(1_000, 500_000)
@@ -360,9 +341,7 @@ def test_who_lacks_least_goes_on_first(memory: RequestMemory, timers: Timers) ->
 def test_the_oldest_unfinished_request_gives_way(
     memory: RequestMemory, timers: Timers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: whoever fills a budget and stops gives it back within a second. Method: two that stop, one after the
-    other; then one that needs a little.
-    """
+    """Whoever fills a budget and stops gives it back within a second."""
     first, second, third = Held(memory), Held(memory), Held(memory)
     assert first.hold(MIB // 2, MIB)
     timers.move(0.05)
@@ -380,7 +359,6 @@ def test_the_oldest_unfinished_request_gives_way(
 
 
 def test_a_complete_request_does_not_give_way(memory: RequestMemory, timers: Timers) -> None:
-    """Goal: what was received as a whole is answered. Method: it fills the budget for long; another waits."""
     done, waiting, other = Held(memory), Held(memory), Held(memory)
     assert done.hold(MIB)
     assert not waiting.hold(1_000, 30_000)
@@ -393,7 +371,6 @@ def test_a_complete_request_does_not_give_way(memory: RequestMemory, timers: Tim
 
 
 def test_classes_have_budgets_of_their_own(memory: RequestMemory) -> None:
-    """Goal: no class takes what another may use. Method: clients use theirs up."""
     client, other, node = Held(memory), Held(memory), Held(memory, ServiceClass.NODES)
     assert not client.hold(MIB, 1)
     assert not other.hold(1, 1)
@@ -404,7 +381,6 @@ def test_classes_have_budgets_of_their_own(memory: RequestMemory) -> None:
 
 
 def test_the_bound_follows_the_configuration() -> None:
-    """Goal: Kafka's key works. Method: the key given, -1, and our bound where Kafka has none."""
     assert (
         request_memory_bytes_max(config(properties={"queued.max.request.bytes": "300000000"})) == 300_000_000
     )
@@ -415,7 +391,6 @@ def test_the_bound_follows_the_configuration() -> None:
 
 
 async def test_listeners_share_budgets_and_scheduler(rig: Any) -> None:
-    """Goal: a second listener doubles no budget. Method: a server with two."""
     one = config()
     two = replace(
         one,

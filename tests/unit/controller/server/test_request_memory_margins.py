@@ -35,9 +35,6 @@ class Connection:
 
 
 def test_the_request_that_lacks_least_never_gives_way() -> None:
-    """Goal: somebody is served, whatever is sent. Method: three connections have held the memory of strangers for
-    long and wait; the one that began first lacks least.
-    """
     now_s = 100.0
     timers: list[Callable[[], None]] = []
     memory = RequestMemory(0, RequestCounters(), lambda _delay_s, call: timers.append(call), lambda: now_s)
@@ -54,9 +51,7 @@ def test_the_request_that_lacks_least_never_gives_way() -> None:
 
 
 def test_a_request_saves_up_bounded_time() -> None:
-    """Goal: a connection that stops is closed soon, whatever it has sent. Method: much arrives at once, and nothing
-    more; before that, its time grows at the least rate.
-    """
+    """A connection that stops is closed soon, whatever it has sent."""
     arrival = Arrival()
     arrival.arrived(1, 100.0, is_new=True)
     assert arrival.due_s == 100.0 + CREDIT_S_MAX

@@ -65,7 +65,6 @@ async def login(client: Any, message: Any = ALICE, *, version: int = 2) -> Any:
 
 
 async def test_requests_have_the_principal_that_logged_in(rig: Any) -> None:
-    """Goal: ACLs see who asks. Method: two connections with users of their own."""
     await listen(rig)
     alice, bob = await rig.connect(), await rig.connect()
     for client, message in ((alice, ALICE), (bob, BOB)):
@@ -77,9 +76,7 @@ async def test_requests_have_the_principal_that_logged_in(rig: Any) -> None:
 
 
 async def test_a_session_ends_with_the_token_of_oauthbearer(rig: Any) -> None:
-    """Goal: KIP-368, and Kafka's answers to an invalid token. Method: a token that ends soon, one that is over as the
-    clock has it, and one that is refused: first with JSON, then with the same text as the error.
-    """
+    """KIP-368, and Kafka's answers to an invalid token."""
     handshake = SaslHandshakeRequest(mechanism="OAUTHBEARER")
 
     def validate(token: str) -> BearerToken:
@@ -114,7 +111,7 @@ async def test_a_session_ends_with_the_token_of_oauthbearer(rig: Any) -> None:
 
 
 async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:
-    """Goal: SaslHandshake version 0, as Kafka serves it. Method: without ApiVersions, a token without header."""
+    """SaslHandshake version 0, as Kafka serves it."""
     await listen(rig)
     client = await rig.connect()
     assert (await client.ask(PLAIN, 0)).error_code is ErrorCode.none
@@ -124,7 +121,7 @@ async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:
 
 
 async def test_versions_are_asked_again_after_an_error(rig: Any) -> None:
-    """Goal: as Kafka, which takes a second ApiVersions after an error, and no third. Method: a nameless client."""
+    """As Kafka, which takes a second ApiVersions after an error, and no third."""
     await listen(rig)
     client = await rig.connect()
     nameless = ApiVersionsRequest(client_software_name="", client_software_version="")
@@ -134,7 +131,6 @@ async def test_versions_are_asked_again_after_an_error(rig: Any) -> None:
 
 
 async def test_nothing_else_is_served_before(rig: Any) -> None:
-    """Goal: no request of a stranger reaches the node. Method: each API in each state; the connection ends."""
     await listen(rig)
     before: list[list[tuple[Any, int]]] = [
         [],
@@ -174,7 +170,6 @@ async def test_nothing_else_is_served_before(rig: Any) -> None:
 async def test_a_wrong_password_ends_the_connection(
     rig: Any, message: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: Kafka's answer, then the end, and no password in the log. Method: a wrong one; pipeline a request."""
     caplog.set_level(logging.DEBUG)
     await listen(rig)
     client = await rig.connect()
@@ -192,9 +187,6 @@ async def test_a_wrong_password_ends_the_connection(
 
 
 async def test_scram_answers_nobody_as_it_answers_a_user(rig: Any) -> None:
-    """Goal: names of users can't be tried out. Method: a wrong password of a user, and of somebody who does not
-    exist, message by message.
-    """
     await listen(rig)
 
     async def answers(name: str) -> list[tuple[ErrorCode, str | None]]:
@@ -217,9 +209,6 @@ async def test_scram_answers_nobody_as_it_answers_a_user(rig: Any) -> None:
 async def test_guesses_of_an_address_are_held_back(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: passwords can't be tried out. Method: wrong ones until the bound, then a right one of somebody who has
-    not logged in from here, which learns nothing, and one of somebody who has.
-    """
     monkeypatch.setattr(guesses, "FAILURES_MAX", 5)
     await listen(rig)
     assert (await login(await rig.connect())).error_code is ErrorCode.none
@@ -236,7 +225,6 @@ async def test_guesses_of_an_address_are_held_back(
 
 
 async def test_an_unknown_mechanism_is_answered_with_those_that_there_are(rig: Any) -> None:
-    """Goal: clients can say what is allowed. Method: GSSAPI."""
     await listen(rig)
     client = await rig.connect()
     response = await client.ask(SaslHandshakeRequest(mechanism="GSSAPI"), 1)
@@ -245,7 +233,7 @@ async def test_an_unknown_mechanism_is_answered_with_those_that_there_are(rig: A
 
 
 async def test_a_refusal_takes_its_time(rig: Any) -> None:
-    """Goal: connection.failed.authentication.delay.ms slows down guessing. Method: a wrong password, and a clock."""
+    """Connection.failed.authentication.delay.ms slows down guessing."""
     await listen(rig, failure_delay_ms=300)
     client = await rig.connect()
     began_s = time.monotonic()
@@ -255,7 +243,6 @@ async def test_a_refusal_takes_its_time(rig: Any) -> None:
 
 
 async def test_frames_are_small_before(rig: Any) -> None:
-    """Goal: strangers get no memory. Method: announce a frame above the bound, before and after the login."""
     await listen(rig, receive_size_bytes_max=1_000)
     client = await rig.connect()
     client.writer.write((1_001).to_bytes(4, "big"))
@@ -295,7 +282,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def test_a_session_ends_unless_it_is_renewed(rig: Any, clock: Clock) -> None:
-    """Goal: KIP-368. Method: renew a session in time and go on; let it run out and lose the connection."""
+    """KIP-368."""
     await listen(rig, reauthentication_ms={"PLAIN": 60_000})
     client = await rig.connect()
     assert (await login(client)).session_lifetime == timedelta(minutes=1)
@@ -311,14 +298,12 @@ async def test_a_session_ends_unless_it_is_renewed(rig: Any, clock: Clock) -> No
 
 
 async def test_a_client_that_can_not_renew_is_told_no_lifetime(rig: Any) -> None:
-    """Goal: SaslAuthenticate 0 has no field for it. Method: log in with that version."""
     await listen(rig, reauthentication_ms={"PLAIN": 60_000})
     assert (await login(await rig.connect(), version=0)).session_lifetime == timedelta(0)
 
 
 @pytest.mark.usefixtures("clock")
 async def test_another_user_or_mechanism_can_not_take_over(rig: Any) -> None:
-    """Goal: a connection has one principal. Method: renew as somebody else, then with another mechanism."""
     await listen(rig, reauthentication_ms=dict.fromkeys(MECHANISMS, 60_000))
     client = await rig.connect()
     await login(client)
@@ -336,7 +321,6 @@ async def test_another_user_or_mechanism_can_not_take_over(rig: Any) -> None:
 
 
 async def test_renewing_too_often_or_without_need_is_refused(rig: Any, clock: Clock) -> None:
-    """Goal: as Kafka: once a second, and only where sessions end. Method: a handshake too early; one without need."""
     await listen(rig, reauthentication_ms={"PLAIN": 60_000})
     client = await rig.connect()
     await login(client)
@@ -387,7 +371,6 @@ def lane_to(rig: Any) -> Any:
 async def test_a_lane_logs_in_and_renews_its_session(
     rig: Any, lane_to: Callable[..., PeerLane], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: controllers stay connected. Method: sessions that are due for renewal at once; requests go through."""
     monkeypatch.setattr(peer_lane, "REAUTHENTICATION_SHARE", 0.0)
     monkeypatch.setattr(sasl, "REAUTHENTICATION_INTERVAL_S_MIN", 0.0)
     await listen(rig, reauthentication_ms={"PLAIN": 60_000})
@@ -402,7 +385,6 @@ async def test_a_lane_logs_in_and_renews_its_session(
 async def test_a_lane_with_a_wrong_password_is_told_so(
     rig: Any, lane_to: Callable[..., PeerLane], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: an operator finds the reason. Method: a wrong password, an unknown mechanism, an unknown user."""
     await listen(rig)
     for lane in (
         lane_to("wrong-secret"),
@@ -422,7 +404,6 @@ async def test_a_lane_with_a_wrong_password_is_told_so(
 async def test_who_does_not_authenticate_in_time_is_closed(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: strangers keep no place. Method: two connections, 100 ms; one logs in, one stops half-way."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(listener, "AUTHENTICATION_TIMEOUT_S", 0.1)
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.02)

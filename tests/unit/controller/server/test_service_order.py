@@ -21,9 +21,6 @@ def frame_of(request: Any, version: int, correlation_id: int) -> bytes:
 
 
 async def test_a_heartbeat_is_read_before_requests_of_clients(rig: Any) -> None:
-    """Goal: the wire tells whose request it is. Method: a client pipelines 100 requests, a heartbeat among
-    them; then a broker sends one.
-    """
     await rig.listen()
     await (await rig.connect()).ask(VERSIONS, 4)
     (client,) = rig.listener._connections

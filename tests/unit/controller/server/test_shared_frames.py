@@ -39,7 +39,6 @@ def alone(reply: RaftAnswer, request: Request) -> bytes:
 
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))
 def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
-    """Goal: sharing changes no byte. Method: answers of each kind to requests that alternate, in each version."""
     frames = SharedFrames()
     replies = [RaftAnswer(response=RECORDS, data=b"records" * 9), RaftAnswer(response=RECORDS, data=b"")]
     replies += [RaftAnswer(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
@@ -51,7 +50,6 @@ def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
 
 
 def test_versions_and_apis_do_not_share() -> None:
-    """Goal: nobody gets bytes of another version. Method: one answer in two versions in turn; a vote."""
     frames = SharedFrames()
     reply, vote = RaftAnswer(response=WATERMARK), RaftAnswer(response=VoteResponse(vote_granted=True))
     for request, answer in (
@@ -65,7 +63,6 @@ def test_versions_and_apis_do_not_share() -> None:
 
 
 def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: 500 observers cost one encoding. Method: count them, also of an answer that is too large to be kept."""
     encoded: list[RaftResponse] = []
     monkeypatch.setattr(
         answer_frames,

@@ -33,7 +33,6 @@ from quorate_protocol.wire.frames import encode_frame
 async def test_the_principal_is_the_name_in_the_certificate(
     secured: TlsRig, certificates: Certificates, asked: ClientAuth
 ) -> None:
-    """Goal: ACLs can name TLS clients. Method: ask with a certificate under each value of ssl.client.auth."""
     await secured.listen(tls_of(certificates, client_auth=asked))
     await secured.ask(client_context(certificates, has_certificate=True))
     expected = ANONYMOUS if asked is ClientAuth.NONE else Principal(name="CN=client")
@@ -41,7 +40,6 @@ async def test_the_principal_is_the_name_in_the_certificate(
 
 
 async def test_names_are_mapped_by_the_rules(secured: TlsRig, certificates: Certificates) -> None:
-    """Goal: ssl.principal.mapping.rules apply. Method: a rule for the client."""
     rules = parse_rules("RULE:CN=(.*)/$1-1/U")
     await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
     await secured.ask(client_context(certificates, has_certificate=True))
@@ -51,7 +49,6 @@ async def test_names_are_mapped_by_the_rules(secured: TlsRig, certificates: Cert
 async def test_a_name_without_a_rule_is_refused(
     secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: nobody becomes someone by accident. Method: a rule that does not match; the connection ends."""
     rules = parse_rules("RULE:CN=other/x/")
     await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUIRED, mapping_rules=rules))
     reader, writer = await secured.connect(client_context(certificates, has_certificate=True))
@@ -65,7 +62,6 @@ async def test_a_name_without_a_rule_is_refused(
 async def test_without_a_certificate_a_client_may_be_anonymous_or_nobody(
     secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: requested is not required. Method: a client without certificate on listeners of both kinds."""
     caplog.set_level(logging.INFO)
     anonymous = client_context(certificates)
     await secured.listen(tls_of(certificates, client_auth=ClientAuth.REQUESTED))
@@ -84,10 +80,7 @@ async def test_without_a_certificate_a_client_may_be_anonymous_or_nobody(
 async def test_a_stranger_and_plain_text_are_refused(
     secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: only what the authority signed comes in, and bytes without TLS are no request.
-
-    Method: a certificate that signs itself, then a frame without TLS; then a client that is served.
-    """
+    """Only what the authority signed comes in, and bytes without TLS are no request."""
     listening = tls_of(certificates, client_auth=ClientAuth.REQUIRED)
     await secured.listen(listening)
     stranger = client_context(certificates)
@@ -105,10 +98,7 @@ async def test_a_stranger_and_plain_text_are_refused(
 async def test_handshakes_count_as_connections(
     secured: TlsRig, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: silent clients can't use up the process. Method: two that say nothing where two may connect.
-
-    A third gets in: the first of the silent ones gives way.
-    """
+    """Silent clients can't use up the process."""
     await secured.listen(tls_of(certificates), connections=ConnectionLimits(total_max=2))
     silent = [await secured.connect(None) for _ in range(2)]
     await secured.ask(client_context(certificates))
@@ -128,10 +118,7 @@ def begun_handshakes(secured: TlsRig) -> int:
 async def test_few_handshakes_are_under_way_at_once(
     secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: strangers that all begin a handshake at once hold the event loop shortly. Method: five, two may be.
-
-    The first three are closed, and a client is served.
-    """
+    """Strangers that all begin a handshake at once hold the event loop shortly."""
     monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
     monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", 0.05)
     await secured.listen(tls_of(certificates))
@@ -148,9 +135,6 @@ async def test_few_handshakes_are_under_way_at_once(
 async def test_silent_clients_hold_up_no_handshake(
     secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a client need not wait for others that say nothing. Method: 20 silent connections, two handshakes at
-    a time; then the silent ones are closed after their time.
-    """
     monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
     monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", HANG_S)
     await secured.listen(tls_of(certificates))
@@ -166,7 +150,6 @@ async def test_silent_clients_hold_up_no_handshake(
 async def test_many_clients_that_come_at_once_are_served(
     secured: TlsRig, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a cluster that starts is no attack. Method: 40 clients at the same moment, two handshakes at a time."""
     monkeypatch.setattr(connection_quotas, "HANDSHAKES_MAX", 2)
     monkeypatch.setattr(connection_quotas, "HANDSHAKE_S_MIN", HANG_S)
     await secured.listen(tls_of(certificates))
@@ -178,7 +161,6 @@ async def test_many_clients_that_come_at_once_are_served(
 async def test_a_handshake_that_ends_gives_its_place_back(
     secured: TlsRig, certificates: Certificates
 ) -> None:
-    """Goal: places do not leak. Method: handshakes that fail, are cut off, and succeed; then all have left."""
     await secured.listen(tls_of(certificates))
     _, garbage = await secured.connect(None)
     garbage.write(b"garbage" * 10)
@@ -206,7 +188,7 @@ class LargeAnswers:
 async def test_a_peer_that_does_not_read_is_not_read_from(
     secured: TlsRig, certificates: Certificates
 ) -> None:
-    """Goal: answers do not pile up behind TLS either. Method: 100 requests for 256 KiB each; read only later."""
+    """Answers do not pile up behind TLS either."""
     handler = LargeAnswers()
     await secured.listen(tls_of(certificates), handler, send_buffer_bytes_max=64 * 1024)
     reader, writer = await secured.connect(client_context(certificates))
@@ -222,7 +204,6 @@ async def test_a_peer_that_does_not_read_is_not_read_from(
 
 
 async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: Certificates) -> None:
-    """Goal: a request that came over TLS is like any other. Method: a heartbeat through dispatcher and node."""
     rig.node.decide = lambda _request, caller: heartbeat_answer(
         is_fenced=str(caller.principal) == "User:CN=client"
     )
@@ -268,10 +249,7 @@ def lane_to(listener: Listener, tls: TlsOfListener, host: str = LOCALHOST) -> Pe
 async def test_controllers_check_whom_they_connect_to(
     rig: Any, certificates: Certificates, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: ssl.endpoint.identification.algorithm and the trust store apply to connections to other controllers.
-
-    Method: a lane to a listener whose certificate is for this host, for another one, or signed by a stranger.
-    """
+    """Ssl.endpoint.identification.algorithm and the trust store apply to connections to other controllers."""
     caplog.set_level(logging.INFO)
     rig.node.decide = lambda _request, caller: heartbeat_answer(
         is_fenced=str(caller.principal) == "User:CN=server"
@@ -305,7 +283,6 @@ async def test_controllers_check_whom_they_connect_to(
 
 
 def test_a_store_that_can_not_be_read_ends_the_start(certificates: Certificates, tmp_path: Path) -> None:
-    """Goal: no controller without its key. Method: a file that is missing, and one without a key."""
     for file, reason in (
         (tmp_path / "none.pem", "No such file"),
         (certificates.authority, "key or certificate"),

@@ -26,11 +26,6 @@ from quorate_protocol.wire.frames import encode_frame
 async def test_a_changed_key_is_used_without_losing_a_connection(
     secured: TlsRig, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: certificates are renewed while controllers run.
-
-    Method: replace the file of the key; the open connection goes on, a new one sees the new certificate. Then
-    write what is no key: the last good one stays, which is logged once.
-    """
     caplog.set_level(logging.INFO)
     keystore = tmp_path / "server.pem"
     shutil.copy(certificates.server, keystore)
@@ -82,7 +77,7 @@ async def test_a_certificate_that_others_would_refuse_is_not_taken(
     changes: dict[str, Any],
     reason: str,
 ) -> None:
-    """Goal: a wrong new certificate takes no listener down. Method: several; then one that can be used."""
+    """A wrong new certificate takes no listener down."""
     caplog.set_level(logging.INFO)
     directory, keystore = certificates.authority.parent, tmp_path / "server.pem"
     shutil.copy(certificates.server, keystore)
@@ -107,7 +102,6 @@ async def test_a_certificate_that_others_would_refuse_is_not_taken(
 def test_a_certificate_is_taken_while_it_is_valid(
     certificates: Certificates, days: int, reason: str | None
 ) -> None:
-    """Goal: an expired certificate is not served in place of a valid one. Method: look at one on several days."""
     former = Certificate.of(certificate_in(certificates.server))
     renewed = signed(certificates.authority.parent, "valid", common_name="server")
     new = Certificate.of(certificate_in(renewed))
@@ -122,7 +116,7 @@ def test_a_certificate_is_taken_while_it_is_valid(
 async def test_another_subject_can_be_allowed(
     certificates: Certificates, tmp_path: Path, allowed: dict[str, bool]
 ) -> None:
-    """Goal: ssl.allow.dn.changes and ssl.allow.san.changes are Kafka's. Method: what each of them allows."""
+    """Ssl.allow.dn.changes and ssl.allow.san.changes are Kafka's."""
     keystore = tmp_path / "server.pem"
     shutil.copy(certificates.server, keystore)
     tls = tls_of(certificates, keystore, **allowed)
@@ -138,11 +132,7 @@ async def test_another_subject_can_be_allowed(
 async def test_an_authority_is_exchanged_in_three_steps_and_in_no_other_order(
     certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Goal: controllers that have read the new files, and those that have not yet, connect to each other.
-
-    Method: a step too early is refused: another authority's certificate, and an authority that goes while its
-    certificate is served. Trust in both, the new certificate, trust in the new one alone are taken.
-    """
+    """Controllers that have read the new files, and those that have not yet, connect to each other."""
     directory = certificates.authority.parent
     keystore, truststore = tmp_path / "server.pem", tmp_path / "ca.pem"
     shutil.copy(certificates.server, keystore)
@@ -174,10 +164,7 @@ async def test_an_authority_is_exchanged_in_three_steps_and_in_no_other_order(
 async def test_a_key_that_came_before_its_certificate_is_waited_for(
     certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: keys and certificates of a mounted Secret are reloaded (KIP-297), and never half of them.
-
-    Method: files that variables of a configuration name; the new key first, which is not used, then its certificate.
-    """
+    """Keys and certificates of a mounted Secret are reloaded (KIP-297), and never half of them."""
     caplog.set_level(logging.INFO)
     directory, secret = certificates.authority.parent, tmp_path / "secret"
     secret.mkdir()

@@ -231,7 +231,6 @@ def is_untouched(rig: Any) -> bool:
 
 
 def test_the_table_has_all_apis() -> None:
-    """Goal: no API is forgotten. Method: each API that is served is in one of the three tables of rules."""
     assert set(SERVED) == {*ON_CLUSTER, *BY_RESOURCE, *WITHOUT_RULE}
     assert BY_RESOURCE.keys() == BY_HANDLER - WITHOUT_RULE
 
@@ -239,11 +238,7 @@ def test_the_table_has_all_apis() -> None:
 @pytest.mark.parametrize("case", ["anonymous", "wrong password", *LOGINS])
 @pytest.mark.parametrize("key", SERVED, ids=lambda key: find_api(key).name)
 async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, key: int, case: str) -> None:
-    """Goal: no request without authentication, and none without the principal's own right; Envelope, too.
-
-    Method: each API on a listener with SASL, from each kind of client. Before a login only what a login begins with
-    is answered, and nothing reaches the node. After it, who lacks the right gets the error of the API.
-    """
+    """No request without authentication, and none without the principal's own right; Envelope, too."""
     rule = None
     if key not in WITHOUT_RULE:
         rule = on_cluster(key) if key in ON_CLUSTER else BY_RESOURCE[ApiKey(key)]

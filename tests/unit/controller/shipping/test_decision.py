@@ -33,7 +33,6 @@ OTHER_FILES = (
 
 
 def test_closed_segments_and_checkpoints_go_in_the_order_in_which_they_will_be_deleted():
-    """Goal: nothing is missed, and nothing else is taken. Method: a directory with all kinds of files."""
     source = (log(100), checkpoint(90), log(0), log(200), checkpoint(150), *OTHER_FILES)
     planned = plan_shipments(source, ())
     assert [one.file for one in planned] == [log(0), checkpoint(90), log(100), checkpoint(150)]
@@ -64,7 +63,6 @@ def test_what_was_shipped_is_left_alone_unless_it_looks_different():
     ends=st.sets(st.integers(0, 50), max_size=8),
 )
 def test_a_second_round_has_nothing_to_do(bases: set[int], shipped: set[int], ends: set[int]):
-    """Goal: idempotent, whatever is there. Method: what was planned counts as shipped, and is planned no more."""
     source = [*(log(base) for base in bases), *(checkpoint(end) for end in ends)]
     there = {log(base) for base in shipped}
     planned = plan_shipments(source, there)
@@ -85,7 +83,6 @@ def test_a_second_round_has_nothing_to_do(bases: set[int], shipped: set[int], en
     ],
 )
 def test_nothing_that_a_log_ever_had_is_lost(source: bytes, shipped: bytes, verdict: Verdict):
-    """Goal: a shorter source never takes the place of more. Method: every relation of two contents."""
     common = next(
         (at for at, (one, other) in enumerate(zip(source, shipped, strict=False)) if one != other),
         min(len(source), len(shipped)),

@@ -65,9 +65,6 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def test_copies_are_as_closed_as_their_files(directory: Directory):
-    """Goal: whoever may not read a log may not read its copy. Method: modes of a checkpoint, a segment and
-    meta.properties, with an open and with a closed umask, also when a segment is shipped again.
-    """
     segment, checkpoint = directory.partition / f"{0:020d}.log", directory.partition / CHECKPOINT
     segment.chmod(0o400)
     checkpoint.chmod(0o640)
@@ -88,7 +85,6 @@ def test_copies_are_as_closed_as_their_files(directory: Directory):
 
 @pytest.mark.parametrize("name", [f"{0:020d}.log", CHECKPOINT])
 def test_links_are_not_shipped(directory: Directory, tmp_path: Path, name: str):
-    """Goal: no file from elsewhere is published. Method: a link in place of a file; the others are shipped."""
     secret = tmp_path / "secret"
     secret.write_bytes(batch(0))
     (directory.partition / name).unlink()
@@ -108,7 +104,6 @@ def test_a_link_to_the_properties_is_refused(directory: Directory, tmp_path: Pat
 
 
 def test_what_is_no_file_is_not_shipped(directory: Directory):
-    """Goal: a pipe does not stop the process. Method: one in place of the properties."""
     content = directory.log_dir / "meta.properties"
     content.unlink()
     os.mkfifo(content)
@@ -117,7 +112,6 @@ def test_what_is_no_file_is_not_shipped(directory: Directory):
 
 
 def test_a_history_is_laid_out_as_a_log_directory_is(directory: Directory):
-    """Goal: readers need nothing but the directory. Method: names, contents and times of what was shipped."""
     done = directory.shipper().ship()
     assert (directory.home / "meta.properties").read_text() == PROPERTIES
     assert directory.shipped() == {
@@ -131,7 +125,6 @@ def test_a_history_is_laid_out_as_a_log_directory_is(directory: Directory):
 
 
 def test_the_second_time_nothing_is_read_or_written(directory: Directory, monkeypatch: pytest.MonkeyPatch):
-    """Goal: cheap when nothing happens, also after a restart. Method: copying and comparing are forbidden."""
     first = directory.shipper()
     first.ship()
 
@@ -145,7 +138,6 @@ def test_the_second_time_nothing_is_read_or_written(directory: Directory, monkey
 
 
 def test_an_active_segment_is_shipped_up_to_its_last_whole_batch(directory: Directory):
-    """Goal: no torn tail in a history. Method: half a batch at the end; then it is completed and closed."""
     whole, half = batch(4), batch(5)[:30]
     path = directory.write(4, whole, half)
     directory.shipper(include_active=True).ship()
@@ -158,7 +150,6 @@ def test_an_active_segment_is_shipped_up_to_its_last_whole_batch(directory: Dire
 
 
 def test_what_a_log_lost_stays(directory: Directory):
-    """Goal: nothing shipped is deleted. Method: a closed segment is truncated, then goes on in a later epoch."""
     path = directory.write(2, batch(2), batch(3))
     shipper = directory.shipper()
     shipper.ship()
@@ -181,7 +172,6 @@ def test_what_a_log_lost_stays(directory: Directory):
 def test_a_file_that_is_deleted_or_written_to_meanwhile_is_no_error(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ):
-    """Goal: a controller does what it wants. Method: between listing and copying, one file goes, one changes."""
     listed = shell._listed
 
     def then_changes(path: Path) -> object:
@@ -198,7 +188,7 @@ def test_a_file_that_is_deleted_or_written_to_meanwhile_is_no_error(
 
 
 def test_only_old_temporary_files_are_removed(directory: Directory):
-    """Goal: no litter of killed processes, and no harm to living ones. Method: an old and a young one."""
+    """No litter of killed processes, and no harm to living ones."""
     directory.target.mkdir(parents=True)
     old, young = (directory.target / f"{0:020d}.log.{name}.part" for name in ("old", "young"))
     for path in (old, young):
@@ -211,7 +201,6 @@ def test_only_old_temporary_files_are_removed(directory: Directory):
 
 
 def test_stopping_leaves_nothing_half_done(directory: Directory):
-    """Goal: SIGTERM ends it at once. Method: it is to stop before the first piece; nothing is at the target."""
     with pytest.raises(StoppedError):
         directory.shipper(is_stopping=lambda: True).ship()
     assert directory.shipped() == {}
@@ -220,7 +209,6 @@ def test_stopping_leaves_nothing_half_done(directory: Directory):
 
 
 def test_one_file_that_cannot_be_read_does_not_keep_the_others(directory: Directory):
-    """Goal: the rest is worth having. Method: a directory that is called like a segment."""
     path = directory.partition / f"{0:020d}.log"
     path.unlink()
     path.mkdir()
@@ -230,7 +218,6 @@ def test_one_file_that_cannot_be_read_does_not_keep_the_others(directory: Direct
 
 
 def test_faults_are_told_with_the_path(directory: Directory, tmp_path: Path):
-    """Goal: messages that help. Method: no directory, one without a log, a cluster id that is none, a full target."""
     with pytest.raises(NotFormattedError, match=r"nowhere: has no meta\.properties; it is not a formatted"):
         Shipper(log_dir=tmp_path / "nowhere", history=tmp_path / "history").ship()
     (tmp_path / "new").mkdir()
@@ -247,8 +234,6 @@ def test_faults_are_told_with_the_path(directory: Directory, tmp_path: Path):
 
 
 def test_the_command_prints_what_it_did(directory: Directory, tmp_path: Path):
-    """Goal: an interface for people and programs. Method: text, JSON, faults and their exit codes."""
-
     def call(*options: object) -> tuple[int, str, str]:
         arguments = ["ship", "--to", directory.history, *options]
         result = CliRunner().invoke(commands.app, [str(argument) for argument in arguments])

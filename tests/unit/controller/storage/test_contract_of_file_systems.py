@@ -42,7 +42,6 @@ def written(files: FileSystem, path: Path, data: bytes) -> None:
 
 
 def test_content(files: FileSystem, directory: Path) -> None:
-    """Goal: bytes come back, by position. Method: append twice, read inside and across the end, truncate."""
     path = directory / "x"
     file = files.create_file(path)
     file.append(b"0123")
@@ -61,9 +60,6 @@ def test_content(files: FileSystem, directory: Path) -> None:
 
 
 def test_handles_see_each_other(files: FileSystem, directory: Path) -> None:
-    """Goal: a file has one content. Method: a second handle; a handle stays with its file when
-    another one gets its name; a file that is created anew is empty.
-    """
     path = directory / "x"
     first = files.create_file(path)
     first.append(b"old")
@@ -78,7 +74,6 @@ def test_handles_see_each_other(files: FileSystem, directory: Path) -> None:
 
 @pytest.mark.parametrize("is_read_only", [True, False])
 def test_a_handle_that_may_not_write(files: FileSystem, directory: Path, is_read_only: bool) -> None:
-    """Goal: writing through a handle for reading, or after its end, is an error. Method: every operation."""
     written(files, directory / "x", b"data")
     file = files.open_file(directory / "x", read_only=is_read_only)
     if not is_read_only:
@@ -97,7 +92,6 @@ def test_a_handle_that_may_not_write(files: FileSystem, directory: Path, is_read
 
 
 def test_names(files: FileSystem, directory: Path) -> None:
-    """Goal: names are listed in order, and gone once removed. Method: files and a directory; remove twice."""
     for name in ("c", "a"):
         written(files, directory / name, b"")
     files.make_directory(directory / "b")
@@ -113,7 +107,6 @@ def test_names(files: FileSystem, directory: Path) -> None:
 
 
 def test_what_is_missing(files: FileSystem, directory: Path) -> None:
-    """Goal: nothing works on what is not there, and the error says so. Method: each operation."""
     missing, nowhere = directory / "missing", directory / "no" / "where"
     for operation in (
         lambda: files.open_file(missing),
@@ -133,7 +126,6 @@ def test_what_is_missing(files: FileSystem, directory: Path) -> None:
 
 
 def test_locks(files: FileSystem, directory: Path) -> None:
-    """Goal: one process in a directory. Method: lock twice, and again after the release; the lock file stays."""
     path = directory / ".lock"
     lock = files.lock(path)
     with pytest.raises(DirectoryInUseError):
@@ -145,7 +137,6 @@ def test_locks(files: FileSystem, directory: Path) -> None:
 
 
 def test_replacing_a_small_file(files: FileSystem, directory: Path) -> None:
-    """Goal: quorum-state and the like. Method: twice; nothing temporary is left; a read-only file is replaced."""
     for data in (b"first", b"second"):
         write_atomically(files, directory / "x", data)
         files.set_read_only(directory / "x")

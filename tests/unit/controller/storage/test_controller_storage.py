@@ -337,10 +337,7 @@ def test_power_loss_in_restore_or_retention_is_mended(
 
 
 def test_power_loss_while_the_log_is_cut_is_no_damage(new_crash_disk, power_loss, make_batches):
-    """Goal: what raft takes back is not missed at the next start. Method: lose power at every operation of a
-    truncation below the recovery point; the node opens with the log of before, or a shorter one that has all below
-    the cut.
-    """
+    """What raft takes back is not missed at the next start."""
     directory = Path("/disk/meta")
     config = StorageConfig(node_id=1, metadata_log_dir=directory, log=SMALL)
     ends = set()

@@ -19,9 +19,7 @@ CRASHES = 20
 def test_a_frozen_checkpoint_survives_a_loss_of_power(
     new_crash_disk: Callable[[], Any], make_batches: Callable[..., bytes], name: str
 ) -> None:
-    """Goal: name and content are durable when `freeze` returns. Method: power is lost right after it, many times;
-    which names and content the disk keeps is drawn at random.
-    """
+    """Name and content are durable when `freeze` returns."""
     for seed in range(CRASHES):
         disk: Any = SimulatedDisk() if name == "simulated" else new_crash_disk()
         lose_power = disk.crash if name == "simulated" else disk.restart

@@ -18,9 +18,7 @@ def batch(offset: int) -> bytes:
 
 @pytest.mark.parametrize("durable_end_offset", [0, 1])
 def test_the_next_process_writes_again_what_a_failed_sync_left(durable_end_offset: int) -> None:
-    """Goal: what a log confirms after a failed sync survives a power failure. Method: one batch is durable, the sync
-    of the next one fails and ends the process; the next process finds both, and flushes a third before power fails.
-    """
+    """What a log confirms after a failed sync survives a power failure."""
     disk = SimulatedDisk()
     log = MetadataLog.open(disk, DIRECTORY)
     log.append(batch(0))
@@ -42,7 +40,6 @@ def test_the_next_process_writes_again_what_a_failed_sync_left(durable_end_offse
 
 
 def test_a_file_is_rewritten_in_place(tmp_path: Path) -> None:
-    """Goal: the same bytes at the same places, and nothing else. Method: from three positions."""
     file_system = OsFileSystem()
     file = file_system.create_file(tmp_path / "file")
     content = bytes(range(256)) * 10_000

@@ -227,7 +227,6 @@ def test_wrong_options_write_nothing(
 def test_a_release_by_its_version_has_its_levels(
     os_files: OsFileSystem, tmp_path: Path, version: str, release: Release
 ):
-    """Goal: --release-version gives what that release's own kafka-storage gives. Method: each release."""
     result = format_with(os_files, target(tmp_path), quorum=QuorumChoice.STANDALONE, release_version=version)
     assert result.metadata_version == release.metadata_version
     written = features(os_files, tmp_path / "b")
@@ -269,7 +268,6 @@ def test_log_without_meta_properties_is_not_overwritten(os_files: OsFileSystem, 
 
 
 def test_a_checkpoint_of_an_interrupted_format_does_not_stay(os_files: OsFileSystem, tmp_path: Path):
-    """Goal: what is formatted counts. Method: a 0-0.checkpoint of Kafka 4.4, which comes first."""
     node = target(tmp_path, controller_quorum_voters="3000@h:9093")
     left_over = tmp_path / "b" / CHECKPOINT
     left_over.parent.mkdir(parents=True)

@@ -43,12 +43,10 @@ def parsed(*entries: str) -> tuple[UserScramCredentialRecord, ...]:
     ],
 )
 def test_a_user_gets_the_keys_of_the_rfc(entry: str) -> None:
-    """Goal: clients can log in. Method: the example of RFC 7677 in each form that Kafka takes."""
     assert parsed(entry) == (PENCIL,)
 
 
 def test_users_have_a_mechanism_and_iterations_each() -> None:
-    """Goal: nothing of an entry is lost. Method: two users, and one of them with both mechanisms."""
     records = parsed(
         "SCRAM-SHA-512=[name=a,password=x,iterations=16384]",
         "SCRAM-SHA-256=[name=a,password=x]",
@@ -88,7 +86,6 @@ def test_users_have_a_mechanism_and_iterations_each() -> None:
     ],
 )
 def test_a_wrong_entry_is_named_without_its_secret(entry: str, message: str) -> None:
-    """Goal: the message helps, and a log may have it. Method: each rule once."""
     with pytest.raises(FormatError) as caught:
         parsed(entry)
     assert str(caught.value).startswith("--add-scram: ")
@@ -97,13 +94,11 @@ def test_a_wrong_entry_is_named_without_its_secret(entry: str, message: str) -> 
 
 
 def test_a_user_appears_once_for_each_mechanism() -> None:
-    """Goal: no entry silently replaces another. Method: the same user twice."""
     with pytest.raises(FormatError, match="user 'a' appears twice with one mechanism"):
         parsed(*["SCRAM-SHA-256=[name=a,password=x]"] * 2)
 
 
 def test_format_writes_the_users_behind_the_levels(tmp_path: Path) -> None:
-    """Goal: the first leader gets them. Method: format with a user; at a level without SCRAM it is refused."""
     config = write_controller_properties(tmp_path)
     arguments = ["format", "-c", str(config), "-t", "abc", "-s", "-S", "SCRAM-SHA-512=[name=a,password=x]"]
     result = CliRunner().invoke(commands.app, [*arguments, "-r", "3.4"])
@@ -119,9 +114,6 @@ def test_format_writes_the_users_behind_the_levels(tmp_path: Path) -> None:
 
 
 def test_users_come_from_files(tmp_path: Path) -> None:
-    """Goal: no password on a command line. Method: a directory as a Secret is mounted, formatted with the
-    command; the keys are those of the RFC when the salt is.
-    """
     users = tmp_path / "users"
     (users / "..data").mkdir(parents=True)
     for name, password in (("user", "pencil"), ("other", "a,b]=[")):
@@ -148,7 +140,6 @@ def test_users_come_from_files(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_cannot_be_used_are_told(tmp_path: Path, entry: str, told: str) -> None:
-    """Goal: a cluster never begins without its users. Method: each refusal."""
     (tmp_path / "empty").touch()
     with pytest.raises(FormatError) as caught:
         read_scram_users([entry.replace("@", str(tmp_path))], generate_salt=lambda: SALT)

@@ -115,9 +115,7 @@ EPOCH_POSITION = 12
 
 
 def test_an_epoch_that_changed_on_disk_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
-    """Goal: a bit that turned in an epoch lets nobody win an election with a log that ends too early. Method: turn
-    each bit of the last batch's epoch that makes it higher; the file is as it was, and nothing was cut off.
-    """
+    """A bit that turned in an epoch lets nobody win an election with a log that ends too early."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 3, epoch=1))
     log.append(make_batches(3, 2, epoch=6))
@@ -140,9 +138,7 @@ def test_an_epoch_that_changed_on_disk_is_refused(os_files: OsFileSystem, tmp_pa
 
 
 def test_epochs_are_written_before_their_first_batch(os_files: OsFileSystem, tmp_path: Path, make_batches):
-    """Goal: no crash makes a healthy log look damaged. Method: what is on disk when power fails around an append,
-    a truncation and an advanced start: the file of epochs may be ahead of the log, or begin later.
-    """
+    """No crash makes a healthy log look damaged."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 5, epoch=1))
     log.append(make_batches(5, 5, epoch=2))
@@ -164,7 +160,6 @@ def test_epochs_are_written_before_their_first_batch(os_files: OsFileSystem, tmp
 def test_an_append_that_fails_leaves_its_epoch_known(
     os_files: OsFileSystem, tmp_path: Path, make_batches, monkeypatch: pytest.MonkeyPatch
 ):
-    """Goal: the file has an epoch before the log. Method: the segment can't be written, as on a full disk."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 5, epoch=1))
 
@@ -188,7 +183,7 @@ def test_an_append_that_fails_leaves_its_epoch_known(
 def test_a_file_of_epochs_that_says_nothing_is_written_again(
     os_files: OsFileSystem, tmp_path: Path, make_batches, text: str | None
 ):
-    """Goal: a file that is lost or unreadable keeps no node down: the log has the epochs. Method: files."""
+    """A file that is lost or unreadable keeps no node down: the log has the epochs."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 5, epoch=1))
     log.close()

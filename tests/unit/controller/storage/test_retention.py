@@ -53,8 +53,8 @@ def test_age_retention_looks_at_the_snapshots_records(open_storage: Open, make_b
 def test_age_retention_goes_on_with_damaged_checkpoints(
     open_storage: Open, tmp_path: Path, make_batches, caplog: pytest.LogCaptureFixture
 ):
-    """Goal: an older checkpoint that a later one replaces does not end a healthy controller, is served to nobody, and
-    is deleted. Method: damage two of four; they go with the one that follows them, and each is reported once.
+    """An older checkpoint that a later one replaces does not end a healthy controller, is served to nobody,
+    and is deleted.
     """
     storage = open_storage(retention_bytes=-1, retention_ms=1000)
     for start in range(100):
@@ -87,7 +87,6 @@ def test_age_retention_goes_on_with_damaged_checkpoints(
 def test_a_checkpoint_is_not_too_old_if_none_behind_it_can_be_read(
     open_storage: Open, tmp_path: Path, make_batches
 ):
-    """Goal: without a time nothing is deleted by age. Method: damage all checkpoints."""
     storage = open_storage(retention_bytes=-1, retention_ms=1000)
     for start in range(100):
         storage.append(make_batches(start, 1))

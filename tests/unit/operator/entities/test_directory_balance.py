@@ -63,7 +63,6 @@ def look(resource: KafkaRebalance, seen: ObservedBalance, status: dict[str, Any]
 
 
 def test_directories_are_previewed_and_wait_for_approval() -> None:
-    """Goal: nothing moves between disks unseen. Method: a proposal for a broker that has all in one directory."""
     status: dict[str, Any] = {}
     plan = look(rebalance(approval="Manual"), observed(first=4), status)
     assert (plan.state, plan.changes) == (READY, ())
@@ -72,10 +71,7 @@ def test_directories_are_previewed_and_wait_for_approval() -> None:
 
 
 def test_slices_are_requested_one_after_the_other() -> None:
-    """Goal: at most a slice moves, throttled, and the end is told and leaves no throttle.
-
-    Method: slices of one replica; each look is that of an operator that knows the status alone.
-    """
+    """At most a slice moves, throttled, and the end is told and leaves no throttle."""
     resource = rebalance(partitionsAtATime=1, throttleBytesPerSecond=5)
     status: dict[str, Any] = {}
     assert look(resource, observed(first=4), status).goes_on
@@ -95,7 +91,6 @@ def test_slices_are_requested_one_after_the_other() -> None:
 
 
 def test_a_broker_whose_directories_are_unknown_is_left_alone() -> None:
-    """Goal: the rest of a rebalance needs no directories. Method: none are observed."""
     status: dict[str, Any] = {}
     seen = replace(observed(first=4), directories={}, addresses={})
     assert look(rebalance(), seen, status).state == BALANCED

@@ -57,7 +57,6 @@ HAD = HadTopic(is_had=True, topic_id=uuid_to_text(ID))
 
 
 def test_a_topic_that_is_missing_is_created() -> None:
-    """Goal: one request has all that is asked for. Method: with numbers, without, and after a deletion."""
     asked = topic(partitions=3, replicationFactor=2, config={"retention.ms": 1000})
     plan = plan_topic(asked, None, THREE)
     assert plan.changes == (
@@ -71,7 +70,6 @@ def test_a_topic_that_is_missing_is_created() -> None:
 
 
 def test_what_exists_is_adopted_as_it_is() -> None:
-    """Goal: a resource without wishes changes nothing. Method: a topic with configs of its own; told once."""
     found = there((0,), (1,), retention_ms="5")
     plan = plan_topic(topic(), found, THREE)
     assert (plan.changes, plan.refusals, plan.waits) == ((), (), ())
@@ -91,7 +89,6 @@ def test_what_exists_is_adopted_as_it_is() -> None:
 
 
 def test_partitions_grow_and_do_not_shrink() -> None:
-    """Goal: the refusal says what to do, and the rest goes on. Method: more, and fewer with another config."""
     grown = plan_topic(topic(partitions=3), there((0,)), THREE)
     assert [change.text for change in grown.changes] == ["partitions: 3, not 1"]
     shrunk = plan_topic(topic(partitions=1, config={"retention.ms": 1}), there((0,), (1,)), THREE)
@@ -104,7 +101,6 @@ def test_partitions_grow_and_do_not_shrink() -> None:
 
 
 def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
-    """Goal: a config that was never in the spec is nobody's business. Method: one of each kind."""
     found = there((0,), retention_ms="5", cleanup_policy="compact", segment_ms="7")
     had = HadTopic(is_had=True, topic_id=HAD.topic_id, config=frozenset({"cleanup.policy", "retention.ms"}))
     plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, had=had)
@@ -133,12 +129,10 @@ def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
     ],
 )
 def test_values_are_compared_as_kafka_reads_them(one: str, other: str, is_same: bool) -> None:
-    """Goal: no config is set again at each look. Method: spellings of one value."""
     assert is_same_value(one, other) is is_same
 
 
 def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
-    """Goal: replicas are spread. Method: four brokers in two racks, all of the topic on one."""
     kafka = kafka_of(["a", "a", "b", "b"])
     (change,) = plan_topic(topic(replicationFactor=2), there((0,), (0,), (0,)), kafka).changes
     assert isinstance(change, ReassignReplicas)
@@ -146,7 +140,6 @@ def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
 
 
 def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
-    """Goal: no data is lost. Method: a partition whose only replica in sync is its last."""
     partition = ObservedPartition(replicas=(0, 1, 2), isr=(2,))
     assert plan_factor(1, {0: partition}, THREE.brokers).replicas == {0: (2,)}
     lost = plan_factor(1, {0: ObservedPartition(replicas=(0, 1), isr=())}, THREE.brokers)
@@ -155,7 +148,6 @@ def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
 
 
 def test_a_smaller_factor_keeps_the_preferred_leader() -> None:
-    """Goal: leaders stay where they are. Method: the first replica, which is in sync, has the highest id and load."""
     partitions = {
         0: ObservedPartition(replicas=(2, 0, 1), isr=(2, 0, 1)),
         1: ObservedPartition(replicas=(2,), isr=(2,)),
@@ -164,7 +156,6 @@ def test_a_smaller_factor_keeps_the_preferred_leader() -> None:
 
 
 def test_moves_under_way_are_left_alone() -> None:
-    """Goal: two movers do not fight. Method: a partition that somebody moves, beside one that has too few."""
     moving = ObservedPartition(replicas=(0, 1), isr=(0,), adding=frozenset({1}), removing=frozenset({0}))
     partitions = {0: moving, 1: ObservedPartition(replicas=(0,), isr=(0,))}
     plan = plan_factor(2, partitions, THREE.brokers)
@@ -173,13 +164,11 @@ def test_moves_under_way_are_left_alone() -> None:
 
 
 def test_a_bounded_number_moves_at_a_time() -> None:
-    """Goal: a large topic does not load the cluster with all of it. Method: more partitions than move at once."""
     many = {number: ObservedPartition(replicas=(0,), isr=(0,)) for number in range(IN_FLIGHT_MAX + 10)}
     assert len(plan_factor(2, many, THREE.brokers).replicas) == IN_FLIGHT_MAX
 
 
 def test_too_few_brokers_are_told() -> None:
-    """Goal: the message says what is there. Method: three replicas where one of three brokers is not in service."""
     kafka = kafka_of([None, None, None], unusable=frozenset({1}))
     plan = plan_topic(topic(replicationFactor=3), there((0,)), kafka)
     assert not plan.changes
@@ -191,7 +180,6 @@ def test_too_few_brokers_are_told() -> None:
 
 
 def test_only_a_topic_that_the_resource_had_is_deleted() -> None:
-    """Goal: a resource that never came to its topic deletes nobody's. Method: both, one that is gone, and Retain."""
     (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), HAD).changes
     assert change == DeleteTopic(topic="orders", topic_id=ID)
     assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOT_HAD).changes
@@ -200,7 +188,6 @@ def test_only_a_topic_that_the_resource_had_is_deleted() -> None:
 
 
 def test_the_status_keeps_what_the_next_look_needs() -> None:
-    """Goal: an operator that starts anew knows what it had. Method: there and back."""
     plan = plan_topic(topic(config={"retention.ms": 1}), there((0,), retention_ms="1"), THREE)
     had = HadTopic.of_status(plan.status)
     assert had == HadTopic(is_had=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"}))
@@ -219,7 +206,7 @@ def test_the_status_keeps_what_the_next_look_needs() -> None:
     ],
 )
 def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
-    """Goal: errors name field, value and what is allowed. Method: one wrong field each."""
+    """Errors name field, value and what is allowed."""
     if spec == {"cluster": None}:
         asked = body()
         del asked["spec"]["cluster"]
@@ -232,7 +219,6 @@ def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
 
 
 def test_the_model_of_the_tests_refuses_what_a_cluster_refuses() -> None:
-    """Goal: properties can fail. Method: more replicas than there are brokers."""
     kafka = kafka_of(["a"])
     with pytest.raises(AssertionError, match="INVALID_REPLICATION_FACTOR"):
         TopicModel(kafka).apply(CreateTopic(topic="t", partitions=1, replication_factor=2))

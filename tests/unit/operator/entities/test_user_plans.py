@@ -71,7 +71,6 @@ HAD = HadUser(is_had=True, mechanism=SCRAM, secret_version="s/1")
 
 
 def test_a_secret_is_made_and_then_its_password_is_set() -> None:
-    """Goal: no password is set that is not stored. Method: look by look, until nothing is left."""
     asked = scram()
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(made, MakeSecret)
@@ -85,7 +84,6 @@ def test_a_secret_is_made_and_then_its_password_is_set() -> None:
 
 
 def test_no_text_has_the_password() -> None:
-    """Goal: nothing secret in Events, logs and statuses. Method: texts and reprs of all that carries it."""
     observed = ObservedUser(secret=secret())
     plan = plan_user(scram(), observed, KAFKA)
     told = f"{plan!r} {observed!r} {plan.status} {[change.text for change in plan.changes]}"
@@ -94,7 +92,6 @@ def test_no_text_has_the_password() -> None:
 
 
 def test_another_secret_or_lost_credentials_are_set_again() -> None:
-    """Goal: rotation by the Secret, and drift that Kafka tells. Method: another version, then no credentials."""
     there = frozenset({SCRAM})
     changed = ObservedUser(secret=secret("s/2"), mechanisms=there)
     assert [type(one) for one in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [SetCredentials]
@@ -103,7 +100,6 @@ def test_another_secret_or_lost_credentials_are_set_again() -> None:
 
 
 def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
-    """Goal: another mechanism causes no gap. Method: from 256 to 512, and from SCRAM to certificates."""
     before = ObservedUser(secret=secret(), mechanisms=frozenset({OTHER}))
     had = HadUser(is_had=True, mechanism=OTHER, secret_version="s/1")
     assert [type(one) for one in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
@@ -129,7 +125,6 @@ def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
 def test_secrets_that_can_not_be_used(
     authentication: dict[str, str], found: ObservedSecret | None, code: str
 ) -> None:
-    """Goal: the message says what to do, without the password. Method: each fault."""
     plan = plan_user(scram(**authentication), ObservedUser(secret=found), KAFKA)
     (refusal,) = plan.refusals
     assert refusal.code == code
@@ -138,7 +133,7 @@ def test_secrets_that_can_not_be_used(
 
 
 def test_acls_are_those_of_the_spec_and_no_others() -> None:
-    """Goal: what somebody added goes, what is missing comes. Method: one of each; words for people."""
+    """What somebody added goes, what is missing comes."""
     asked = user(acls=[READ, DENY])
     (add,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(add, AddAcls)
@@ -158,14 +153,12 @@ def test_acls_are_those_of_the_spec_and_no_others() -> None:
 
 
 def test_acls_without_an_authorizer_are_refused() -> None:
-    """Goal: nobody believes in ACLs that nobody enforces. Method: a cluster that answers SECURITY_DISABLED."""
     (refusal,) = plan_user(user(acls=[READ]), ObservedUser(acls=None), KAFKA).refusals
     assert refusal.code == NO_AUTHORIZER
     assert not plan_user(user(acls=[]), ObservedUser(acls=None), KAFKA).refusals
 
 
 def test_quotas_are_those_of_the_spec_and_no_others() -> None:
-    """Goal: as for ACLs. Method: one that differs, one that is too much, none."""
     observed = ObservedUser(quotas={"producer_byte_rate": 5.0, "request_percentage": 50.0})
     (change,) = plan_user(user(quotas={"producerByteRate": 6}), observed, KAFKA).changes
     assert isinstance(change, AlterQuotas)
@@ -181,7 +174,6 @@ def test_quotas_are_those_of_the_spec_and_no_others() -> None:
 
 
 def test_nodes_and_super_users_are_nobodys_resource() -> None:
-    """Goal: no resource shuts out nodes or the operator. Method: the name that nodes log in as."""
     kafka = kafka_of([None], reserved=frozenset({"User:alice"}))
     plan = plan_user(scram(), ObservedUser(secret=secret()), kafka)
     assert [one.code for one in plan.refusals] == [RESERVED]
@@ -191,10 +183,6 @@ def test_nodes_and_super_users_are_nobodys_resource() -> None:
 
 @pytest.mark.parametrize("reserved", ["User:CN=alice", "User:alice"])
 def test_no_certificate_of_a_node_is_issued(reserved: str) -> None:
-    """Goal: nobody becomes a node by a certificate with its name.
-
-    Method: the node's principal, with and without a rule that maps names; a resource that names another principal.
-    """
     asked = issued(principal="User:somebody")
     plan = plan_user(asked, ObservedUser(), kafka_of([None], reserved=frozenset({reserved})))
     assert [one.code for one in plan.refusals] == [RESERVED]
@@ -203,7 +191,7 @@ def test_no_certificate_of_a_node_is_issued(reserved: str) -> None:
 
 
 def test_a_deletion_revokes_what_the_spec_names() -> None:
-    """Goal: she is refused afterwards, and what others gave stays. Method: with all parts, with none, retained."""
+    """She is refused afterwards, and what others gave stays."""
     acls = frozenset(bindings_of(user(acls=[READ]).spec.acls[0], "User:alice"))  # type: ignore[index]
     observed = ObservedUser(
         mechanisms=frozenset({SCRAM, OTHER}), acls=acls, quotas={"producer_byte_rate": 5.0}, secret=secret()
@@ -221,7 +209,6 @@ def test_a_deletion_revokes_what_the_spec_names() -> None:
 
 
 def test_the_secret_goes_with_its_user() -> None:
-    """Goal: clients can use it as it is. Method: what is stored for whom."""
     (change,) = plan_user(scram(), ObservedUser(), KAFKA).changes
     assert isinstance(change, MakeSecret)
     made = secret_of_user(scram(), change, PASSWORD)
@@ -245,7 +232,6 @@ def issued(**more: Any) -> KafkaUser:
 
 
 def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
-    """Goal: nobody starts a client without its certificate. Method: look by look, until nothing is left."""
     (asked,) = plan_user(issued(), ObservedUser(), KAFKA).changes
     assert asked == KeepCertificate(text="ask the Issuer ca for a certificate of CN=alice")
     for observed, wait in (
@@ -279,7 +265,6 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     ],
 )
 def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, told: str) -> None:
-    """Goal: nothing of others is overwritten, and ACLs are kept all the same. Method: each obstacle."""
     plan = plan_user(
         user(authentication={"type": "tls", "issuerRef": {"name": "ca"}}, acls=[READ]), observed, KAFKA
     )
@@ -290,7 +275,6 @@ def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, tol
 
 
 def test_the_certificate_of_a_user() -> None:
-    """Goal: Kafka can read it, and it goes with its resource. Method: what cert-manager is asked for."""
     made = certificate_of_user(issued(duration="90d", renewBefore="30m"))
     (owner,) = made["metadata"]["ownerReferences"]
     assert (made["metadata"]["name"], owner["uid"]) == ("alice", "u")
@@ -338,7 +322,7 @@ def test_the_certificate_of_a_user() -> None:
     ],
 )
 def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
-    """Goal: errors name field, value and what is allowed. Method: one wrong field each."""
+    """Errors name field, value and what is allowed."""
     with pytest.raises(ManifestError) as error:
         user(**spec)
     assert message in str(error.value)

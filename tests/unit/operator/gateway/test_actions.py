@@ -103,7 +103,6 @@ async def do(action: KafkaAction, client: Client, metadata: Any, *, is_last_atte
 
 
 async def test_voters_come_and_go(metadata) -> None:
-    """Goal: the request has all that Kafka checks. Method: one voter added and removed."""
     client = Client()
     assert await do(ADD, client, metadata)
     assert await do(REMOVE, client, metadata)
@@ -115,7 +114,6 @@ async def test_voters_come_and_go(metadata) -> None:
 
 
 async def test_a_voter_that_is_there_already(metadata) -> None:
-    """Goal: the same disk is success, another is none. Method: a duplicate, with either directory."""
     duplicate = ServerError(ErrorCode.duplicate_voter, "it is a voter")
     same = Client(add_raft_voter=duplicate, describe_metadata_quorum=voters((3001, DISK)))
     assert await do(ADD, same, metadata)
@@ -135,7 +133,6 @@ async def test_a_voter_that_is_there_already(metadata) -> None:
     ],
 )
 async def test_what_is_gone_is_done(metadata, action: KafkaAction, method: str, code: ErrorCode) -> None:
-    """Goal: a step that was half done is success. Method: the server knows nothing of it any more."""
     metadata.controller(3001)
     metadata.broker(1, fenced=True)
     client = Client(**{method: ServerError(code)})
@@ -145,14 +142,12 @@ async def test_what_is_gone_is_done(metadata, action: KafkaAction, method: str, 
 
 @pytest.mark.parametrize("action", [UNREGISTER, REFRESH, UNREGISTER_BROKER])
 async def test_nothing_is_asked_about_who_is_not_registered(metadata, action: KafkaAction) -> None:
-    """Goal: above all no ghost is made by refreshing. Method: an image without it."""
     client = Client()
     assert await do(action, client, metadata)
     assert client.asked == []
 
 
 async def test_a_ghost_is_refreshed(metadata) -> None:
-    """Goal: also one that was refreshed before. Method: registered, whether listed or not."""
     metadata.controller(3001)
     client = Client()
     assert await do(REFRESH, client, metadata)
@@ -160,7 +155,6 @@ async def test_a_ghost_is_refreshed(metadata) -> None:
 
 
 async def test_a_broker_that_is_needed_stays(metadata) -> None:
-    """Goal: no replica is lost. Method: a broker in service; one that holds a replica."""
     metadata.broker(1)
     with pytest.raises(StepError, match="node 1 was not unregistered: it is in service; stop it first"):
         await do(UNREGISTER_BROKER, Client(), metadata)
@@ -171,7 +165,6 @@ async def test_a_broker_that_is_needed_stays(metadata) -> None:
 
 
 async def test_features_go_up_and_safely_down(metadata) -> None:
-    """Goal: the level that is there is not asked for. Method: same, higher, lower."""
     levels = FeatureDescription(finalized={"metadata.version": 30}, finalized_epoch=1, supported={})
     client = Client(describe_features=levels)
     assert await do(FINALIZE, client, metadata)
@@ -187,7 +180,6 @@ async def test_features_go_up_and_safely_down(metadata) -> None:
 async def test_partitions_are_reassigned_in_bounded_requests(
     metadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no request is too large. Method: two partitions at one per request; no replicas cancel."""
     monkeypatch.setattr(actions, "PARTITIONS_PER_REQUEST_MAX", 1)
     gone = {T1: ServerError(ErrorCode.no_reassignment_in_progress)}
     client = Client(alter_partition_reassignments=lambda asked: Results(errors=gone if T1 in asked else {}))
@@ -196,7 +188,6 @@ async def test_partitions_are_reassigned_in_bounded_requests(
 
 
 async def test_a_partition_that_can_not_be_reassigned(metadata) -> None:
-    """Goal: a person sees which and why. Method: one that was deleted is fine, one that is refused is not."""
     errors = {
         T0: ServerError(ErrorCode.unknown_topic_or_partition),
         T1: ServerError(ErrorCode.invalid_replica_assignment, "no such broker"),
@@ -208,7 +199,6 @@ async def test_a_partition_that_can_not_be_reassigned(metadata) -> None:
 
 
 async def test_preferred_leaders_where_they_can_lead(metadata) -> None:
-    """Goal: only partitions that need it are asked for. Method: led well, in sync, and not in sync."""
     for node_id in (1, 2):
         metadata.broker(node_id)
     metadata.topic("a", ((1, 2), (2, 1)), ((1, 2), (1, 2)), ((1, 2), (2,)))
@@ -225,7 +215,6 @@ async def test_preferred_leaders_where_they_can_lead(metadata) -> None:
     "error", [ServerError(ErrorCode.not_controller), ConnectionFailedError("host:1: it was closed")]
 )
 async def test_another_leader_may_have_taken_over(metadata, error: Exception) -> None:
-    """Goal: asked of the next one, a few times. Method: refused by the former leader, or cut off."""
     client = Client(add_raft_voter=error)
     assert not await do(ADD, client, metadata, is_last_attempt=False)
     with pytest.raises(StepError, match="controller 3001 was not made a voter: "):
@@ -233,7 +222,6 @@ async def test_another_leader_may_have_taken_over(metadata, error: Exception) ->
 
 
 async def test_what_the_leader_is_too_old_for(metadata) -> None:
-    """Goal: a sentence for a person. Method: a Java controller before 4.4 is asked to unregister one."""
     metadata.controller(3001)
     client = Client(unregister_controller=UnsupportedByServerError("host:1 has no UnregisterController"))
     expected = "node 3001 was not unregistered: the active controller can't do that: host:1 has no Unregister"
@@ -242,9 +230,7 @@ async def test_what_the_leader_is_too_old_for(metadata) -> None:
 
 
 async def test_directories_are_changed_at_the_broker_itself() -> None:
-    """Goal: replicas move to the paths of the plan, and a cordon is set whole. Method: the requests; a replica that
-    is gone is no error, a directory that failed is one.
-    """
+    """Replicas move to the paths of the plan, and a cordon is set whole."""
     key = TopicPartitionReplica("a", 0, 1)
     move = MoveReplicas(node_id=1, targets={A0: "/two"}, reason="r")
     client = Client(alter_replica_log_dirs=Results({key: None}), incremental_alter_configs=Results({}))

@@ -183,7 +183,6 @@ def look(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> Observed
 
 
 def test_states_are_judged_and_remembered() -> None:
-    """Goal: READY, UNREADY and STARTING. Method: a broker becomes ready, is silent, and is a new process."""
     place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
     kafka = Kafka(facts(0))
     runtime = made(place, kafka)
@@ -198,7 +197,6 @@ def test_states_are_judged_and_remembered() -> None:
 
 
 def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> None:
-    """Goal: who is asked, and who is draining. Method: a broker is decommissioned, another only registered."""
     place = Place(
         running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"), running(1, Role.BROKER, "b1")
     )
@@ -219,7 +217,7 @@ def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> No
 
 
 def test_the_first_leader_is_written_down_once() -> None:
-    """Goal: an empty disk never forms a second cluster. Method: with and without leader, formed and not."""
+    """An empty disk never forms a second cluster."""
     place = Place(running(3000, Role.CONTROLLER, "c0"))
     kafka = Kafka(None)
     runtime = made(place, kafka)
@@ -234,7 +232,7 @@ def test_the_first_leader_is_written_down_once() -> None:
 
 
 def test_controllers_of_another_cluster_tell_nothing() -> None:
-    """Goal: no step is done to somebody else's cluster. Method: another cluster id at our contacts."""
+    """No step is done to somebody else's cluster."""
     place = Place(running(3000, Role.CONTROLLER, "c0"))
     observed = look(made(place, Kafka(replace(facts(0), cluster_id="theirs"))))
     assert (observed.kafka, observed.quorum) == (None, None)
@@ -243,7 +241,6 @@ def test_controllers_of_another_cluster_tell_nothing() -> None:
 
 
 def test_why_a_log_can_not_be_read_is_told() -> None:
-    """Goal: a person sees the reason. Method: a gateway with a problem, beside a broker."""
     kafka = Kafka(None)
     kafka.problem = "the metadata log can't be read: CLUSTER_AUTHORIZATION_FAILED"
     place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
@@ -252,7 +249,6 @@ def test_why_a_log_can_not_be_read_is_told() -> None:
 
 
 def test_actions_go_to_who_does_them() -> None:
-    """Goal: Kafka's to the gateway, the others to the place. Method: one of each."""
     place, kafka = Place(), Kafka(None)
     runtime = made(place, kafka)
     elect, stop = ElectPreferredLeaders(reason="r"), StopNode(node_id=1, reason="r", grace_ms=1)
@@ -262,10 +258,7 @@ def test_actions_go_to_who_does_them() -> None:
 
 
 def test_what_is_about_to_change_is_probed() -> None:
-    """Goal: old, new and interim names of whoever is renamed, and what is still published.
-
-    Method: one node as it should be, one renamed, one stopped, and a retired name.
-    """
+    """Old, new and interim names of whoever is renamed, and what is still published."""
     desired = replace(
         DESIRED,
         nodes=(BROKER, node(1, Role.BROKER, "new1", "interim1"), node(2, Role.BROKER, "b2", "interim2")),
@@ -285,7 +278,6 @@ def test_what_is_about_to_change_is_probed() -> None:
 
 
 def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
-    """Goal: an idle cluster costs little. Method: looks within and beyond the interval; one that fails."""
     place = Place(running(0, Role.BROKER, "b0"), running(3000, Role.CONTROLLER, "c0"))
     kafka, now_ms = Kafka(None), [0]
     runtime = made(place, kafka, now_ms)
@@ -311,10 +303,6 @@ def probed(place: Place, kafka: Kafka, at_ms: int = 0) -> Reached:
 
 
 def test_whom_a_name_led_to_is_known_to_the_next_operator() -> None:
-    """Goal: a stopped node starts with the name that led to it, whoever stopped it; for a while only.
-
-    Method: a new operator at each look. The node answers at its new name, is stopped, and stays so for too long.
-    """
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     assert probed(place, kafka) == OURS
     place.found[0], kafka.reached = STOPPED, SILENT
@@ -329,7 +317,7 @@ def test_whom_a_name_led_to_is_known_to_the_next_operator() -> None:
 
 
 def test_what_is_known_is_written_down_again_now_and_then() -> None:
-    """Goal: a long roll does not outlast what is known, nor write at each look. Method: looks at several times."""
+    """A long roll does not outlast what is known, nor write at each look."""
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     for at_ms in (0, RENEWED_MS - 1, RENEWED_MS, RENEWED_MS + 1):
         probed(place, kafka, at_ms)
@@ -338,7 +326,6 @@ def test_what_is_known_is_written_down_again_now_and_then() -> None:
 
 @pytest.mark.parametrize("found", [replace(OURS, node_id=1), replace(OURS, cluster_id="theirs")])
 def test_a_name_that_leads_elsewhere_is_forgotten(found: Reached) -> None:
-    """Goal: nobody starts with a name that leads to somebody else. Method: another node, another cluster, silence."""
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     probed(place, kafka)
     place.found[0], kafka.reached = STOPPED, found
@@ -348,10 +335,7 @@ def test_a_name_that_leads_elsewhere_is_forgotten(found: Reached) -> None:
 
 
 def test_silence_is_about_the_name_only_while_the_node_answers() -> None:
-    """Goal: a process that is ending does not undo what is known; a name that was taken away does.
-
-    Method: nobody answers anywhere, then the node answers by its old name alone.
-    """
+    """A process that is ending does not undo what is known; a name that was taken away does."""
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     probed(place, kafka)
     kafka.reached = SILENT
@@ -363,7 +347,6 @@ def test_silence_is_about_the_name_only_while_the_node_answers() -> None:
 
 
 def test_names_that_the_runtime_points_at_nodes_are_not_written_down() -> None:
-    """Goal: what can be read from what is published costs no writes. Method: the same, with a controlled name."""
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     own = replace(BROKER, controlled=frozenset({NAME}))
     look(made(place, kafka), replace(DESIRED, nodes=(CONTROLLER, own)))

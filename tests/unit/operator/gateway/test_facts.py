@@ -32,7 +32,6 @@ def replica(
 
 
 def test_the_quorum_in_our_clock_and_without_brokers() -> None:
-    """Goal: who keeps up, since when, by our clock. Method: replicas in all states, a leader whose clock is wrong."""
     described = QuorumDescription(
         leader_id=3000,
         leader_epoch=4,
@@ -69,7 +68,6 @@ def test_the_quorum_in_our_clock_and_without_brokers() -> None:
     ("since_ms", "is_new"), [(None, True), (LEADER_MS - 5_000, True), (LEADER_MS - 5_001, False)]
 )
 def test_a_leader_is_new_until_every_live_replica_has_fetched(since_ms: int | None, is_new: bool) -> None:
-    """Goal: no ghosts right after an election. Method: leaders of unknown and known age."""
     described = QuorumDescription(
         leader_id=3000, leader_epoch=4, high_watermark=10, voters=(replica(3000),), observers=()
     )
@@ -78,7 +76,6 @@ def test_a_leader_is_new_until_every_live_replica_has_fetched(since_ms: int | No
 
 
 def test_registrations_of_both_roles(metadata) -> None:
-    """Goal: one mapping of node ids. Method: a fenced broker in a rack and a controller."""
     metadata.broker(1, fenced=True, rack="r")
     metadata.controller(3000)
     found = facts.registrations(metadata.image)
@@ -107,7 +104,6 @@ def log_dir(
 
 
 def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
-    """Goal: these and no others, with their sizes. Method: one broker drains, another topic is reassigned."""
     for node_id in (1, 2, 3):
         metadata.broker(node_id)
     metadata.topic("b", ((1, 2), (1, 2)), ((2, 3), (2,)))
@@ -129,7 +125,6 @@ def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
 
 
 def test_a_cordoned_directory_has_no_room(metadata) -> None:
-    """Goal: free means free for new replicas. Method: two directories, one of them cordoned (KIP-1066)."""
     metadata.broker(1)
     dirs = {1: {"/1": log_dir({}, 100), "/2": log_dir({}, 50, is_cordoned=True)}}
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
@@ -137,7 +132,6 @@ def test_a_cordoned_directory_has_no_room(metadata) -> None:
 
 
 def test_loads_are_counted_by_broker(metadata) -> None:
-    """Goal: replicas, leaders, unpreferred, and brokers that are gone. Method: a few partitions on three."""
     metadata.broker(1)
     metadata.broker(2)
     metadata.broker(3, fenced=True)
@@ -153,7 +147,6 @@ def test_loads_are_counted_by_broker(metadata) -> None:
 
 
 def test_replicas_on_the_move_do_not_lag(metadata) -> None:
-    """Goal: a reassignment makes no broker unready. Method: a replica that comes, one that goes, one that lags."""
     metadata.topic("a", ((1, 2, 3, 4), (4,)), adding_replicas=(1,), removing_replicas=(2,))
     assert facts.count_partitions(metadata.image, 1, {}).lagging == {3: 1}
 
@@ -175,14 +168,13 @@ def test_replicas_on_the_move_do_not_lag(metadata) -> None:
 def test_fragile_partitions(
     metadata, replicas: tuple[int, ...], isr: tuple[int, ...], min_insync: int, fragile: tuple[int, ...]
 ) -> None:
-    """Goal: who may not stop now. Method: a partition in each state; what can't be kept does not block for ever."""
     metadata.topic("a", (replicas, isr))
     counts = facts.count_partitions(metadata.image, min_insync, {})
     assert tuple(sorted(counts.fragile)) == fragile
 
 
 def test_min_insync_replicas_by_level(metadata) -> None:
-    """Goal: the topic's, else the cluster's, else the brokers' own. Method: each level, and nonsense."""
+    """The topic's, else the cluster's, else the brokers' own."""
     assert min_insync_replicas(metadata.image, 3) == (3, {})
     metadata.config(2, "a", {"min.insync.replicas": "2", "retention.ms": "1"})
     metadata.config(2, "b", {"retention.ms": "1"})
@@ -193,7 +185,6 @@ def test_min_insync_replicas_by_level(metadata) -> None:
 
 
 def test_what_a_directory_holds_and_gets() -> None:
-    """Goal: replicas that arrive are told from those that are there. Method: one of each, a cordon, a failure."""
     described = {
         "/one": LogDirDescription(
             error=None,
@@ -225,7 +216,6 @@ def test_what_a_directory_holds_and_gets() -> None:
 
 
 def test_cordons_are_read_from_the_metadata(metadata) -> None:
-    """Goal: also the cordon of a directory that a broker has no more is known. Method: configs of two resources."""
     name = facts.CORDONED_LOG_DIRS
     metadata.config(ConfigResourceType.BROKER, "1", {name: "/one, /two"})
     metadata.config(ConfigResourceType.BROKER, "", {name: "/three"})

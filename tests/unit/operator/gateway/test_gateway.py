@@ -140,7 +140,7 @@ async def look(
 async def test_a_controller_that_hangs_does_not_hide_the_quorum(
     gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a suspended node is that node's fault alone. Method: the first does not answer, the second leads."""
+    """A suspended node is that node's fault alone."""
     found = await look(gateway, {3001: quorum(3001, 4), 3002: NOT_LEADER}, monkeypatch)
     assert found is not None
     assert (found.quorum.leader_id, found.quorum.leader_epoch, found.quorum.kraft_version) == (3001, 4, 1)
@@ -150,7 +150,6 @@ async def test_a_controller_that_hangs_does_not_hide_the_quorum(
 async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: one that slept while it led is not believed. Method: two leaders; then the next, whom the log follows."""
     answers = {3000: quorum(3000, 4), 3001: quorum(3001, 5), 3002: NOT_LEADER}
     for _ in range(2):
         found = await look(gateway, answers, monkeypatch)
@@ -183,9 +182,7 @@ SILENT = "no answer in 20 ms"
 async def test_without_a_commit_in_its_epoch_there_is_no_leader(
     gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch, answers: Mapping[int, Any], said: tuple[str, ...]
 ) -> None:
-    """Goal: elected is not yet in service, and a step that finds no leader says why. Method: nobody answers; a leader
-    without high watermark; controllers that refuse the operator.
-    """
+    """Elected is not yet in service, and a step that finds no leader says why."""
     assert await look(gateway, answers, monkeypatch) is None
     assert gateway.problem is None
     with pytest.raises(StepError) as failed:
@@ -197,7 +194,6 @@ async def test_without_a_commit_in_its_epoch_there_is_no_leader(
 async def test_a_step_waits_for_the_leader_that_is_being_elected(
     gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a step after the removal of the leader succeeds. Method: nodes answer as leaders when asked again."""
     monkeypatch.setattr(kafka, "LEADER_WAIT_S", HANG_S)
     assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
     asked: Counter[int] = Counter()
@@ -214,7 +210,6 @@ async def test_a_step_waits_for_the_leader_that_is_being_elected(
 async def test_a_log_that_can_not_be_read_is_a_problem(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no half truth, and the reason. Method: a leader whose log can't be read, and then can."""
     log.failure = RequestTimeoutError("not caught up")
     assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is None
     assert gateway.problem == "the metadata log can't be read: not caught up"
@@ -228,7 +223,6 @@ async def test_a_log_that_can_not_be_read_is_a_problem(
 async def test_another_history_is_read_from_its_beginning(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a quorum that came back from a backup. Method: the log has seen a later epoch than the leader's."""
     assert await look(gateway, {3000: quorum(3000, 9)}, monkeypatch) is not None
     log.epoch = 9
     made: list[object] = []
@@ -238,7 +232,6 @@ async def test_another_history_is_read_from_its_beginning(
 
 
 async def test_a_broker_speaks_for_itself(gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a dead broker is not in service although others think so. Method: broker 1 hangs, 0 names both."""
     led = {3000: quorum(3000, 1)}
     found = await look(gateway, {**led, 9092: brokers(False, False)}, monkeypatch)
     assert found is not None
@@ -252,7 +245,6 @@ async def test_a_broker_speaks_for_itself(gateway: KafkaGateway, monkeypatch: py
 async def test_partitions_are_counted_when_they_changed(
     gateway: KafkaGateway, metadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a look at an idle cluster looks at no partition. Method: count the counts, in place and in a thread."""
     counted = []
     count = facts.count_partitions
     monkeypatch.setattr(facts, "count_partitions", lambda *given: counted.append(given) or count(*given))

@@ -73,7 +73,6 @@ def said(reached: Reached) -> tuple[str | None, int | None, str | None]:
 @pytest.mark.parametrize("is_controllers", [False, True])
 @pytest.mark.parametrize("api_versions_max", [4, 5])
 async def test_a_node_is_told_by_what_it_says_of_itself(is_controllers: bool, api_versions_max: int) -> None:
-    """Goal: brokers and controllers, of 4.3 and of 4.4. Method: each; one that knows v5 confirms who it is."""
     cluster = FakeCluster((1, 2), is_controllers=is_controllers, api_versions_max=api_versions_max)
     for node_id, node in cluster.nodes.items():
         node.handlers["DescribeConfigs"] = configured_as(node_id)
@@ -86,7 +85,6 @@ async def test_a_node_is_told_by_what_it_says_of_itself(is_controllers: bool, ap
 
 
 async def test_a_node_whose_peers_stand_in_for_it_is_found_out() -> None:
-    """Goal: a swapped address does not pass. Method: node 2 answers where everybody lists 1."""
     async with FakeCluster((1, 2)) as cluster:
         first, second = cluster.nodes.values()
         first.advertised, second.advertised = second.address, first.address
@@ -96,7 +94,6 @@ async def test_a_node_whose_peers_stand_in_for_it_is_found_out() -> None:
 
 
 async def test_a_node_that_nobody_knows_has_no_id() -> None:
-    """Goal: the cluster is told all the same. Method: a node that is none of those that may answer."""
     async with FakeCluster((7,), cluster_id="another") as cluster:
         (node,) = cluster.nodes.values()
         node.handlers["DescribeConfigs"] = configured_as(7)
@@ -105,7 +102,7 @@ async def test_a_node_that_nobody_knows_has_no_id() -> None:
 
 
 async def test_one_that_contradicts_itself() -> None:
-    """Goal: KIP-1242's answer counts. Method: it tells the configuration of 2, and says that it is not 2."""
+    """KIP-1242's answer counts."""
     async with FakeCluster((1,)) as cluster:
         (node,) = cluster.nodes.values()
         node.handlers["DescribeConfigs"] = configured_as(2)
@@ -115,8 +112,6 @@ async def test_one_that_contradicts_itself() -> None:
 
 
 async def test_what_is_not_allowed_is_told() -> None:
-    """Goal: a person sees which right is missing. Method: DescribeConfigs is forbidden."""
-
     def forbid(request: Any) -> Any:
         results = tuple(
             nested(
@@ -135,9 +130,6 @@ async def test_what_is_not_allowed_is_told() -> None:
 
 
 async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: bounded, and never an exception. Method: hanging up, no listener, a name that is none; then silence,
-    one address at a time, before the others.
-    """
     async with FakeCluster((1, 2, 0)) as cluster:
         silent, cut, gone = cluster.nodes.values()
         silent.handlers["DescribeCluster"] = lambda _: SILENCE
@@ -198,9 +190,6 @@ def own_certificate(tmp_path: Path) -> ssl.SSLContext:
 
 
 async def test_who_has_to_show_a_certificate_shows_it(tmp_path: Path) -> None:
-    """Goal: listeners with client authentication are probed. Method: one that requires a certificate, asked with the
-    certificate of the listener, as the operator is configured for it; then without.
-    """
     made = Certificates.create(tmp_path / "certificates")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.server)
@@ -220,9 +209,6 @@ async def test_who_has_to_show_a_certificate_shows_it(tmp_path: Path) -> None:
 
 
 async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ssl.SSLContext) -> None:
-    """Goal: whoever takes over an address learns nothing. Method: a listener that should have SASL over TLS; one
-    there signed its own certificate, and another speaks no TLS at all.
-    """
     sasl = {"username": "node", "secretName": "login", "mechanisms": ["PLAIN"]}
     tls = {"secretName": "cert"}
     listener = BrokerListener.model_validate({"name": "A", "protocol": "SASL_SSL", "tls": tls, "sasl": sasl})
@@ -240,9 +226,6 @@ async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ss
 
 
 async def test_tokens_alone_leave_the_certificate(own_certificate: ssl.SSLContext, tmp_path: Path) -> None:
-    """Goal: without a token, nothing is asked, and who has no certificate is none of ours. Method: a listener with
-    tokens alone, behind a certificate that is trusted and behind one that is not.
-    """
     made = Certificates.create(tmp_path / "certificates")
     trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trusted.load_cert_chain(made.server)
@@ -262,7 +245,7 @@ async def test_tokens_alone_leave_the_certificate(own_certificate: ssl.SSLContex
 
 
 async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLContext) -> None:
-    """Goal: external listeners are probed, whoever signed their certificate. Method: one that signed its own."""
+    """External listeners are probed, whoever signed their certificate."""
     handlers = {"DescribeConfigs": configured_as(1)}
     cluster = FakeCluster((1,), ssl_context=own_certificate, handlers=handlers)
     async with cluster, alerting(cluster.nodes[1]) as address:

@@ -77,16 +77,13 @@ def led(
     ],
 )
 def test_a_controller_is_ready_by_its_leaders_word(kafka: KafkaFacts | None, is_ready: bool) -> None:
-    """Goal: caught up, since its start, with its disk. Method: each of these alone is missing."""
     expected = NodeState.READY if is_ready else NodeState.STARTING
     assert state_of(CONTROLLER, kafka, was_ready=False) is expected
     assert state_of(CONTROLLER, kafka, was_ready=True) is (expected if is_ready else NodeState.UNREADY)
 
 
 def test_a_controller_whose_process_has_not_begun_is_not_ready() -> None:
-    """Goal: a roll waits for a pod that still formats its volume. Method: no time of its start; the leader has heard
-    of the process before a moment ago.
-    """
+    """A roll waits for a pod that still formats its volume."""
     waiting = replace(CONTROLLER, started_at_ms=None)
     assert state_of(waiting, led(REPLICA), was_ready=False) is NodeState.STARTING
     assert state_of(waiting, led(REPLICA), was_ready=True) is NodeState.UNREADY
@@ -106,7 +103,6 @@ def test_a_controller_whose_process_has_not_begun_is_not_ready() -> None:
 def test_a_broker_is_ready_when_registered_unfenced_and_answering(
     registration: ObservedRegistration | None, answering: set[int], is_ready: bool
 ) -> None:
-    """Goal: all three. Method: each alone is missing."""
     registrations = {1: registration} if registration else {}
     kafka = replace(led(), registrations=registrations, answering=frozenset(answering))
     expected = NodeState.READY if is_ready else NodeState.STARTING
@@ -114,12 +110,11 @@ def test_a_broker_is_ready_when_registered_unfenced_and_answering(
 
 
 def test_without_a_leader_a_broker_stays_what_it_was() -> None:
-    """Goal: an election is no outage of brokers. Method: no facts, ready before or not."""
     assert state_of(BROKER, None, was_ready=True) is NodeState.READY
     assert state_of(BROKER, None, was_ready=False) is NodeState.STARTING
 
 
 @pytest.mark.parametrize("state", [NodeState.ABSENT, NodeState.STOPPED, NodeState.CRASHED])
 def test_what_does_not_run_is_not_ready(state: NodeState) -> None:
-    """Goal: the leader's memory of a process counts for nothing. Method: a voter that was stopped."""
+    """The leader's memory of a process counts for nothing."""
     assert state_of(replace(CONTROLLER, state=state), led(REPLICA), was_ready=True) is state

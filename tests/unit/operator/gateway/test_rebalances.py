@@ -154,9 +154,7 @@ async def observed(admin: ScriptedAdmin, had: HadRebalance) -> ObservedBalance:
 
 
 async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
-    """Goal: sizes, room, moves under way and brokers are those of the cluster. Method: a broker that does not tell
-    its disks, one that is fenced, one with two directories of which the fuller one counts.
-    """
+    """Sizes, room, moves under way and brokers are those of the cluster."""
     seen = await observed(admin, HadRebalance())
     assert seen.brokers == (
         BrokerState(broker_id=1, rack="r1", room_bytes=20 * GIB),
@@ -176,7 +174,6 @@ async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) -> None:
-    """Goal: looks while data moves are cheap. Method: a slice; what was asked for."""
     had = HadRebalance(slice=(Move(partition=A0, replicas=(1, 2), target=(1, 3), size_bytes=7),))
     seen = await observed(admin, had)
     assert seen.partitions.keys() == {A0, A1}
@@ -186,7 +183,7 @@ async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) ->
 
 
 async def test_each_broker_is_asked_for_its_directories_alone(admin: ScriptedAdmin) -> None:
-    """Goal: replicas move at brokers whose names lead nowhere. Method: the request; a deleted topic; a failure."""
+    """Replicas move at brokers whose names lead nowhere."""
     key = TopicPartitionReplica("a", 0, 1)
     move = MoveToDirectories(targets={1: {A0: "/2"}}, addresses={1: ADDRESSES[1]}, size_bytes=7)
     codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.kafka_storage_error]
@@ -199,7 +196,6 @@ async def test_each_broker_is_asked_for_its_directories_alone(admin: ScriptedAdm
 
 
 async def test_changes_are_requests(admin: ScriptedAdmin) -> None:
-    """Goal: no change of factors, and what is done already is no error. Method: each request with its answer."""
     client = cast("Any", admin)
     key = TopicPartition("a", 0)
     over = Results({}, {key: ServerError(ErrorCode.no_reassignment_in_progress)})

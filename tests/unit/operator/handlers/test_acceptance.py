@@ -48,9 +48,6 @@ def _node_ids(acceptance: Acceptance) -> dict[str, list[int]]:
 
 
 def test_a_new_pool_that_collides_is_refused_alone() -> None:
-    """Goal: a pool with ids of another costs nothing but itself. Method: a younger pool whose name comes first, with
-    and without a look before.
-    """
     old, new = _resource("brokers"), _resource("a", created=1, nodeIds={"first": 2})
     before = _accepted(_quorum(), old)
     for known in (before, None):
@@ -62,9 +59,6 @@ def test_a_new_pool_that_collides_is_refused_alone() -> None:
 
 
 def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
-    """Goal: nobody loses nodes to a mistake of another pool. Method: the older pool grows into the ids of the younger
-    one; the same after a start of the operator, which finds the accepted spec in the status; and then it is right.
-    """
     old, young = (
         _resource("old"),
         _resource("young", created=1, nodeIds={"first": 5}),
@@ -85,9 +79,7 @@ def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
 
 
 def test_an_invalid_quorum_is_used_as_it_was() -> None:
-    """Goal: controllers are kept alive whatever is written about them, and a pause still counts. Method: a node id
-    that a pool has, and an annotation that names no node; without and with an accepted spec.
-    """
+    """Controllers are kept alive whatever is written about them, and a pause still counts."""
     pool = _resource("brokers", nodeIds={"first": 3005})
     before = _accepted(_quorum(), pool)
     for wrong in (_quorum(replicas=7), _quorum(replicas=5)):
@@ -105,7 +97,6 @@ def test_an_invalid_quorum_is_used_as_it_was() -> None:
 
 
 def test_what_is_invalid_in_itself_is_left_out() -> None:
-    """Goal: one bad pool among many. Method: a pool with the quorum's listener, and one with its name."""
     namesake = _resource("quorum")
     wrong = _resource("wrong", listeners=[{"name": "CONTROLLER"}])
     right = _resource("right", created=2, nodeIds={"first": 7})
@@ -116,7 +107,6 @@ def test_what_is_invalid_in_itself_is_left_out() -> None:
 
 
 def test_a_template_that_gives_no_host_is_told_where_it_is() -> None:
-    """Goal: a host that can't be concerns its pool alone. Method: one that the schema takes, with an empty part."""
     before = _accepted(_quorum(), _resource("brokers"))
     listeners = [{"name": "PLAINTEXT", "advertisedHost": "b{nodeId}..example.com"}]
     wrong = _resource("brokers", listeners=listeners, replicas=2)
@@ -130,9 +120,6 @@ def test_a_template_that_gives_no_host_is_told_where_it_is() -> None:
 
 
 def test_a_pool_that_is_drained_is_used_and_keeps_its_ids() -> None:
-    """Goal: its brokers run as before, and no pool takes their ids. Method: a pool that is deleted with its volumes,
-    beside a new one with an id of it; an edit of it that is invalid; and with `Retain`, which frees the ids.
-    """
     old = _resource("old", storage={"onDeletion": "Delete"})
     before = _accepted(_quorum(), old)
     old["metadata"]["deletionTimestamp"] = "2026-01-05T00:00:00Z"

@@ -204,9 +204,7 @@ class Bench:
 
 
 async def test_a_topic_is_made_and_then_left_alone() -> None:
-    """Goal: what the next look needs is stored before the change, and a settled topic costs no write. Method: looks
-    at a new resource, with the status as it was when the topic was created.
-    """
+    """What the next look needs is stored before the change, and a settled topic costs no write."""
     bench = Bench()
     stored: list[tuple[object, bool]] = []
     bench.server.on_write = lambda body: stored.append(
@@ -230,7 +228,6 @@ async def test_a_topic_is_made_and_then_left_alone() -> None:
 
 
 async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
-    """Goal: no hot loop, and no minute of waiting after a change. Method: looks at times in between."""
     bench = Bench()
     bench.seen(bench.server.create("orders"))
     await bench.look(later_ms=0)
@@ -247,7 +244,7 @@ async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
 
 
 async def test_a_refused_change_is_retried_once_before_it_stalls() -> None:
-    """Goal: an answer of a broker that is behind is no alarm; one that stays is. Method: one error, then the same."""
+    """An answer of a broker that is behind is no alarm; one that stays is."""
     bench = Bench()
     bench.keeper.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
     bench.seen(bench.server.create("orders"))
@@ -263,9 +260,6 @@ async def test_a_refused_change_is_retried_once_before_it_stalls() -> None:
 
 
 async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() -> None:
-    """Goal: nothing is forgotten, and nothing hangs for good. Method: a cluster that does not answer, then the way
-    out; and one that answers.
-    """
     bench = Bench()
     for name in ("one", "two"):
         bench.seen(bench.server.create(name, deletionPolicy="Delete"))
@@ -293,7 +287,6 @@ async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() ->
 
 
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
-    """Goal: a namespace can be deleted with all that is in it. Method: no KafkaController any more."""
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
     await bench.look()
@@ -309,9 +302,6 @@ async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
 
 
 async def test_the_oldest_resource_has_the_name() -> None:
-    """Goal: two resources do not fight, and the refused one deletes nothing. Method: two for one topic, seen in the
-    wrong order; the refused one is deleted; another takes over when the first has gone.
-    """
     bench = Bench()
     bench.seen(bench.server.create("b-young", "2026-01-02T00:00:00Z", topicName="t", deletionPolicy="Delete"))
     bench.seen(bench.server.create("z-old", "2026-01-01T00:00:00Z", topicName="t", partitions=2))
@@ -333,7 +323,6 @@ async def test_the_oldest_resource_has_the_name() -> None:
 
 
 async def test_a_pause_shows_what_would_be_done() -> None:
-    """Goal: nothing is changed while the resource or its cluster is paused. Method: both, with something to do."""
     bench = Bench()
     bench.target = Target(config=CONFIG, is_paused=True)
     bench.seen(bench.server.create("orders"))
@@ -355,7 +344,6 @@ async def test_a_pause_shows_what_would_be_done() -> None:
 
 
 async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status() -> None:
-    """Goal: the topic is not taken for a foreign one. Method: a change of the spec that was sent before our write."""
     bench = Bench()
     bench.seen(bench.server.create("orders", partitions=1))
     await bench.look()
@@ -369,7 +357,6 @@ async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status
 
 
 async def test_an_invalid_resource_stalls_alone() -> None:
-    """Goal: the message names the field, and others go on. Method: an impossible field beside a good resource."""
     bench = Bench()
     bench.seen(bench.server.create("bad", partitions="many"))
     bench.seen(bench.server.create("good"))
@@ -382,9 +369,6 @@ async def test_an_invalid_resource_stalls_alone() -> None:
 async def test_a_fault_of_the_operator_does_not_end_the_group(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: no topic is left alone without notice. Method: an error that nobody expects, before any topic is looked
-    at, in the running task.
-    """
     bench = Bench()
     monkeypatch.setattr(bench.group, "_pace", pace_of(60))
     bench.faults = [ValueError("no such field")]
@@ -408,11 +392,7 @@ FAULT = "a fault of the operator, which is in its log: ValueError"
 async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_other(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: a mistake of the operator about one topic holds up no other of the cluster, and its owner sees it.
-
-    Method: an error that nobody expects, which quotes a secret, in the plan of one of three topics, or in its change;
-    looks until it stalls, and once more when the mistake is gone.
-    """
+    """A mistake of the operator about one topic holds up no other of the cluster, and its owner sees it."""
     bench = Bench()
     for name in ("one", "two", "three"):
         bench.seen(bench.server.create(name))
@@ -444,9 +424,6 @@ async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_ot
 
 
 async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
-    """Goal: what can't be observed is not planned, and other kinds go on. Method: topics of two keepers, of which one
-    fails to observe.
-    """
     bench = Bench()
     other = OtherKeeper()
     bench.seen(bench.server.create("topic"))
@@ -464,9 +441,7 @@ async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
 async def test_a_status_that_is_refused_concerns_no_other_resource(
     spec: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: what the API server does not take of one topic holds up no other, and is logged. Method: it refuses the
-    status of one of three topics, which may be invalid itself; then it takes it.
-    """
+    """What the API server does not take of one topic holds up no other, and is logged."""
     bench = Bench()
     bench.server.refused = {"two"}
     for name in ("one", "two", "three"):
@@ -486,7 +461,7 @@ async def test_a_status_that_is_refused_concerns_no_other_resource(
 
 
 async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
-    """Goal: no resource goes, and leaves its topic, because of a mistake. Method: one in the deletion's plan."""
+    """No resource goes, and leaves its topic, because of a mistake."""
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
     await bench.look()
@@ -507,7 +482,7 @@ async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
 
 
 async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() -> None:
-    """Goal: no hot loop between the last look and the end of the object. Method: whether anything is due then."""
+    """No hot loop between the last look and the end of the object."""
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
     bench.seen(bench.server.delete("orders"))

@@ -66,9 +66,7 @@ def secret(**values: str) -> Object:
 
 
 async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
-    """Goal: no deletion is let go because resources are seen in no order. Method: an empty store, with and without
-    the KafkaController on the API server; one that is being deleted.
-    """
+    """No deletion is let go because resources are seen in no order."""
     body = topic(cluster="quorum")
     server = Server(quorum=quorum())
     found = await find(server, body)
@@ -81,9 +79,6 @@ async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
 
 
 async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
-    """Goal: a topic that was handed over before its cluster is not taken for one without a cluster. Method: a
-    KafkaController whose labels do not match, also one that is being deleted; and one whose labels do.
-    """
     body, selector = topic(cluster="quorum"), LabelSelector.parse("operator=blue")
     kept = quorum()
     kept["metadata"]["labels"] = {"operator": "green"}
@@ -97,13 +92,11 @@ async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
 
 
 async def test_a_hibernated_cluster_is_no_alarm() -> None:
-    """Goal: topics wait with their cluster. Method: its target."""
     found = await find(Server(quorum=quorum(hibernated=True)), topic(cluster="quorum"))
     assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("Hibernated", True, False)
 
 
 async def test_bootstrap_servers_are_the_only_addresses() -> None:
-    """Goal: what brokers advertise need not be reachable. Method: the configuration of one with a login."""
     body = topic(
         bootstrapServers=["a:9092", "[::1]:9093"],
         security={"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "secretName": "login"},
@@ -125,7 +118,7 @@ async def test_bootstrap_servers_are_the_only_addresses() -> None:
     ],
 )
 async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | None, message: str) -> None:
-    """Goal: the message names the field and the key, and no value. Method: each fault."""
+    """The message names the field and the key, and no value."""
     body = topic(
         bootstrapServers=["a:9092"],
         security={"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "secretName": "login"},
@@ -139,7 +132,6 @@ async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | No
 
 
 def test_a_secret_names_no_file() -> None:
-    """Goal: a manifest does not make the operator read its own files. Method: keys of client properties."""
     spec = load_entity(
         topic(
             bootstrapServers=["a:9092"],
@@ -162,7 +154,7 @@ def test_a_secret_names_no_file() -> None:
 
 
 def test_brokers_that_are_secured_alike_are_asked_together() -> None:
-    """Goal: one client for many pods, whose certificates have different names. Method: two alike, one other."""
+    """One client for many pods, whose certificates have different names."""
     plain = SecurityConfig()
     tls = SecurityConfig(protocol=SecurityProtocol.SSL)
     first, second, third = (NodeAddress(f"10.0.0.{one}", 9092) for one in (1, 2, 3))
@@ -181,9 +173,7 @@ def test_brokers_that_are_secured_alike_are_asked_together() -> None:
 async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: nodes can't be shut out, and brokers that leave stay empty. Method: a cluster with super users, logins of
-    listeners, a decommissioned broker, and a pool that is deleted with its volumes.
-    """
+    """Nodes can't be shut out, and brokers that leave stay empty."""
     store = ResourceStore()
     listener = {"name": "A", "sasl": {"username": "node", "secretName": "s"}}
     store.put(quorum(authorization={"superUsers": ["User:root"]}, listeners=[listener], paused=True))
@@ -213,7 +203,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:
-    """Goal: two ways to name one cluster do not make two keepers. Method: claims by cluster id, and their release."""
+    """Two ways to name one cluster do not make two keepers."""
     claims = Claims()
 
     def body(namespace: str, created: str) -> Object:

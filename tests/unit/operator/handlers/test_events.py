@@ -31,7 +31,6 @@ class _Api:
 
 
 async def test_an_event_is_written_once_until_it_is_settled() -> None:
-    """Goal: a step that is repeated each second writes one Event. Method: record, again, settle, again."""
     api = _Api()
     recorder = EventRecorder(cast("Any", api), SnapshotRegistry(), "operator-1")
     for _ in range(2):
@@ -44,7 +43,7 @@ async def test_an_event_is_written_once_until_it_is_settled() -> None:
 
 
 async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: an operator without the right to write Events says so, and goes on. Method: an API that refuses."""
+    """An operator without the right to write Events says so, and goes on."""
     recorder = EventRecorder(
         cast("Any", _Api(ApiError(403, "Forbidden", "no"))), SnapshotRegistry(), "operator-1"
     )

@@ -6,9 +6,6 @@ from quorate_operator.handlers.health import LOOK_AGE_S_MAX, Pulse
 
 
 def test_two_looks_at_one_cluster_are_two() -> None:
-    """Goal: a look that ends beside another one is no fault, and hides nothing. Method: the first of two ends, then
-    the time of the second runs out.
-    """
     now = 0.0
     pulse = Pulse(lambda: now)
     with ExitStack() as first, pulse.look("kafka/quorum"):

@@ -16,7 +16,6 @@ BROKEN = "Handler 'deleted' failed with an exception and will try again in 60 se
     [("INFO", WAITING, "INFO"), ("WARNING", WAITING, None), ("WARNING", BROKEN, "ERROR")],
 )
 def test_a_handler_that_waits_is_no_error(threshold: str, message: str, told: str | None) -> None:
-    """Goal: a log without errors means that nothing failed. Method: kopf's words, with the filter, by threshold."""
     ours = logging.getLogger("quorate_operator")
     before = ours.level
     ours.setLevel(threshold)
@@ -41,9 +40,7 @@ def loggers() -> Iterator[logging.Logger]:
 def test_no_character_of_an_event_ends_its_line_or_commands_a_terminal(
     loggers: logging.Logger, capsys: pytest.CaptureFixture[str], is_json: bool
 ) -> None:
-    """Goal: a name in a manifest or an answer of a node can't forge a line of the log. Method: line ends and control
-    characters, ASCII's and others, in an event and in the message of an exception.
-    """
+    """A name in a manifest or an answer of a node can't forge a line of the log."""
     configure_logs(level="info", is_json=is_json)
     hostile = "a\nb\x85c\x9b1Kd\u2028e\x1bf"
     loggers.error("event of %s", hostile, exc_info=ValueError(hostile.replace("\n", "")))

@@ -9,7 +9,6 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "operator-metrics.md"
 
 
 def test_each_metric_of_the_operator_is_documented() -> None:
-    """Goal: the list is complete and current. Method: compare it with what the registry describes."""
     shown = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in OperatorMetrics().registry.collect()

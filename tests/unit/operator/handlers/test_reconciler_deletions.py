@@ -96,9 +96,8 @@ class Bench:
 
 
 async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
-    """Goal: an operator that starts does not take a pool that is drained for one that lost its quorum, and empty it.
-
-    Method: pools alone in the store; the KafkaController on the API server, and nowhere.
+    """An operator that starts does not take a pool that is drained for one that lost its quorum, and empty
+    it.
     """
     bench = Bench("emptied", "kept", quorum=_resource("KafkaController", "quorum"))
     assert await bench.look() == (True, frozenset())
@@ -113,9 +112,6 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
 async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
     pods: tuple[str, ...], cleared: set[str]
 ) -> None:
-    """Goal: without a plan no broker with replicas is stopped. Method: a KafkaController that can't be used; a pool
-    with and without a pod.
-    """
     bench = Bench(*pods, quorum=_resource("KafkaController", "quorum", replicas=-1))
     assert await bench.look() == (False, cleared)
     assert (bench.stopped, bench.emptied) == ({"kept"}, set())

@@ -60,9 +60,6 @@ class Bench:
 async def test_a_loop_that_a_fault_ended_begins_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: no cluster is left alone without notice. Method: a loop that fails twice, then runs: it is counted,
-    logged with the error, and named by the health until a turn has succeeded; the end closes what was open.
-    """
     bench = Bench(monkeypatch)
     bench.fail_with(ValueError("no such field"), RuntimeError("twice"))
     task = asyncio.create_task(bench.reconciler.run())
@@ -85,6 +82,5 @@ async def test_a_loop_that_a_fault_ended_begins_again(
 
 
 def test_the_pause_grows_with_faults_in_a_row() -> None:
-    """Goal: a fault that stays causes no hot loop. Method: the pauses of the operator's pace."""
     rests = [reconciler_module.PACE.after_failures(number) for number in (1, 2, 3, 7, 100)]
     assert rests == [1_000, 2_000, 4_000, 60_000, 60_000]

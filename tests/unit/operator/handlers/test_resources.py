@@ -13,8 +13,6 @@ from quorate_operator.handlers.resources import ClusterResources
 def test_a_deleted_resource_keeps_its_volumes_unless_it_says_so(
     storage: dict[str, str], is_emptied: bool
 ) -> None:
-    """Goal: what is meant for one node does not wipe all. Method: a deleted pool and a deleted quorum by policy."""
-
     def body(name: str) -> dict[str, Any]:
         metadata = {"name": name, "deletionTimestamp": "2026-01-01T00:00:00Z"}
         return {"metadata": metadata, "spec": {"storage": storage}}
@@ -26,10 +24,6 @@ def test_a_deleted_resource_keeps_its_volumes_unless_it_says_so(
 
 
 def test_a_pool_is_drained_while_its_quorum_stays() -> None:
-    """Goal: what is drained and what is stopped at once. Method: pools by policy, one without node ids, an edit while
-    the deletion waits, and the deletion of the quorum.
-    """
-
     def body(name: str, policy: str, **more: Any) -> dict[str, Any]:
         metadata = {"name": name, "deletionTimestamp": "2026-01-01T00:00:00Z"}
         return {

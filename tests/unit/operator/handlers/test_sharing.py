@@ -126,7 +126,6 @@ class Bench:
 
 @pytest.mark.parametrize("labels", [GREEN, TEAMLESS, {}])
 async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Mapping[str, str]) -> None:
-    """Goal: a cluster is not taken over without its brokers. Method: a pool that fails each requirement, or all."""
     bench = Bench(_quorum(BLUE), _pool(labels), _pool(BLUE, "others"))
     assert not await bench.look()
     told = (
@@ -141,10 +140,7 @@ async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Map
 
 
 async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:
-    """Goal: a pool whose KafkaController was handed over first is not emptied as if it had none.
-
-    Method: a pool that is deleted with its volumes; a KafkaController that does not match, and none.
-    """
+    """A pool whose KafkaController was handed over first is not emptied as if it had none."""
     handed_over = Bench(_quorum(GREEN), _pool(BLUE, is_deleted=True))
     assert not await handed_over.look()
     assert not handed_over.cleared
@@ -156,7 +152,6 @@ async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:
 
 
 async def test_a_cluster_that_matches_together_is_planned_for() -> None:
-    """Goal: other clusters of the namespace do not matter. Method: a matching one beside a pool of another one."""
     stranger = _pool(GREEN, "strangers")
     stranger["spec"]["controllers"] = "another"
     bench = Bench(_quorum(BLUE), _pool(BLUE), stranger)
@@ -175,9 +170,6 @@ async def test_a_cluster_that_matches_together_is_planned_for() -> None:
 def test_operators_that_share_stop_nodes_one_after_the_other(
     action: steps.Action, alone: bool, shared: bool
 ) -> None:
-    """Goal: the operator that gives a cluster away and the one that takes it do not stop two controllers at a time.
-
-    Method: which steps need the cluster's Lease, without and with a selector.
-    """
+    """The operator that gives a cluster away and the one that takes it do not stop two controllers at a time."""
     assert is_guarded(action, LabelSelector()) == alone
     assert is_guarded(action, SELECTOR) == shared

@@ -27,7 +27,6 @@ class _Api:
 
 
 async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a drain of hours is no write each second. Method: statuses of a drain, a second apart, then its end."""
     now_ms = [1_000_000]
     monkeypatch.setattr(reconciler_module.clock, "now_ms", lambda: now_ms[0])
     api = _Api()

@@ -55,7 +55,6 @@ def _status(reason: str = "AllReady", *, holds: str = "True", watermark: int = 1
 
 
 def test_a_growing_log_alone_is_no_write() -> None:
-    """Goal: an idle cluster costs no write. Method: the same status with a higher high watermark."""
     first = merged_status({}, _status(), NOW)
     assert first is not None
     assert merged_status(first, _status(watermark=99), LATER) is None
@@ -76,7 +75,7 @@ def test_a_growing_log_alone_is_no_write() -> None:
     ],
 )
 def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is_mere: bool) -> None:
-    """Goal: a drain of hours does not write each second, and a change is told at once. Method: one change each."""
+    """A drain of hours does not write each second, and a change is told at once."""
     before = {
         "readyReplicas": 3,
         "plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 9 left"}],
@@ -88,7 +87,6 @@ def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    """Goal: lastTransitionTime is Kubernetes' own. Method: another reason, then another status."""
     first = merged_status({}, _status(), NOW)
     assert first is not None
     second = merged_status(first, _status("Other"), LATER)
@@ -100,7 +98,6 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
 
 
 def test_a_refused_manifest_leaves_what_is_known() -> None:
-    """Goal: the identity outlives a mistake in a manifest. Method: refuse on top of a status that has it."""
     before = {"clusterId": "a" * 22, "formation": {"isFormed": True}, "quorum": {"leaderId": 1}}
     patch = merged_status(before, refused_status("spec.x: wrong", 2), NOW)
     assert patch is not None
@@ -109,7 +106,6 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
 
 
 def test_clients_are_told_what_is_registered() -> None:
-    """Goal: status shows addresses as clients get them. Method: a broker that has yet to restart for others."""
     manifests = load_manifests(
         "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}\n---\n"
         "{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {name: pool}, spec: {controllers: quorum, "
@@ -151,9 +147,8 @@ def test_clients_are_told_what_is_registered() -> None:
 def test_a_missing_leader_is_told_where_one_has_to_be(
     is_formed: bool, is_answered: bool, lifecycle: Lifecycle, expected: bool | None
 ) -> None:
-    """Goal: the alert for a quorum without a leader fires for Java controllers, too, and with all of them down, and
-    for no cluster that need not have one. Method: what was formed or not, with and without a leader's answer; what
-    /metrics then shows, and that the deletion removes it.
+    """The alert for a quorum without a leader fires for Java controllers, too, and with all of them down, and
+    for no cluster that need not have one.
     """
     manifests = load_manifests(QUORUM, "test")
     quorum = ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=9, kraft_version=1)
@@ -191,9 +186,7 @@ def test_a_missing_leader_is_told_where_one_has_to_be(
 def test_without_a_leader_the_missing_controllers_are_named(
     states: dict[int, NodeState], message: str
 ) -> None:
-    """Goal: after a power cut, the condition says which controllers to look at. Method: three that were formed, and
-    of which some run.
-    """
+    """After a power cut, the condition says which controllers to look at."""
     nodes = {
         node_id: ObservedNode(
             node_id=node_id, role=Role.CONTROLLER, state=state, pool="quorum", exited_at_ms=0
@@ -221,9 +214,7 @@ def _voter(node_id: int, end_offset: int, *, caught_up: bool) -> ObservedVoter:
 
 
 def test_a_voter_that_is_behind_has_its_lag() -> None:
-    """Goal: `quorate status` shows how far a voter is behind, and an idle cluster still costs no write. Method: one
-    voter that is behind beside two that have caught up, one of them by all but two records.
-    """
+    """`quorate status` shows how far a voter is behind, and an idle cluster still costs no write."""
     voters = [
         _voter(3000, 100, caught_up=True),
         _voter(3001, 98, caught_up=True),
@@ -269,10 +260,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
 def test_a_change_under_way_is_told_from_one_that_needs_somebody(
     given: Plan, lifecycle: Lifecycle, reconciling: tuple[str, str], stalled: tuple[str, str]
 ) -> None:
-    """Goal: Flux and others that go by kstatus wait for what is under way, and report what somebody has to decide.
-
-    Method: plans with and without steps and refusals, and of a cluster that is paused.
-    """
+    """Flux and others that go by kstatus wait for what is under way, and report what somebody has to decide."""
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
     observed = ObservedCluster(nodes={}, quorum=None)
     status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
@@ -280,7 +268,6 @@ def test_a_change_under_way_is_told_from_one_that_needs_somebody(
 
 
 def test_a_pause_is_no_fault() -> None:
-    """Goal: who pauses a cluster is not warned of it. Method: the refusal of a plan that is paused."""
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=Lifecycle.PAUSED)
     observed = ObservedCluster(nodes={}, quorum=None)
     paused = plan(desired, observed, now_ms=0)
@@ -305,9 +292,7 @@ def test_a_pause_is_no_fault() -> None:
 def test_ready_means_that_nodes_run_with_what_is_desired(
     revisions: tuple[str, ...], state: NodeState, ready: tuple[str, str], replicas: int
 ) -> None:
-    """Goal: `kubectl wait --for=condition=Ready` waits for a roll, and `replicas` counts what is there. Method: nodes
-    with the desired revision and with another one, that are ready or not.
-    """
+    """`kubectl wait --for=condition=Ready` waits for a roll, and `replicas` counts what is there."""
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     wanted = tuple(replace(node, revision={"config": "a"}) for node in desired.nodes)
     nodes = {
@@ -328,9 +313,7 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
 
 
 def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
-    """Goal: nobody is called, and nothing counts as under way, for a window that opens at night. Method: a node with
-    another image, which waits and which does not.
-    """
+    """Nobody is called, and nothing counts as under way, for a window that opens at night."""
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", revision={"image": "a"}
     )
@@ -354,7 +337,7 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
 
 
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
-    """Goal: an invalid manifest waits for somebody, a failed step for its next try. Method: both statuses."""
+    """An invalid manifest waits for somebody, a failed step for its next try."""
     refused, failed = refused_status("spec.x: wrong", 2), failed_status("no answer", 2)
     assert _judged(refused, "Reconciling", "Stalled") == [
         ("False", "InvalidManifest"),
@@ -375,7 +358,7 @@ def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
     ],
 )
 def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str]) -> None:
-    """Goal: `kubectl describe` shows a volume that is growing, with Kubernetes' own reason. Method: its states."""
+    """`kubectl describe` shows a volume that is growing, with Kubernetes' own reason."""
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
     )
@@ -388,7 +371,6 @@ def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str])
     ("is_in_use", "told"), [(True, ("True", "RemovedFromVolumes")), (False, ("False", "AsRequested"))]
 )
 def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told: tuple[str, str]) -> None:
-    """Goal: whoever removed a volume sees that it is not gone yet. Method: before and after it is released."""
     manifests = load_manifests(
         f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
         "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}, storage: {volumes: [{id: 0}]}}}",
@@ -422,10 +404,7 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
     ],
 )
 def test_a_resize_is_told_before_it_is_requested(plan: Plan, told: tuple[str, str]) -> None:
-    """Goal: who sets a size and waits until nothing resizes waits long enough. Method: nothing is requested yet.
-
-    The plan is about to request it, or can't; what another pool can't is not told.
-    """
+    """Who sets a size and waits until nothing resizes waits long enough."""
     volume = ObservedVolume(requested_bytes=1, capacity_bytes=1)
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
@@ -436,7 +415,6 @@ def test_a_resize_is_told_before_it_is_requested(plan: Plan, told: tuple[str, st
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
-    """Goal: a mistake in a pool is told there. Method: a refusal of one pool, and one of the whole cluster."""
     manifests = load_manifests(
         f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
         "spec: {controllers: quorum, replicas: 0}}",
@@ -458,7 +436,7 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
 
 
 def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
-    """Goal: whoever waits for a deletion sees why. Method: a deleted pool, one of whose two brokers is left."""
+    """Whoever waits for a deletion sees why."""
     manifests = load_manifests(
         f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
         "spec: {controllers: quorum, replicas: 2, nodeIds: {first: 0}}}",

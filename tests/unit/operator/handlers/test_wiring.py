@@ -18,10 +18,7 @@ ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 def test_kopf_can_keep_the_progress_of_each_handler() -> None:
-    """Goal: a handler that takes several attempts is not refused by the API server.
-
-    Method: the names of the annotations that kopf would write, by the rule of Kubernetes for annotations.
-    """
+    """A handler that takes several attempts is not refused by the API server."""
     clusters, entities = SimpleNamespace(), SimpleNamespace(kinds=(TOPICS, REBALANCES))
     registry = registry_of(cast("Any", clusters), cast("Any", entities))
     storage = cast("Any", settings_of(cluster_wide=True).persistence.progress_storage)
@@ -33,9 +30,7 @@ def test_kopf_can_keep_the_progress_of_each_handler() -> None:
 
 
 async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a pool that waits for room costs few writes. Method: kopf's pause after an attempt, at first and after
-    minutes; none once nothing is left.
-    """
+    """A pool that waits for room costs few writes."""
     cleared = asyncio.Event()
     monkeypatch.setattr(wiring, "DELETION_WAIT_S", 0)
     clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait())
@@ -55,10 +50,7 @@ async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch
 
 
 def test_kopf_sees_only_what_the_selector_matches() -> None:
-    """Goal: kopf does not remove the finalizer of another operator's resources.
-
-    Method: the selectors of its lists and watches, for each kind of Quorate's and for definitions; none without one.
-    """
+    """Kopf does not remove the finalizer of another operator's resources."""
     selectors = cast(
         "Any", settings_of(cluster_wide=True, selector=LabelSelector.parse("!a, b in (c, d)")).watching
     ).label_selectors

@@ -78,7 +78,7 @@ def kubeconfig(server: str) -> str:
 async def test_a_request_never_waits_for_name_lookups(
     server: str, busy_lookups: ThreadPoolExecutor, configured: Callable[[str], None]
 ) -> None:
-    """Goal: a Lease is renewed however slowly names of nodes resolve. Method: one thread for lookups, taken."""
+    """A Lease is renewed however slowly names of nodes resolve."""
     configured(server)
     asyncio.get_running_loop().set_default_executor(busy_lookups)
     api = await KubernetesApi.connect()
@@ -99,9 +99,6 @@ async def test_a_proxy_of_the_environment_is_heeded(
     configured: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: HTTP(S)_PROXY and NO_PROXY mean what they mean to kubectl. Method: the proxy is the server itself, and
-    the API a name that does not resolve; exempt, the API is the server, and nobody listens at the proxy's address.
-    """
     monkeypatch.setenv("http_proxy", server if is_asked else "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", exempt)
     configured("http://api.invalid" if is_asked else server)
@@ -117,9 +114,7 @@ async def test_a_proxy_of_the_environment_is_heeded(
 async def test_an_answer_that_is_no_object_is_an_error_of_the_api(
     content: bytes, configured: Callable[[str], None]
 ) -> None:
-    """Goal: a proxy in between that answers 200 is reported like an API server that can't be reached. Method: a
-    server that answers all with one text: to a request of one object, to a list and to a watch.
-    """
+    """A proxy in between that answers 200 is reported like an API server that can't be reached."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=content)
@@ -145,7 +140,7 @@ async def test_an_answer_that_is_no_object_is_an_error_of_the_api(
 async def test_a_line_of_a_watch_that_is_no_event_breaks_it(
     line: bytes, configured: Callable[[str], None]
 ) -> None:
-    """Goal: a broken watch is one error, after which the watcher lists again. Method: a server sends such a line."""
+    """A broken watch is one error, after which the watcher lists again."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=line + b"\n")
@@ -163,8 +158,6 @@ async def test_a_line_of_a_watch_that_is_no_event_breaks_it(
 async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
     configured: Callable[[str], None],
 ) -> None:
-    """Goal: as for answers that are no JSON. Method: objects that are no list."""
-
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({"login": "https://elsewhere"})
 
@@ -179,9 +172,7 @@ async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
 
 
 async def test_a_redirection_is_not_followed(server: str, configured: Callable[[str], None]) -> None:
-    """Goal: a proxy before the API server can't lead requests, and the token in them, elsewhere. Method: an address
-    that redirects to a server that would answer.
-    """
+    """A proxy before the API server can't lead requests, and the token in them, elsewhere."""
 
     async def redirect(request: web.Request) -> web.Response:
         raise web.HTTPTemporaryRedirect(f"{server}{request.path}")

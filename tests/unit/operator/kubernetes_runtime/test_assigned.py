@@ -48,10 +48,7 @@ def _facts(api: _Api, make: Make, *items: Object) -> tuple[Facts, ClusterObjects
 
 
 async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> None:
-    """Goal: a broker that is down keeps the address of its machine, also for an operator that has just started.
-
-    Method: a pod on a machine; operators that find the pod, and that find its ConfigMap alone.
-    """
+    """A broker that is down keeps the address of its machine, also for an operator that has just started."""
     cluster = make(brokers=NODE_PORT)
     node = cluster.node(0)
     api = _Api(_stored(config_map(cluster.context, cluster.desired, node, {})))
@@ -84,7 +81,6 @@ class _Secrets:
 
 
 async def test_a_secret_that_may_not_be_read_costs_only_its_nodes(make: Make) -> None:
-    """Goal: the look at a cluster goes on without a right. Method: forbidden, then allowed, then no API server."""
     manifests = make(
         brokers="listeners: [{name: IN}, {name: OUT, protocol: SSL, tls: {secretName: cert}}]"
     ).context.manifests

@@ -27,7 +27,6 @@ def _names(cache: ObjectCache) -> list[str]:
 
 
 def test_an_older_event_does_not_hide_an_own_write() -> None:
-    """Goal: who wrote sees it. Method: the answer to a write first, then the event before it."""
     cache = ObjectCache()
     cache.put(_pod("a", 9))
     cache.put(_pod("a", 7))
@@ -37,7 +36,7 @@ def test_an_older_event_does_not_hide_an_own_write() -> None:
 
 
 def test_what_was_deleted_stays_deleted() -> None:
-    """Goal: a late event brings nothing back, and a namesake is another object. Method: both after a removal."""
+    """A late event brings nothing back, and a namesake is another object."""
     cache = ObjectCache()
     cache.put(_pod("a", 1))
     cache.remove(_pod("a", 2))
@@ -49,7 +48,6 @@ def test_what_was_deleted_stays_deleted() -> None:
 
 
 def test_a_new_list_is_the_whole_truth() -> None:
-    """Goal: nothing stays that was deleted while a watch was broken. Method: a list that lacks one; who is woken."""
     cache = ObjectCache()
     woken: list[tuple[str, str]] = []
     cache.on_change(lambda *cluster: woken.append(cluster))
@@ -88,7 +86,7 @@ class _ApiWithoutCertificates:
 async def test_a_kind_that_something_else_brings_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """Goal: an operator works without cert-manager, and finds it once it is there. Method: installed later."""
+    """An operator works without cert-manager, and finds it once it is there."""
     monkeypatch.setattr("quorate_operator.runtime.kubernetes.cache.OPTIONAL_KIND_LOOK_S", 0.01)
     api = _ApiWithoutCertificates(status)
     watcher = Watcher(cast("Any", api), ObjectCache(), None)

@@ -67,8 +67,6 @@ def _run(work: Callable[[Lease], Awaitable[None]], api: _Api) -> float:
 
 @pytest.mark.parametrize("silent_s", [0.5, 5.0, 13.0])
 def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
-    """Goal: two never work at a time. Method: an API server that answers no more; the last renewal it answered."""
-
     async def lead(lease: Lease) -> None:
         await lease.take()
         with pytest.raises(LeaseLostError, match="could not be renewed in time"):
@@ -79,9 +77,7 @@ def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
 
 
 def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: a standby without rights, or without an API server, says so. Method: an API that refuses for a while,
-    then does not answer, then does.
-    """
+    """A standby without rights, or without an API server, says so."""
 
     async def lead(lease: Lease) -> None:
         await lease.take()
@@ -102,7 +98,7 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
 
 
 def test_a_lease_is_renewed_for_a_step_that_takes_long() -> None:
-    """Goal: a rebuild of minutes is done by one process alone. Method: hold it for 20 times its duration."""
+    """A rebuild of minutes is done by one process alone."""
     api = _Api()
 
     async def work(lease: Lease) -> None:
@@ -118,7 +114,6 @@ def test_a_lease_is_renewed_for_a_step_that_takes_long() -> None:
 
 
 def test_a_step_is_cancelled_when_its_lease_is_lost() -> None:
-    """Goal: a step does not go on while another process may do it. Method: an API server that answers no more."""
     ended: list[float] = []
 
     async def step(lease: Lease) -> None:
@@ -137,8 +132,6 @@ def test_a_step_is_cancelled_when_its_lease_is_lost() -> None:
 
 
 def test_an_error_of_the_step_itself_stays_what_it_is() -> None:
-    """Goal: a timeout of the step is not taken for a lost Lease. Method: raise one while it is held."""
-
     async def step(lease: Lease) -> None:
         async with lease.held(1.0):
             raise TimeoutError("of its own")

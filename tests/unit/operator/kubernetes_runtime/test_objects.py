@@ -32,7 +32,6 @@ def _job(cpu: str) -> Object:
 
 
 async def test_a_quantity_that_is_written_in_another_way_is_no_edit() -> None:
-    """Goal: an object is applied once. Method: half a processor, which the API server writes as 500m; another."""
     api = _Api()
     objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
     await objects.keep(_job("0.5"))

@@ -60,7 +60,7 @@ def _observed(claim: dict[str, Any] | None = None, **parts: Any) -> Any:
 
 
 def test_a_claim_alone_is_not_yet_a_node() -> None:
-    """Goal: a creation that was cut short is done again. Method: a claim before, and after, the rest is there."""
+    """A creation that was cut short is done again."""
     config = {"metadata": {"name": "quorum-3000"}}
     assert _observed(claim=_claim()).state is NodeState.ABSENT
     prepared = _claim(**{ANNOTATION_FORMAT: "initial"})
@@ -71,8 +71,6 @@ def test_a_claim_alone_is_not_yet_a_node() -> None:
 
 
 def test_a_stopped_node_tells_what_it_was_last_started_with() -> None:
-    """Goal: who starts it next knows by which names it may be known. Method: a ConfigMap, and a pod beside it."""
-
     def advertising(item: dict[str, Any], **told: Address) -> dict[str, Any]:
         item["metadata"]["annotations"] = {ANNOTATION_ADVERTISED: advertised_text(told)}
         return item
@@ -89,7 +87,6 @@ def test_a_stopped_node_tells_what_it_was_last_started_with() -> None:
 
 
 def test_the_format_container_has_the_last_word_on_the_directory_id() -> None:
-    """Goal: a volume that was emptied is a new disk. Method: last words that differ from what is remembered."""
     other = "BBBBBBBBBBBBBBBBBBBBBB"
     ended = {"terminated": {"exitCode": 0, "message": f"{other}\n"}}
     pod = _pod(initContainerStatuses=[{"name": "format", "state": ended}])
@@ -98,7 +95,7 @@ def test_the_format_container_has_the_last_word_on_the_directory_id() -> None:
 
 
 def test_a_claim_that_is_being_deleted_is_another_revision() -> None:
-    """Goal: a deleted claim is let go by a restart under the quorum's rules. Method: its deletion timestamp."""
+    """A deleted claim is let go by a restart under the quorum's rules."""
     claim = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})
     pod = _pod(state={"running": {"startedAt": STARTED}})
     assert _observed(pod=pod, claim=claim).revision[VOLUME] == "kept"
@@ -118,14 +115,12 @@ def test_a_claim_that_is_being_deleted_is_another_revision() -> None:
     ],
 )
 def test_what_keeps_a_node_from_starting_is_told(state: dict[str, Any], problem: str | None) -> None:
-    """Goal: people read why in the status. Method: the states of containers that kubelet reports."""
     node = _observed(pod=_pod(state=state), claim=_claim())
     assert node.state is NodeState.STARTING
     assert (node.problem is None) if problem is None else (problem in (node.problem or ""))
 
 
 def test_a_pod_without_a_running_container_tells_since_when() -> None:
-    """Goal: what was just created gets its time. Method: a pod that pulls its image, and one that runs."""
     waiting = _observed(pod=_pod(state={"waiting": {"reason": "PodInitializing"}}), claim=_claim())
     assert (waiting.started_at_ms, waiting.waiting_since_ms) == (None, STARTED_MS)
     running = _observed(pod=_pod(state={"running": {"startedAt": STARTED}}), claim=_claim())
@@ -133,7 +128,6 @@ def test_a_pod_without_a_running_container_tells_since_when() -> None:
 
 
 def test_an_evicted_pod_has_crashed() -> None:
-    """Goal: a pod that kubelet gave up is made anew. Method: the phase Failed."""
     node = _observed(pod=_pod(phase="Failed", reason="Evicted", message="disk pressure"), claim=_claim())
     assert node.state is NodeState.CRASHED
     assert node.exit_reason == "Evicted: disk pressure"
@@ -141,7 +135,6 @@ def test_an_evicted_pod_has_crashed() -> None:
 
 
 def test_only_a_silent_machine_makes_a_node_unreachable() -> None:
-    """Goal: nobody asks for machines without need. Method: a ready pod, one that is not, and machines."""
     ready = _pod(state={"running": {"startedAt": STARTED}}, conditions=[{"type": "Ready", "status": "True"}])
     unready = _pod(
         state={"running": {"startedAt": STARTED}}, conditions=[{"type": "Ready", "status": "False"}]
@@ -154,7 +147,6 @@ def test_only_a_silent_machine_makes_a_node_unreachable() -> None:
 
 
 def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:
-    """Goal: the next operator knows it. Method: names and an address, nothing, and what somebody else wrote."""
     known = tuple(
         Verification(address=Address(host, 9092), node_id=3000, at_ms=7)
         for host in ("b0.example.com", "fd00::1")
@@ -170,10 +162,6 @@ def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:
 
 
 def test_the_size_of_a_volume_is_that_of_its_claim() -> None:
-    """Goal: a resize is followed to its end. Method: a claim before and after it is bound, with a condition that
-    holds and one that does not, and with an amount that Quorate does not write.
-    """
-
     def claim(size: str, **status: Any) -> dict[str, Any]:
         return _claim() | {"spec": {"resources": {"requests": {"storage": size}}}, "status": status}
 
@@ -189,10 +177,6 @@ def test_the_size_of_a_volume_is_that_of_its_claim() -> None:
 
 
 def test_further_claims_of_a_node_are_its_volumes() -> None:
-    """Goal: which volumes a node has, and which its next start uses, is read from its claims.
-
-    Method: claims of volumes 0, 1, 2 and 3; 2 is released, 3 is being deleted; one has a label that nobody wrote.
-    """
     labels = {LABEL_NODE_ID: "0", LABEL_COMPONENT: "broker", LABEL_POOL: "brokers"}
 
     def claim(volume: str | None, **metadata: Any) -> dict[str, Any]:
@@ -222,7 +206,6 @@ def test_further_claims_of_a_node_are_its_volumes() -> None:
 
 
 def test_a_class_that_cannot_expand_is_named() -> None:
-    """Goal: a person reads which field of which object. Method: words of the API server, of a resize and a quota."""
     claim = {"metadata": {"name": "data-quorum-3000"}, "spec": {"storageClassName": "fast"}}
     prefix = 'persistentvolumeclaims "data-quorum-3000" is forbidden: '
     told = growth_refusal_in_words(f"{prefix}the storageclass must support resize", claim)

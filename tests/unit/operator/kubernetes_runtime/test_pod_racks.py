@@ -63,7 +63,6 @@ def _machine(**labels: str) -> Object:
 
 
 async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
-    """Goal: the rack is where the pod is. Method: a label of the machine; one that Kubernetes copied to the pod."""
     told = ([{"quorate.dev/rack": "zone-a"}], [])
     assert await _told(make, _pod(make), _machine(**{ZONE: "zone-a"})) == told
     pod = _pod(make)
@@ -82,16 +81,13 @@ async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
 async def test_a_pod_that_waits_says_for_what(
     make: Make, machine: Object | ApiError | None, problem: str
 ) -> None:
-    """Goal: who forgot a label or a right finds it in the status. Method: machines without, and none to be read."""
+    """Who forgot a label or a right finds it in the status."""
     annotated, problems = await _told(make, _pod(make), machine)
     assert annotated == []
     assert problems[0].startswith(problem)
 
 
 async def test_other_pods_are_let_alone(make: Make) -> None:
-    """Goal: a process keeps the rack that it registered with. Method: pods that were told, are on no machine, leave,
-    were made before the pool had racks, or whose pool has none.
-    """
     machine = _machine(**{ZONE: "zone-b"})
     for pod, brokers in (
         (_pod(make, annotations={"quorate.dev/rack": "zone-a"}), BY_ZONE),
@@ -105,10 +101,7 @@ async def test_other_pods_are_let_alone(make: Make) -> None:
 
 
 async def test_a_label_is_read_again_before_it_is_told() -> None:
-    """Goal: a pod is not told a label of a moment ago for all its life, and pods that wait cost few requests.
-
-    Method: a machine that gets a label and another one, within the age of what is remembered.
-    """
+    """A pod is not told a label of a moment ago for all its life, and pods that wait cost few requests."""
     now = [100.0]
     api = _Api(_machine())
     machines = Machines(cast("Any", api), clock=lambda: now[0])

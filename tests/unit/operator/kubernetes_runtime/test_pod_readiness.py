@@ -64,7 +64,7 @@ async def _look(api: _Api, situation: Situation) -> None:
 
 
 async def test_a_condition_is_written_when_it_changes() -> None:
-    """Goal: a look at a settled cluster writes nothing, and times are those of changes. Method: looks at a broker."""
+    """A look at a settled cluster writes nothing, and times are those of changes."""
     api, lags = _Api(), healthy(3, brokers=1).load(0, lagging=2)
     await _look(api, lags)
     assert (api.condition["status"], api.condition["reason"]) == ("False", "ReplicasNotInSync")
@@ -82,7 +82,6 @@ async def test_a_condition_is_written_when_it_changes() -> None:
 
 
 async def test_a_pod_that_leaves_is_let_alone() -> None:
-    """Goal: what is being deleted is no business of the gate. Method: a pod with a deletion timestamp."""
     api = _Api()
     api.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     await _look(api, healthy(3, brokers=1))
@@ -91,7 +90,6 @@ async def test_a_pod_that_leaves_is_let_alone() -> None:
 
 @pytest.mark.parametrize(("status", "is_fault"), [(404, False), (409, False), (403, True)])
 async def test_a_pod_that_was_replaced_meanwhile_is_no_fault(status: int, is_fault: bool) -> None:
-    """Goal: pods may go between look and write. Method: answers of the API server."""
     api = _Api(ApiError(status, "", "no"))
     if is_fault:
         with pytest.raises(ApiError):

@@ -39,17 +39,15 @@ class _Api:
 async def test_only_what_the_object_is_refused_for_counts(
     status: int, message: str, is_refusal: bool
 ) -> None:
-    """Goal: a node is kept from a restart by its template alone, not by an API server in trouble or by a quota that
-    the running pod fills. Method: answers with a status each.
+    """A node is kept from a restart by its template alone, not by an API server in trouble or by a quota that
+    the running pod fills.
     """
     rehearsals = Rehearsals(cast("Any", _Api(ApiError(status, "", message))), "kafka")
     assert await rehearsals.refusal(POD) == (message if is_refusal else None)
 
 
 async def test_an_answer_is_asked_for_again_after_a_while() -> None:
-    """Goal: looks cost no requests, and what was allowed since is found. Method: the same pod, another one, and the
-    first one later.
-    """
+    """Looks cost no requests, and what was allowed since is found."""
     now = [0.0]
     api = _Api(ApiError(422, "", "no"))
     rehearsals = Rehearsals(cast("Any", api), "kafka", clock=lambda: now[0])

@@ -34,7 +34,6 @@ def secured(make: Make, authority: str = "x") -> SecuredAddresses:
 
 
 def test_each_address_has_the_security_of_its_listener(make: Make) -> None:
-    """Goal: pods, and names that clients use. Method: each kind of address, and one of nobody."""
     addresses = secured(make)
     pod = addresses.security_of(Address("127.0.0.1", 9092))
     assert pod is not None
@@ -59,9 +58,6 @@ def test_each_address_has_the_security_of_its_listener(make: Make) -> None:
 async def test_the_certificate_of_a_pod_is_for_its_name(
     make: Make, tmp_path: Path, names: str, is_taken: bool
 ) -> None:
-    """Goal: who has another pod's certificate is not believed. Method: a node at the address of a pod, with a
-    certificate of the same authority for the name of the pod or for others.
-    """
     made = Certificates.create(tmp_path / "certificates", names)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.server)
@@ -82,7 +78,6 @@ async def test_the_certificate_of_a_pod_is_for_its_name(
 
 
 async def test_a_connection_with_a_former_password_is_closed(make: Make) -> None:
-    """Goal: a rotated Secret is used. Method: clients before and after what is known of an address changes."""
     addresses = secured(make)
     known = [addresses.security_of(Address("127.0.0.1", 9092)), None]
     contacts = Contacts(lambda _: known[0])

@@ -69,7 +69,7 @@ async def _keep(
 async def test_what_is_refused_is_told_and_the_rest_is_kept(
     make: Make, kind: str, pool: str | None, names: list[str]
 ) -> None:
-    """Goal: a quota or a policy against one object costs only that one. Method: each kind refused in turn."""
+    """A quota or a policy against one object costs only that one."""
     api = _Api(kind, ApiError(403, "Forbidden", "exceeded quota: team"))
     refused = await _keep(api, make, "history: {storage: {size: 1Gi}}")
     assert [one.item["metadata"]["name"] for one in refused] == names
@@ -81,8 +81,6 @@ async def test_what_is_refused_is_told_and_the_rest_is_kept(
 
 
 async def test_a_service_that_somebody_has_made_is_left_alone(make: Make) -> None:
-    """Goal: a Service of the name that ours would have costs nothing else. Method: it is there, without our mark."""
-
     class Occupied(_Api):
         async def get(self, kind: Kind, _namespace: str, name: str) -> Object | None:  # type: ignore[override]
             if (kind.name, name) == ("Service", "brokers-bootstrap"):
@@ -99,7 +97,6 @@ _ISSUED = "listeners: [{name: CONTROLLER, protocol: SSL, tls: {issuerRef: {name:
 
 
 async def test_where_there_is_no_cert_manager_the_way_on_is_told(make: Make) -> None:
-    """Goal: who has no cert-manager learns what to do. Method: an API server without its definitions."""
     api = _Api("Certificate", ApiError(404, "", "404 page not found"))
     (refused,) = await _keep(api, make, _ISSUED)
     assert refused.as_refusal().message.endswith(
@@ -111,9 +108,6 @@ async def test_where_there_is_no_cert_manager_the_way_on_is_told(make: Make) -> 
 
 
 async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
-    """Goal: what is not wanted is not renewed. Method: Certificates of a listener that is gone, of one that is there,
-    and of a pool that can't be used at the moment.
-    """
     api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
     for number, (name, pool) in enumerate(
         (("quorum-controller-tls", "quorum"), ("quorum-gone-tls", "quorum"), ("others-a-tls", "others"))
@@ -129,9 +123,6 @@ async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
 
 
 async def test_an_ingress_stays_until_its_broker_is_gone(make: Make) -> None:
-    """Goal: clients reach a broker that leaves while it still leads. Method: Ingresses that nobody asks for, of a
-    broker that is there and of one that is gone.
-    """
     api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
     for node_id in ("2", "7"):
         labels = {
@@ -146,7 +137,6 @@ async def test_an_ingress_stays_until_its_broker_is_gone(make: Make) -> None:
 
 
 async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:
-    """Goal: clients get in again. Method: a policy of brokers that want none any more, beside the controllers'."""
     api, cache = _Api("", ApiError(403, "", "")), ObjectCache()
     labels = {"quorate.dev/cluster": "quorum", "quorate.dev/pool": "brokers"}
     metadata = {"name": "brokers-brokers", "namespace": "kafka", "uid": "1", "resourceVersion": "1"}
@@ -158,6 +148,5 @@ async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:
 
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])
 async def test_trouble_of_the_api_server_is_no_refusal(make: Make, status: int) -> None:
-    """Goal: what may work in a moment is tried again. Method: answers that are not about the object."""
     with pytest.raises(ApiError):
         await _keep(_Api("NetworkPolicy", ApiError(status, "", "no")), make)

@@ -37,7 +37,7 @@ def affinity_of(written: Any) -> Affinity:
 
 @pytest.mark.parametrize("written", [EVERY_FIELD, {}, {"nodeAffinity": {}}, {"podAntiAffinity": {}}])
 def test_pods_get_what_was_written(written: dict[str, Any]) -> None:
-    """Goal: no pod restarts because the operator knows the fields. Method: every field, and empty ones."""
+    """No pod restarts because the operator knows the fields."""
     assert affinity_of(written).rendered() == written
 
 
@@ -50,7 +50,6 @@ def models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def test_fields_are_those_of_kubernetes() -> None:
-    """Goal: no field is missing or misspelt. Method: the types of Kubernetes' own client, from Affinity down."""
     compared: set[str] = set()
     left: list[tuple[str, type[BaseModel]]] = [("Affinity", Affinity)]
     while left:
@@ -89,7 +88,6 @@ def test_fields_are_those_of_kubernetes() -> None:
     ],
 )
 def test_a_mistake_names_its_field(old: str, new: str, told: str) -> None:
-    """Goal: a misspelt affinity is not taken for none. Method: one mistake at each depth."""
     written = json.dumps(EVERY_FIELD)
     assert old in written
     with pytest.raises(ManifestError) as raised:
@@ -98,8 +96,6 @@ def test_a_mistake_names_its_field(old: str, new: str, told: str) -> None:
 
 
 def test_the_api_server_knows_the_fields() -> None:
-    """Goal: kubectl refuses a misspelt field. Method: no part of the schema takes unknown ones, or has defaults."""
-
     def inside(schema: Any) -> Iterator[Any]:
         yield schema
         for part in (

@@ -48,7 +48,6 @@ def fault_of(controllers_spec: str = "", brokers_spec: str | None = None, annota
     ],
 )
 def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[int, ...]) -> None:
-    """Goal: who leaves is chosen, not implied. Method: the ids that are left, and those that are claimed."""
     quorum = controllers(spec)
     assert quorum.spec.all_node_ids() == ids
     assert set(quorum.spec.claimed_node_ids()) == {*ids, *quorum.spec.decommission}
@@ -239,7 +238,7 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
 def test_faults_name_the_field_the_value_and_what_is_allowed(
     controllers_spec: str, brokers_spec: str | None, fault: str
 ) -> None:
-    """Goal: a user can repair a manifest from the message alone. Method: one fault at a time."""
+    """A user can repair a manifest from the message alone."""
     said = fault_of(controllers_spec, brokers_spec)
     assert fault in said
     assert len(said.splitlines()) == 1
@@ -247,14 +246,12 @@ def test_faults_name_the_field_the_value_and_what_is_allowed(
 
 @pytest.mark.parametrize("survivor", ["3003", "first", "-3000", "9" * 5_000])
 def test_a_survivor_that_is_no_controller_is_refused(survivor: str) -> None:
-    """Goal: a quorum is never rebuilt from a mistyped id. Method: annotations that name none of the controllers."""
     said = fault_of(annotations=f"quorate.dev/recover-quorum-from: '{survivor}'")
     assert f"metadata.annotations.quorate.dev/recover-quorum-from: '{survivor}': must be the node id" in said
     assert said.endswith("one of 3000, 3001, 3002")
 
 
 def test_hosts_come_from_the_node_or_the_template() -> None:
-    """Goal: one node can have a host of its own. Method: one listed, one not, and a listener without any."""
     pool = brokers(
         "listeners: [{name: IN}, {name: OUT, advertisedHost: 'b{nodeId}.example.com', interimHost: 'i{nodeId}'}], "
         "nodes: [{nodeId: 1, rack: east, advertisedHosts: {OUT: special}}]"
@@ -267,18 +264,16 @@ def test_hosts_come_from_the_node_or_the_template() -> None:
 
 
 def test_nodes_may_share_a_host_where_each_has_a_port() -> None:
-    """Goal: NodePort works by one machine's name. Method: the same template for all nodes."""
     pool = brokers("listeners: [{name: A, advertisedHost: gate.example.com, exposure: {type: NodePort}}]")
     assert pool.spec.listeners[0].advertised_host == "gate.example.com"
 
 
 def test_entries_for_nodes_that_are_not_there_wait() -> None:
-    """Goal: `kubectl scale` down is not refused for an entry in nodes. Method: one beyond the replicas."""
+    """`kubectl scale` down is not refused for an entry in nodes."""
     assert controllers("replicas: 1, nodes: [{nodeId: 3002}]").spec.all_node_ids() == (3000,)
 
 
 def test_an_object_of_the_api_server_is_read() -> None:
-    """Goal: the operator reads what Kubernetes returns. Method: metadata and status that no manifest has."""
     body = {
         "apiVersion": "quorate.dev/v1alpha1",
         "kind": "KafkaController",
@@ -309,7 +304,6 @@ def test_an_object_of_the_api_server_is_read() -> None:
     [("0s", 0), ("250ms", 250), ("90s", 90_000), ("10m", 600_000), ("2h", 7_200_000)],
 )
 def test_durations(text: str, milliseconds: int) -> None:
-    """Goal: durations are what people write. Method: each unit."""
     assert duration_ms(text) == milliseconds
 
 
@@ -317,5 +311,4 @@ def test_durations(text: str, milliseconds: int) -> None:
     ("text", "size"), [("1", 1), ("10Gi", 10 * 2**30), ("1.5k", 1500), ("2T", 2 * 10**12), ("512Mi", 2**29)]
 )
 def test_quantities(text: str, size: int) -> None:
-    """Goal: sizes are what Kubernetes writes. Method: powers of two and of ten."""
     assert quantity_bytes(text) == size

@@ -56,7 +56,6 @@ def schemas(definition: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_schemas_are_structural(definition: dict[str, Any]) -> None:
-    """Goal: an API server takes them. Method: no word that a structural schema lacks, and a type everywhere."""
     refused = {"$ref", "$defs", "anyOf", "oneOf", "const", "title", "propertyNames", "prefixItems"}
     for path, schema in schemas(definition):
         assert not refused & schema.keys(), path
@@ -67,7 +66,6 @@ def test_schemas_are_structural(definition: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_every_field_is_described(definition: dict[str, Any]) -> None:
-    """Goal: `kubectl explain` helps. Method: each property of spec and status, but those of Kubernetes itself."""
     for path, schema in schemas(definition):
         if path.startswith((".spec", ".status")) and not path.endswith("[]"):
             assert schema.get("description"), path
@@ -75,7 +73,7 @@ def test_every_field_is_described(definition: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_lists_can_be_merged_and_are_bounded(definition: dict[str, Any]) -> None:
-    """Goal: two appliers of one list do not overwrite each other; rules stay cheap. Method: each list of objects."""
+    """Two appliers of one list do not overwrite each other; rules stay cheap."""
     opaque = {".spec.template.tolerations"}
     for path, schema in schemas(definition):
         if schema.get("type") == "array":
@@ -87,7 +85,6 @@ def test_lists_can_be_merged_and_are_bounded(definition: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_rules_say_what_is_allowed(definition: dict[str, Any]) -> None:
-    """Goal: no refusal without words. Method: each CEL rule has a message of one line."""
     count = 0
     for path, schema in schemas(definition):
         for rule in schema.get("x-kubernetes-validations", ()):
@@ -98,7 +95,7 @@ def test_rules_say_what_is_allowed(definition: dict[str, Any]) -> None:
 
 
 def test_files_are_up_to_date_and_small(generator: ModuleType) -> None:
-    """Goal: crds/ is what the models say, and kubectl apply takes it. Method: compare, and count bytes."""
+    """Crds/ is what the models say, and kubectl apply takes it."""
     for name, text in generator.files().items():
         assert (REPOSITORY / "crds" / name).read_text() == text, "run tools/crds.py"
         assert len(text.encode()) < SIZE_BYTES_WANTED < CRD_BYTES_MAX
@@ -109,7 +106,6 @@ def test_files_are_up_to_date_and_small(generator: ModuleType) -> None:
 def test_the_generator_writes_elsewhere_and_checks(
     generator: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: a chart can have copies that are checked. Method: write, check, spoil, check."""
     monkeypatch.setattr("sys.argv", ["crds.py", "--to", f"{tmp_path}/copies"])
     assert generator.main() == 0
     monkeypatch.setattr("sys.argv", ["crds.py", "--to", f"{tmp_path}/copies", "--check"])
@@ -121,7 +117,6 @@ def test_the_generator_writes_elsewhere_and_checks(
 
 
 def test_names_do_not_clash() -> None:
-    """Goal: short names lead to one kind. Method: all names of both kinds, beside Kubernetes' own."""
     taken = {
         "cm",
         "cs",
@@ -154,7 +149,6 @@ def test_names_do_not_clash() -> None:
 
 
 def test_a_status_is_written_as_the_schema_has_it() -> None:
-    """Goal: what the operator writes is kept whole. Method: every key of a dump is a property of the schema."""
     status = KafkaControllerStatus(
         observed_generation=1,
         conditions=(
@@ -191,6 +185,5 @@ def test_a_status_is_written_as_the_schema_has_it() -> None:
 
 
 def test_an_older_operator_reads_a_newer_status() -> None:
-    """Goal: an operator can be rolled back. Method: fields that it does not know."""
     status = KafkaControllerStatus.model_validate({"replicas": 3, "later": 1, "quorum": None})
     assert status.replicas == 3

@@ -31,7 +31,6 @@ def test_it_is_off_by_default() -> None:
 
 @pytest.mark.parametrize("history", ["", "storage: {size: 1Gi}, claimName: other", "schedule: '@daily'"])
 def test_it_has_one_volume(history: str) -> None:
-    """Goal: no doubt where it is. Method: none, and two."""
     assert "spec.history.must have either storage" in fault_of(history) or (
         "must have either storage, for a new volume, or claimName" in fault_of(history)
     )
@@ -84,7 +83,6 @@ def test_schedules_are_those_of_a_cron_job(schedule: str) -> None:
     ],
 )
 def test_a_schedule_that_kubernetes_would_refuse_later_is_refused_at_once(schedule: str, words: str) -> None:
-    """Goal: the message names the part. Method: each field out of its bounds, and what is no schedule."""
     message = fault_of(f"claimName: c, schedule: '{schedule}'")
     assert "spec.history.schedule" in message
     assert words in message
@@ -106,12 +104,10 @@ def test_a_schedule_that_kubernetes_would_refuse_later_is_refused_at_once(schedu
     ],
 )
 def test_what_can_not_be_is_refused_with_its_field(history: str, words: str) -> None:
-    """Goal: messages that help. Method: one fault at a time."""
     assert words in fault_of(history)
 
 
 def test_a_volume_of_one_machine_is_for_controllers_on_one_machine() -> None:
-    """Goal: no pod that waits for ever for a volume. Method: three replicas, one, three on a named machine."""
     once = "storage: {size: 1Gi, accessMode: ReadWriteOnce}"
     assert (
         "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one machine"

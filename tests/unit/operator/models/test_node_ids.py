@@ -29,12 +29,12 @@ def _firsts(*specs: str) -> list[int]:
 def test_a_pool_gets_the_first_free_thousand(
     own: tuple[int, ...], others: tuple[int, ...], first: int
 ) -> None:
-    """Goal: pools do not meet, and one that comes back has the ids of its volumes. Method: ids that are taken."""
+    """Pools do not meet, and one that comes back has the ids of its volumes."""
     assert first_node_id(own, others) == first
 
 
 def test_pools_of_a_file_do_not_collide() -> None:
-    """Goal: a second pool needs no ids written by hand. Method: pools with and without a range, in any order."""
+    """A second pool needs no ids written by hand."""
     assert _firsts("") == [0]
     assert _firsts("", "", "") == [0, 1000, 2000]
     assert _firsts("", ", nodeIds: {first: 0}", "") == [1000, 0, 2000]
@@ -42,7 +42,6 @@ def test_pools_of_a_file_do_not_collide() -> None:
 
 
 def test_node_ids_that_are_named_belong_to_one_range() -> None:
-    """Goal: the message is that of a range that is written down. Method: ids that are too far from each other."""
     with pytest.raises(
         ManifestError, match="nodes: 15000 is none of this pool's node ids, which go from 0 to 9999"
     ):

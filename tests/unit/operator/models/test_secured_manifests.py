@@ -148,14 +148,12 @@ def load(*parts: str) -> Manifests:
     ],
 )
 def test_faults_name_the_field_and_what_is_allowed(parts: tuple[str, ...], told: str) -> None:
-    """Goal: a mistake is told before anything is started. Method: each rule once."""
     with pytest.raises(ManifestError) as refused:
         load(*parts)
     assert told in str(refused.value)
 
 
 def test_all_nodes_have_the_authorizer() -> None:
-    """Goal: controllers and brokers decide alike. Method: the configuration of both."""
     manifests = load(SASL, 'authorization: {superUsers: ["User:node", "User:broker"]}')
     for node in desired_cluster(manifests).nodes:
         assert node.config["super.users"] == "User:node;User:broker"
@@ -163,7 +161,6 @@ def test_all_nodes_have_the_authorizer() -> None:
 
 
 def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
-    """Goal: super users may be names of certificates. Method: client authentication on both listeners."""
     brokers = "listeners: [{name: A, protocol: SSL, tls: {secretName: b, clientAuth: required}}]"
     assert load(MTLS, 'authorization: {superUsers: ["User:CN=node,O=x"]}', brokers)
 
@@ -224,7 +221,7 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
     ],
 )
 def test_whose_tokens_are_valid_has_to_be_said(sasl: str, told: str) -> None:
-    """Goal: no listener accepts tokens by accident, and none shuts out the nodes. Method: each rule once."""
+    """No listener accepts tokens by accident, and none shuts out the nodes."""
     brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', f'{sasl}, username')}}}]"
     with pytest.raises(ManifestError) as refused:
         load(SASL, "", brokers)
@@ -238,7 +235,6 @@ TOKENS = (
 
 
 def test_tokens_alone_need_no_password() -> None:
-    """Goal: clients' listeners may have no user. Method: one beside that of the brokers; the Secrets in use."""
     manifests = load(SASL, "", f"listeners: [{{name: A, {BROKER_SASL}}}, {{name: B, {TOKENS}}}]")
     first, second = manifests.brokers[0].spec.listeners
     assert (first.has_tokens_alone, second.has_tokens_alone) == (False, True)
@@ -260,7 +256,6 @@ def test_tokens_alone_need_no_password() -> None:
     ],
 )
 def test_nodes_and_the_operator_have_a_password(listeners: str, told: str) -> None:
-    """Goal: nobody is shut out. Method: tokens alone where brokers log in, and a user without a password."""
     with pytest.raises(ManifestError) as refused:
         load(SASL, "", f"listeners: [{listeners}]")
     assert f"KafkaBroker brokers: spec.{told}" in str(refused.value)
@@ -275,7 +270,6 @@ def test_nodes_and_the_operator_have_a_password(listeners: str, told: str) -> No
     ],
 )
 def test_urls_of_issuers_are_taken(url: str) -> None:
-    """Goal: the rule for URLs refuses none that issuers have. Method: a path, an address and a port, IPv6."""
     sasl = f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{jwksUrl: '{url}', {OAUTH}}}, username"
     manifests = load(SASL, "", f"listeners: [{{name: A, {BROKER_SASL.replace('username', sasl)}}}]")
     oauth = oauth_of(manifests.brokers[0].spec.listeners[0])
@@ -297,7 +291,6 @@ def test_urls_of_issuers_are_taken(url: str) -> None:
     ],
 )
 def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, told: str) -> None:
-    """Goal: a broker does not start to refuse everybody. Method: a Secret with another key."""
     sasl = f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}, {OAUTH}}}, username"
     brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', sasl)}}}]"
     manifests = load(SASL, "", brokers, secret("issuer", other=HIDDEN))
@@ -333,7 +326,6 @@ def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, told: str) -> No
     ],
 )
 def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, told: str) -> None:
-    """Goal: the field, the Secret and the key, and no password. Method: each fault once."""
     manifests = load(SASL, "scramUsers: {secretName: first}", "", secrets)
     uses = secret_uses(manifests.controllers, manifests.brokers)
     faults = [fault for use in uses if (fault := use.fault(manifests.secrets, "here")) is not None]
@@ -363,7 +355,6 @@ def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, told: str)
     ],
 )
 def test_a_secret_that_is_none_is_told_without_its_values(document: str, told: str) -> None:
-    """Goal: a typing error leaks nothing. Method: values of a wrong kind, and a wrong key."""
     text = text_of(SASL, secrets=f"---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{document}\n")
     with pytest.raises(ManifestError) as refused:
         load_manifests(text, "m.yaml")
@@ -372,7 +363,6 @@ def test_a_secret_that_is_none_is_told_without_its_values(document: str, told: s
 
 
 def test_two_secrets_of_a_name_contradict_each_other() -> None:
-    """Goal: no silent choice. Method: the same name twice; data and stringData of one are both read."""
     with pytest.raises(ManifestError, match=r"Secret s: metadata\.name: there are two of this name"):
         load(SASL, "", "", secret("s", a="x") * 2)
     both = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: eA==, b: eA==}\nstringData: {b: y}\n"

@@ -27,7 +27,6 @@ NONE: dict[str, str] = {}
     ],
 )
 def test_what_a_selector_matches(text: str, matched: tuple[dict[str, str], ...]) -> None:
-    """Goal: the meaning is Kubernetes'. Method: each form on three sets of labels; read again as it is written."""
     selector = LabelSelector.parse(text)
     for labels in (BLUE, GREEN, NONE):
         assert selector.matches(labels) == (labels in matched), labels
@@ -38,7 +37,6 @@ def test_what_a_selector_matches(text: str, matched: tuple[dict[str, str], ...])
 
 
 def test_an_empty_value_is_a_value() -> None:
-    """Goal: a label without a value can be selected. Method: `team=` on an empty and on a missing label."""
     selector = LabelSelector.parse("team=")
     assert selector.matches({"team": ""})
     assert not selector.matches({})
@@ -69,7 +67,6 @@ def test_an_empty_value_is_a_value() -> None:
     ],
 )
 def test_what_is_no_selector_is_quoted(text: str, told: str) -> None:
-    """Goal: a mistake is found before anything is watched. Method: mistakes, and the words of each message."""
     with pytest.raises(SelectorError) as raised:
         LabelSelector.parse(text)
     assert told in str(raised.value)

@@ -77,16 +77,12 @@ NEW = Address("new-0", 9092)
 
 
 def test_a_cluster_that_advertises_what_it_is_to_has_nothing_to_do() -> None:
-    """Goal: an empty plan. Method: everything is published and advertised."""
     plan = look(published(asking(healthy(brokers=3), {})))
     assert (plan.steps, plan.waits, plan.restarts, plan.refusals) == ((), (), {}, ())
 
 
 def test_a_new_address_is_published_then_probed_then_advertised() -> None:
-    """Goal: the order of an address change, with the reasons that people read.
-
-    Method: each look sees one thing more.
-    """
+    """The order of an address change, with the reasons that people read."""
     situation = asking(healthy(brokers=2), {0: NEW})
     first = look(published(situation))
     assert briefly(first.steps) == ["PublishAddress 0"]
@@ -113,7 +109,7 @@ def test_a_new_address_is_published_then_probed_then_advertised() -> None:
     ],
 )
 def test_a_name_that_leads_elsewhere_is_waited_for(found: Reached, told: str) -> None:
-    """Goal: a name of an external DNS is never published; the plan says what it reaches. Method: probes."""
+    """A name of an external DNS is never published; the plan says what it reaches."""
     situation = asking(healthy(brokers=2), {0: NEW}, controlled=False).seeing(probes={NEW: found})
     plan = look(situation)
     assert not plan.steps
@@ -130,9 +126,7 @@ def with_tokens_alone(situation: Situation) -> Situation:
 
 
 def test_a_certificate_is_all_that_is_known_where_clients_have_tokens_alone() -> None:
-    """Goal: an address changes though nobody can be asked who answers. Method: an answer without a name, of a
-    listener with tokens alone and of another; silence; and the node when it was stopped for the restart.
-    """
+    """An address changes though nobody can be asked who answers."""
     moving = asking(healthy(brokers=2), {0: NEW}, controlled=False)
     answers = {NEW: Reached(at_ms=NOW_MS)}
     assert "nothing answers there now" in waits(look(moving.seeing(probes=answers)))
@@ -145,13 +139,12 @@ def test_a_certificate_is_all_that_is_known_where_clients_have_tokens_alone() ->
 
 
 def test_a_node_that_was_stopped_starts_with_what_is_published_for_it() -> None:
-    """Goal: the start behind a restart advertises the new address. Method: the broker is down, the name published."""
+    """The start behind a restart advertises the new address."""
     down = published(asking(healthy(brokers=2), {0: NEW}), pointing(NEW, 0)).down(0)
     assert look(down).start_with[0] == {LISTENER: NEW}
 
 
 def test_a_node_that_died_before_its_new_name_led_to_it_starts_as_it_was() -> None:
-    """Goal: nobody is told a name that leads nowhere. Method: it died while the plan waited for the DNS."""
     down = asking(healthy(brokers=2), {0: NEW}, controlled=False).down(0, NodeState.CRASHED)
     assert look(down).start_with[0] == {LISTENER: old(0)}
     assert look(reaching(down, NEW, 0)).start_with[0] == {LISTENER: NEW}
@@ -166,7 +159,6 @@ def renamed(situation: Situation) -> Situation:
 
 
 def test_an_old_address_is_retired_when_nobody_is_told_it_and_withdrawn_after_its_window() -> None:
-    """Goal: rule 3's window. Method: a look at the start of the window, one at its end."""
     situation = renamed(asking(healthy(brokers=2), {0: NEW}))
     assert briefly(look(published(situation, pointing(NEW, 0))).steps) == ["RetireAddress 0"]
     retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
@@ -177,7 +169,6 @@ def test_an_old_address_is_retired_when_nobody_is_told_it_and_withdrawn_after_it
 
 
 def test_clients_keep_an_old_address_for_three_windows_more() -> None:
-    """Goal: the wait for clients is bounded. Method: two connections that never end."""
     situation = renamed(asking(healthy(brokers=2), {0: NEW}))
     used = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS, connections=2))
     plan = look(used, NOW_MS + OVERLAP_MS)
@@ -189,13 +180,11 @@ def test_clients_keep_an_old_address_for_three_windows_more() -> None:
 
 
 def test_without_a_leader_nothing_is_retired() -> None:
-    """Goal: what nobody can know is not concluded. Method: the same as above, and no leader answers."""
     situation = renamed(asking(healthy(brokers=2), {0: NEW}))
     assert not look(published(situation, pointing(NEW, 0)).leaderless()).steps
 
 
 def test_a_name_is_not_taken_over_inside_its_window() -> None:
-    """Goal: rule 3. Method: broker 1 is to have the name that broker 0 has just left."""
     situation = renamed(asking(healthy(brokers=2), {0: NEW, 1: old(0)}))
     retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
     plan = look(retired, NOW_MS + OVERLAP_MS - 1)
@@ -205,7 +194,6 @@ def test_a_name_is_not_taken_over_inside_its_window() -> None:
 
 
 def test_a_joining_node_is_held_back_while_its_name_is_anothers() -> None:
-    """Goal: no start with a name that leads elsewhere. Method: a new broker without an interim name."""
     situation = published(asking(healthy(brokers=2), {0: NEW, 1: old(0)}))
     assert situation.observed.kafka is not None
     new = situation.asking_node(1, interim={}).down(1, NodeState.ABSENT).unregistered(1)
@@ -223,14 +211,12 @@ def rotation(nodes: int) -> dict[int, Address]:
     ("nodes", "aside"), [(2, {0}), (3, {0, 1}), (4, {0, 2}), (5, {0, 1, 3}), (6, {0, 2, 4})]
 )
 def test_every_other_node_of_a_cycle_goes_to_its_interim_name(nodes: int, aside: set[int]) -> None:
-    """Goal: ADR 13: two windows for a cycle of any length. Method: the first look at a rotation."""
     plan = look(published(asking(healthy(brokers=nodes), rotation(nodes))))
     assert {step.node_id for step in plan.steps} == aside
     assert {step.address for step in plan.steps} == {interim(node_id) for node_id in aside}
 
 
 def test_the_restart_to_an_interim_name_says_why() -> None:
-    """Goal: the reason has old, new, and what for. Method: a swap whose interim name is verified."""
     situation = published(asking(healthy(brokers=2), rotation(2)), pointing(interim(0), 0))
     plan = look(reaching(situation, interim(0), 0))
     assert plan.restarts[0].reason == (
@@ -240,7 +226,6 @@ def test_the_restart_to_an_interim_name_says_why() -> None:
 
 
 def test_an_exchange_without_interim_names_is_refused_and_the_rest_goes_on() -> None:
-    """Goal: the refusal names the field. Method: brokers 0 and 1 exchange names, broker 2 gets a new one."""
     situation = asking(healthy(brokers=3), {0: old(1), 1: old(0), 2: NEW})
     for node_id in range(3):
         situation = situation.asking_node(node_id, interim={})
@@ -251,7 +236,6 @@ def test_an_exchange_without_interim_names_is_refused_and_the_rest_goes_on() -> 
 
 
 def test_two_nodes_with_one_address_are_refused() -> None:
-    """Goal: each keeps what it has. Method: both brokers are to have the same new address."""
     plan = look(published(asking(healthy(brokers=2), {0: NEW, 1: NEW})))
     assert plan.refusals[0].message.startswith(
         "new-0:9092 is the address of broker-0 (PLAINTEXT) and broker-1 (PLAINTEXT)"
@@ -265,21 +249,19 @@ def test_two_nodes_with_one_address_are_refused() -> None:
 
 
 def test_a_chain_waits_and_needs_no_interim_name() -> None:
-    """Goal: who can wait does not restart twice. Method: 0 takes the name of 1, which takes a new one."""
     plan = look(published(asking(healthy(brokers=2), {0: old(1), 1: NEW})))
     assert briefly(plan.steps) == ["PublishAddress 1"]
     assert "clients are sent there for broker-1" in waits(plan)
 
 
 def test_an_address_that_is_wanted_again_is_no_longer_retired() -> None:
-    """Goal: a change of mind. Method: the manifests ask for the old address inside its window."""
     situation = renamed(asking(healthy(brokers=2), {}))
     retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
     assert briefly(look(retired).steps) == ["PublishAddress 0"]
 
 
 def test_a_controller_shows_its_new_address_when_the_voter_set_has_it() -> None:
-    """Goal: the roll goes on when the quorum can find the node. Method: configured, and not yet committed."""
+    """The roll goes on when the quorum can find the node."""
     new = {"CONTROLLER": Address("new", 9093)}
     situation = healthy().node(3001, configured=new).registered(3001, Role.CONTROLLER)
     assert not shows_new_addresses(situation.observed, 3001)
@@ -300,7 +282,7 @@ def exchanged_without_leader() -> Situation:
 
 
 def test_without_a_leader_a_stopped_controller_starts_as_it_ran_last() -> None:
-    """Goal: rule 3 where only what was written down tells who has a name. Method: an unverified exchange."""
+    """Rule 3 where only what was written down tells who has a name."""
     plan = look(exchanged_without_leader())
     assert plan.start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
     assert plan.start_with[3002] == {"CONTROLLER": CONTROLLER[3002]}
@@ -308,7 +290,6 @@ def test_without_a_leader_a_stopped_controller_starts_as_it_ran_last() -> None:
 
 
 def test_without_a_leader_a_name_stays_with_the_stopped_node_that_had_it_last() -> None:
-    """Goal: rule 3: the voter set may tell it still. Method: a probe found the name at the other node already."""
     situation = exchanged_without_leader().asking_node(3002, advertised={"CONTROLLER": Address("new", 9092)})
     plan = look(reaching(situation, CONTROLLER[3002], 3001))
     assert plan.start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}
@@ -317,7 +298,6 @@ def test_without_a_leader_a_name_stays_with_the_stopped_node_that_had_it_last() 
 
 @pytest.mark.parametrize("state", [NodeState.READY, NodeState.STOPPED])
 def test_what_two_nodes_were_started_with_is_not_taken_for_the_stopped_ones(state: NodeState) -> None:
-    """Goal: a record that may be out of date is nobody's. Method: another node has, or had, the name of 3002, too."""
     new = {"CONTROLLER": Address("new", 9092)}
     situation = exchanged_without_leader().asking_node(3002, advertised=new)
     situation = situation.node(3001, state=state, configured={"CONTROLLER": CONTROLLER[3002]})
@@ -325,7 +305,6 @@ def test_what_two_nodes_were_started_with_is_not_taken_for_the_stopped_ones(stat
 
 
 def test_a_leader_knows_better_than_what_was_written_down() -> None:
-    """Goal: a start that came to nothing is forgotten. Method: 3001 was started with a name, and never told it."""
     new = Address("new", 9092)
     down = healthy().down(3001, configured={"CONTROLLER": new})
     assert look(down).start_with[3001] == {"CONTROLLER": CONTROLLER[3001]}

@@ -27,7 +27,6 @@ def stopped(situation: Situation, *node_ids: int) -> Situation:
 
 
 def test_brokers_stop_one_by_one_and_keep_their_volumes() -> None:
-    """Goal: one at a time, then nothing. Method: two brokers, then one, then none; also one that was evicted."""
     situation = healthy(brokers=2)
     assert briefly(deleted(situation).due) == ["StopNode 0"]
     assert briefly(deleted(stopped(situation, 0)).due) == ["StopNode 1"]
@@ -36,14 +35,12 @@ def test_brokers_stop_one_by_one_and_keep_their_volumes() -> None:
 
 
 def test_a_broker_that_nobody_can_stop_is_waited_for() -> None:
-    """Goal: nothing hangs on a machine that is gone. Method: one broker there, one on the other machine."""
     plan = deleted(healthy(brokers=2).node(0, unreachable_host=True))
     assert briefly(plan.due) == ["StopNode 1"]
     assert "the machine of broker-0" in plan.waits[0].reason
 
 
 def test_one_node_is_stopped_at_a_time() -> None:
-    """Goal: a deletion is no second interruption. Method: controllers that are due for a restart, too."""
     plan = deleted(healthy(brokers=1).asking_config(role=Role.CONTROLLER))
     assert len(plan.due) == 1
     assert isinstance(plan.due[0], StopNode)
@@ -52,9 +49,6 @@ def test_one_node_is_stopped_at_a_time() -> None:
 
 
 def test_a_pool_goes_when_nothing_is_left_that_has_to_go_before() -> None:
-    """Goal: a volume keeps a pool that deletes its volumes, and no other. Method: pod, volume, registration, nothing;
-    each with and without volumes that are deleted.
-    """
     situation = healthy(brokers=1)
     running = situation.observed.nodes[0]
     evicted = replace(running, state=NodeState.CRASHED)

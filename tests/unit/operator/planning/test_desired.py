@@ -42,7 +42,6 @@ spec: {brokers}
 def test_a_pool_has_the_first_ids_that_are_not_decommissioned(
     replicas: int, decommission: str, ids: list[int]
 ) -> None:
-    """Goal: decommission is declarative. Method: sizes and lists."""
     cluster = desired(f"{{replicas: {replicas}, decommission: {decommission}}}")
     assert [node.node_id for node in cluster.nodes] == ids
     assert [node.place for node in cluster.nodes] == [node_id - 3000 for node_id in ids]
@@ -61,12 +60,10 @@ def test_a_pool_has_the_first_ids_that_are_not_decommissioned(
     ],
 )
 def test_lifecycles(spec: str, annotations: str, lifecycle: Lifecycle) -> None:
-    """Goal: pause before hibernation before running. Method: fields and the annotation."""
     assert desired(spec, annotations=annotations).lifecycle is lifecycle
 
 
 def test_restarts_are_asked_for_by_annotation() -> None:
-    """Goal: of all nodes, and of one. Method: both annotations together."""
     cluster = desired(annotations="{quorate.dev/restart: monday, quorate.dev/restart-3001: again}")
     assert {node.node_id: node.revision["restart"] for node in cluster.nodes} == {
         3000: "monday",
@@ -77,7 +74,6 @@ def test_restarts_are_asked_for_by_annotation() -> None:
 
 
 def test_rollouts_and_racks() -> None:
-    """Goal: each pool has its own policy. Method: a pool with all of it, and one with defaults."""
     cluster = desired(
         brokers="{controllers: quorum, replicas: 1, rollout: {overlap: 90s, maxUnavailable: 2}, "
         "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}"
@@ -90,7 +86,6 @@ def test_rollouts_and_racks() -> None:
 
 
 def test_the_survivor_is_named_by_annotation() -> None:
-    """Goal: recovery is explicit. Method: with and without the annotation."""
     assert desired(annotations='{quorate.dev/recover-quorum-from: "3001"}').survivor == 3001
     assert desired().survivor is None
 
@@ -106,7 +101,6 @@ def test_the_survivor_is_named_by_annotation() -> None:
     ],
 )
 def test_templates_are_filled_in(template: str, host: str) -> None:
-    """Goal: every placeholder. Method: templates and what they give."""
     assert fill_host(template, VALUES, "spec.advertisedHost") == host
 
 
@@ -124,7 +118,6 @@ def test_templates_are_filled_in(template: str, host: str) -> None:
     ],
 )
 def test_a_bad_template_is_told_with_its_field(template: str, fault: str) -> None:
-    """Goal: field, value and what is allowed. Method: each kind of mistake."""
     with pytest.raises(TemplateError) as told:
         check_template(template, "spec.listeners[0].advertisedHost")
     assert str(told.value).startswith(f"spec.listeners[0].advertisedHost: {template!r}: ")
@@ -135,15 +128,12 @@ def test_a_bad_template_is_told_with_its_field(template: str, fault: str) -> Non
     "template", ["b_{nodeId}!", "-{nodeId}", "b..{nodeId}", "x" * 64, ".".join(["x" * 60] * 5)]
 )
 def test_what_gives_no_host_is_told(template: str) -> None:
-    """Goal: no name that DNS can't have. Method: characters, empty parts, lengths."""
     with pytest.raises(TemplateError, match="which is no host"):
         fill_host(template, VALUES, "spec.advertisedHost")
 
 
 def test_a_pool_that_is_drained_asks_for_none_of_its_brokers() -> None:
-    """Goal: a deleted pool is decommissioned as a whole, and its settings stay known. Method: a pool of two brokers
-    and one that is leaving already, before and after.
-    """
+    """A deleted pool is decommissioned as a whole, and its settings stay known."""
     brokers = "{controllers: quorum, replicas: 2, nodeIds: {first: 0}, decommission: [1]}"
     pool = (
         f"apiVersion: quorate.dev/v1alpha1\nkind: KafkaBroker\nmetadata: {{name: brokers}}\nspec: {brokers}"
@@ -183,15 +173,12 @@ AGREED = "config: {default.replication.factor: 3, min.insync.replicas: 2, num.io
 def test_controllers_have_the_defaults_of_topics_that_brokers_have(
     controllers: str, brokers: str, expected: dict[str, str]
 ) -> None:
-    """Goal: a topic without a factor has that of the manifest, and acks=all what min.insync.replicas says. Method:
-    properties in a pool alone, and also in the quorum, whose own count.
-    """
+    """A topic without a factor has that of the manifest, and acks=all what min.insync.replicas says."""
     for node in desired(controllers, brokers).of_role(Role.CONTROLLER):
         assert node.config == expected
 
 
 def test_pools_that_differ_leave_the_defaults_of_topics_to_the_controllers() -> None:
-    """Goal: nothing is guessed. Method: two pools that agree on one default and differ in another."""
     text = """\
 apiVersion: quorate.dev/v1alpha1
 kind: KafkaController

@@ -21,7 +21,6 @@ values = st.dictionaries(st.text(), st.text() | st.builds(Withheld, st.text()), 
 
 
 def test_a_change_is_told_from_and_to_and_what_is_withheld_by_its_name() -> None:
-    """Goal: each kind of change has its words. Method: one of each, and a value that stays."""
     before: dict[str, Value] = {"a": "1", "b": "1", "c": "1", "d": Withheld("x"), "e": Withheld("x")}
     after: dict[str, Value] = {"a": "1", "b": "2", "d": Withheld("y"), "f": "3", "g": Withheld("x")}
     assert differences(before, after) == (
@@ -35,7 +34,7 @@ def test_a_change_is_told_from_and_to_and_what_is_withheld_by_its_name() -> None
 
 
 def test_a_value_that_begins_to_be_withheld_is_not_shown() -> None:
-    """Goal: a release that takes a property for a secret shows no former value. Method: both directions."""
+    """A release that takes a property for a secret shows no former value."""
     hidden: dict[str, Value] = {"a": Withheld("x")}
     assert (
         differences({"a": "plain"}, hidden) == differences(hidden, {"a": "plain"}) == ("a: content changed",)
@@ -46,7 +45,6 @@ def test_a_value_that_begins_to_be_withheld_is_not_shown() -> None:
 def test_each_difference_is_named_once_and_no_mark_is_shown(
     before: dict[str, Value], after: dict[str, Value]
 ) -> None:
-    """Goal: nothing is left out or made up. Method: any two renderings; equal ones have no differences."""
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert len(differences(before, after)) == len(changed)
     assert differences(before, before) == ()
@@ -59,27 +57,23 @@ def test_each_difference_is_named_once_and_no_mark_is_shown(
 
 @given(st.dictionaries(st.text(), values, max_size=4))
 def test_a_record_keeps_a_rendering(rendering: Rendering) -> None:
-    """Goal: what is compared later is what was rendered. Method: any rendering, written and read."""
     record = record_of(rendering)
     assert record is not None
     assert rendering_of(json.loads(record)) == rendering
 
 
 def test_a_record_that_quorate_did_not_write_is_ignored() -> None:
-    """Goal: an annotation that was edited disturbs nothing. Method: parts of wrong types beside a right one."""
     edited = {"config": {"a": "1"}, "pod": 1, "resources": {"a": 1}, "secrets": {"a": []}, "x": {"a": [1]}}
     assert rendering_of(edited) == {"config": {"a": "1"}}
 
 
 def test_a_record_that_is_too_long_is_not_kept() -> None:
-    """Goal: the API server takes each pod. Method: more properties than an annotation holds."""
     assert (
         record_of({"config": {str(number): "x" * 100 for number in range(RECORD_LENGTH_MAX // 100)}}) is None
     )
 
 
 def test_a_reason_names_a_few_changes_and_counts_the_others() -> None:
-    """Goal: reasons are short. Method: as many as are named, one more, and three more."""
     changes = [str(number) for number in range(NAMED_MAX + 3)]
     for count in (NAMED_MAX, NAMED_MAX + 1):
         assert shortened(changes[:count]) == tuple(changes[:count])
@@ -87,10 +81,7 @@ def test_a_reason_names_a_few_changes_and_counts_the_others() -> None:
 
 
 def test_the_step_says_which_property_changed_if_that_was_recorded() -> None:
-    """Goal: the plan has the reason; nodes of an older operator have the former one, and decisions do not change.
-
-    Method: a node whose configuration differs, with a record on both sides, on one, and with equal records.
-    """
+    """The plan has the reason; nodes of an older operator have the former one, and decisions do not change."""
 
     def reasons(running: Rendering, asked: Rendering) -> list[str]:
         situation = healthy(3).node(3001, revision={"config": "a"}, rendering=running)
@@ -106,6 +97,5 @@ def test_the_step_says_which_property_changed_if_that_was_recorded() -> None:
 
 
 def test_a_rendering_restarts_nobody() -> None:
-    """Goal: a release that renders a node differently restarts nothing. Method: equal hashes, other renderings."""
     situation = healthy(3).node(3001, rendering={"config": {"a": "1"}})
     assert situation.asking_node(3001, rendering={"config": {"a": "2"}, "pod": {}}).due() == ()

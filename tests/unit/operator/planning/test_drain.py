@@ -66,12 +66,11 @@ def targets(plan: DrainPlan) -> dict[int, tuple[int, ...]]:
 
 
 def test_who_stays_is_left_alone() -> None:
-    """Goal: no plan for a cluster as desired, or for somebody else's broker. Method: broker 9 is only registered."""
+    """No plan for a cluster as desired, or for somebody else's broker."""
     assert look(healthy(brokers=2).registered(9, Role.BROKER)) == DrainPlan()
 
 
 def test_replicas_go_to_the_least_loaded_brokers_and_the_others_keep_their_places() -> None:
-    """Goal: few moves, in order. Method: broker 2 has the least."""
     situation = leaving(3, partition(0, 3, 0), partition(1, 1, 3))
     situation = situation.load(0, replicas=9).load(1, replicas=5).load(2, replicas=5)
     plan = look(situation)
@@ -80,7 +79,6 @@ def test_replicas_go_to_the_least_loaded_brokers_and_the_others_keep_their_place
 
 
 def test_replicas_stay_in_different_racks() -> None:
-    """Goal: racks before load. Method: the emptiest broker shares the rack of the replica that stays."""
     situation = leaving(3, partition(0, 3, 0)).load(1, replicas=0).load(2, replicas=50)
     assert situation.observed.kafka is not None
     racks = {0: "a", 1: "a", 2: "b", 3: "b"}
@@ -92,7 +90,6 @@ def test_replicas_stay_in_different_racks() -> None:
 
 
 def test_a_disk_keeps_a_tenth_free() -> None:
-    """Goal: no target is filled. Method: one broker has room for one partition, the others for none."""
     full = BrokerLoad(used_bytes=100 * GIB, free_bytes=11 * GIB, replicas=1)
     situation = leaving(3, partition(0, 3), partition(1, 3))
     loads = {0: full, 1: replace(full, free_bytes=13 * GIB), 2: full}
@@ -105,7 +102,6 @@ def test_a_disk_keeps_a_tenth_free() -> None:
 
 
 def test_batches_are_bounded_by_number_and_by_size() -> None:
-    """Goal: a drain does not take the network. Method: many small partitions; few large ones."""
     many = leaving(3, *(partition(number, 3, size_bytes=1) for number in range(200)))
     assert len(targets(look(many))) == IN_FLIGHT_MAX
     large = leaving(3, *(partition(number, 3, size_bytes=10 * GIB) for number in range(3)))
@@ -117,7 +113,6 @@ def test_batches_are_bounded_by_number_and_by_size() -> None:
 
 
 def test_too_few_brokers_are_refused_with_the_topics() -> None:
-    """Goal: a refusal that names what is in the way. Method: three replicas, two brokers that stay."""
     plan = look(leaving(2, partition(0, 0, 1, 2), partition(1, 2), brokers=3))
     assert plan.refusals[0].code == "TooFewBrokers"
     assert "2 broker(s) stay, and topics have more replicas: orders (3)" in plan.refusals[0].message
@@ -125,26 +120,22 @@ def test_too_few_brokers_are_refused_with_the_topics() -> None:
 
 
 def test_two_that_leave_move_nothing_to_each_other() -> None:
-    """Goal: one move, not two. Method: both replicas of a partition leave."""
     situation = leaving(3, partition(0, 2, 3))
     nodes = tuple(node for node in situation.desired.nodes if node.node_id != 2)
     assert targets(look(situation.asking(nodes=nodes))) == {0: (0, 1)}
 
 
 def test_a_move_to_a_broker_that_leaves_now_is_directed_elsewhere() -> None:
-    """Goal: edits in the middle of a drain. Method: the target of a reassignment is decommissioned, too."""
     moving = partition(0, 3, 0, 2, adding=(3,), removing=(2,), isr=(0, 2))
     assert targets(look(leaving(3, moving))) == {0: (1, 0)}
 
 
 def test_who_is_taken_back_keeps_what_is_under_way() -> None:
-    """Goal: nobody's reassignment is cancelled. Method: the broker is desired again while it is drained."""
     moving = partition(0, 0, 3, adding=(0,), removing=(3,), isr=(3,))
     assert look(healthy(brokers=4).kafka(partitions=(moving,))) == DrainPlan()
 
 
 def test_a_broker_that_holds_the_only_copy_is_started_to_be_drained() -> None:
-    """Goal: nothing is lost with who leaves. Method: it died, and another one is in sync or is not."""
     alone = leaving(3, partition(0, 3, 0, isr=(3,), leader=-1)).down(3, NodeState.CRASHED)
     assert "StartNode 3" in briefly(look(alone).steps)
     spared = leaving(3, partition(0, 3, 0, isr=(0,), leader=0)).down(3, NodeState.CRASHED)
@@ -154,7 +145,7 @@ def test_a_broker_that_holds_the_only_copy_is_started_to_be_drained() -> None:
 
 
 def test_the_goodbye_goes_one_step_after_the_other() -> None:
-    """Goal: rule 4: stopped, fenced, unregistered, volume, forgotten. Method: each look sees one thing more."""
+    """Rule 4: stopped, fenced, unregistered, volume, forgotten."""
     situation = leaving(3).asking(rollouts={"brokers": RolloutPolicy(volumes=VolumePolicy.DELETE)})
     assert briefly(look(situation).steps) == ["StopNode 3"]
     stopped = situation.down(3)
@@ -173,7 +164,6 @@ def test_the_goodbye_goes_one_step_after_the_other() -> None:
 
 
 def test_nothing_is_concluded_without_a_leader_or_of_a_machine_that_does_not_answer() -> None:
-    """Goal: no step on a guess. Method: no leader; the machine is away."""
     assert look(leaving(3).leaderless()).steps == ()
     away = look(leaving(3).node(3, unreachable_host=True))
     assert away.steps == ()
@@ -181,7 +171,6 @@ def test_nothing_is_concluded_without_a_leader_or_of_a_machine_that_does_not_ans
 
 
 def test_sizes_are_written_for_people() -> None:
-    """Goal: units that fit. Method: one of each."""
     assert [format_bytes(size) for size in (5, 2048, 3 * GIB + GIB // 10, 2048 * GIB)] == [
         "5 B",
         "2.0 KiB",
@@ -191,7 +180,6 @@ def test_sizes_are_written_for_people() -> None:
 
 
 def test_a_deleted_pool_is_drained_before_its_brokers_stop() -> None:
-    """Goal: a deletion costs no replica. Method: one broker of the pool holds replicas, the other none; two stay."""
     situation = deleted(partition(0, 0, 2), partition(1, 0), others=2)
     plan = look(situation)
     assert sorted(briefly(plan.steps)) == ["ReassignPartitions 0", "StopNode 1"]
@@ -201,9 +189,6 @@ def test_a_deleted_pool_is_drained_before_its_brokers_stop() -> None:
 
 
 def test_a_deleted_pool_deletes_its_volumes() -> None:
-    """Goal: what `onDeletion: Delete` asks for, after the registration. Method: one step after the other of a broker
-    whose pod was evicted.
-    """
     evicted = deleted(brokers=1).down(0, NodeState.CRASHED)
     assert briefly(look(evicted).steps) == ["StopNode 0"]
     stopped = evicted.down(0)
@@ -212,9 +197,7 @@ def test_a_deleted_pool_deletes_its_volumes() -> None:
 
 
 def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
-    """Goal: nothing is stopped or moved, and the message has the replicas and what can be done. Method: no other
-    broker; one, which could take one replica; and a broker of the pool that does not run is brought back.
-    """
+    """Nothing is stopped or moved, and the message has the replicas and what can be done."""
     for others in (0, 1):
         partitions = (partition(0, 0, 1), partition(1, 0, 1), partition(2, 2, topic="narrow"))
         situation = deleted(*partitions, others=others, brokers=3)
@@ -237,7 +220,6 @@ def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
 
 
 def test_full_disks_stop_no_broker_of_a_deleted_pool() -> None:
-    """Goal: as for too few brokers. Method: the broker that stays has no room; one of the pool holds nothing."""
     full = BrokerLoad(used_bytes=100 * GIB, free_bytes=10 * GIB)
     plan = look(deleted(partition(0, 0), others=1).kafka(loads={2: full}))
     assert plan.steps == ()
@@ -246,9 +228,6 @@ def test_full_disks_stop_no_broker_of_a_deleted_pool() -> None:
 
 
 def test_a_deleted_pool_is_told_to_be_stuck_once_nothing_moves() -> None:
-    """Goal: no Event for each figure on the way. Method: a partition of one broker moves, the other can't leave; and
-    a pool of which a part fits elsewhere.
-    """
     moving = partition(0, 0, 2, adding=(2,), removing=(0,), isr=(0,))
     stuck = partition(1, 1, 0)
     for partitions, count in (((moving, stuck), 0), ((stuck,), 1)):
@@ -262,7 +241,6 @@ def test_a_deleted_pool_is_told_to_be_stuck_once_nothing_moves() -> None:
 
 
 def test_another_drain_goes_on_beside_a_pool_that_cannot_be_drained() -> None:
-    """Goal: a pool that waits keeps nobody else. Method: a broker of the other pool, which holds nothing, leaves."""
     situation = deleted(partition(0, 0, 1), others=2)
     nodes = tuple(node for node in situation.desired.nodes if node.node_id != 3)
     plan = look(situation.asking(nodes=nodes, decommission=situation.desired.decommission | {3}))
@@ -270,7 +248,6 @@ def test_another_drain_goes_on_beside_a_pool_that_cannot_be_drained() -> None:
 
 
 def test_a_hibernated_cluster_says_that_it_drains_no_pool() -> None:
-    """Goal: a deletion that waits says for what. Method: the cluster hibernates."""
     situation = deleted(partition(0, 0)).asking(lifecycle=Lifecycle.HIBERNATED)
     (refusal,) = situation.plan().refusals
     assert (refusal.code, refusal.pool) == ("Hibernated", "brokers")

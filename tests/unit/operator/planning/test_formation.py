@@ -20,7 +20,6 @@ def formed() -> Situation:
 
 
 def test_from_nothing_to_running_nodes() -> None:
-    """Goal: identity, disks, starts, each after the other. Method: three looks."""
     nothing = untouched(3, brokers=1)
     (form,) = nothing.due()
     assert form == FormCluster(
@@ -51,10 +50,6 @@ def test_from_nothing_to_running_nodes() -> None:
 
 
 def test_brokers_beside_stock_controllers_wait_for_the_first_leader() -> None:
-    """Goal: no broker fetches voters that the next leader may not have (ADR 29).
-
-    Method: all disks are there, and one of the controllers is stock Kafka's; in a static quorum, and with a leader.
-    """
     situation = healthy(3, 1).asking(
         nodes=(
             controller(3000),
@@ -72,7 +67,6 @@ def test_brokers_beside_stock_controllers_wait_for_the_first_leader() -> None:
 
 
 def test_no_first_voter_starts_before_all_have_disks() -> None:
-    """Goal: who has run was never without disk. Method: an operator that died after two of three."""
     half = untouched(3).seeing(formation=FORMING)
     for node_id in (3000, 3001):
         half = half.down(node_id, directory_id=f"disk-{node_id}", has_volume=True)
@@ -87,7 +81,6 @@ def test_no_first_voter_starts_before_all_have_disks() -> None:
 def test_a_disk_that_is_lost_before_the_first_leader_is_not_formatted_again(
     evidence: dict[str, object],
 ) -> None:
-    """Goal: a founder that may have voted is never a founder again. Method: one has run, one has no disk."""
     situation = untouched(3).seeing(formation=FORMING)
     for node_id in (3000, 3001):
         situation = situation.down(node_id, directory_id=f"disk-{node_id}", has_volume=True)
@@ -100,7 +93,6 @@ def test_a_disk_that_is_lost_before_the_first_leader_is_not_formatted_again(
 
 
 def test_an_edit_before_anything_was_created_settles_again() -> None:
-    """Goal: a first mistake is cheap. Method: five controllers asked for when three were written down."""
     edited = untouched(5).seeing(formation=FORMING)
     (form,) = edited.due()
     assert isinstance(form, FormCluster)
@@ -108,7 +100,6 @@ def test_an_edit_before_anything_was_created_settles_again() -> None:
 
 
 def test_a_founder_that_is_not_asked_for_any_more_is_told() -> None:
-    """Goal: no deadlock without words. Method: one of the founders is taken away while the cluster forms."""
     situation = untouched(3).seeing(formation=FORMING)
     situation = situation.down(3000, directory_id="disk-3000", has_volume=True)
     edited = situation.asking(nodes=(controller(3000), controller(3001)))
@@ -116,7 +107,6 @@ def test_a_founder_that_is_not_asked_for_any_more_is_told() -> None:
 
 
 def test_controllers_that_come_later_wait_for_the_first_leader() -> None:
-    """Goal: only founders form. Method: a fourth controller while the cluster forms."""
     situation = untouched(4).seeing(formation=FORMING)
     for node_id in (3000, 3001, 3002):
         situation = situation.down(node_id, directory_id=f"disk-{node_id}", has_volume=True)
@@ -124,7 +114,6 @@ def test_controllers_that_come_later_wait_for_the_first_leader() -> None:
 
 
 def test_all_disks_gone_is_no_new_cluster() -> None:
-    """Goal: a formed cluster is never formed again. Method: formed, and nothing is left, not even a process."""
     gone = formed()
     for node_id in (3000, 3001, 3002):
         gone = gone.down(node_id, NodeState.ABSENT)
@@ -133,7 +122,6 @@ def test_all_disks_gone_is_no_new_cluster() -> None:
 
 
 def test_a_cluster_whose_identity_was_lost_is_not_formed_again() -> None:
-    """Goal: disks without a written identity are somebody's cluster. Method: stopped nodes, no formation."""
     stopped = formed().seeing(formation=None)
     for node_id in (3000, 3001, 3002):
         stopped = stopped.down(node_id)
@@ -141,14 +129,12 @@ def test_a_cluster_whose_identity_was_lost_is_not_formed_again() -> None:
 
 
 def test_a_lost_broker_disk_is_created_anew() -> None:
-    """Goal: replicas are fetched again. Method: a broker without disk."""
     lost = healthy(1, brokers=2).down(1, NodeState.ABSENT)
     assert briefly(lost.due()) == ["CreateNode 1", "StartNode 1"]
 
 
 @pytest.mark.parametrize("who", ["asked", "answers"])
 def test_another_cluster_id_stops_everything(who: str) -> None:
-    """Goal: nothing is done to a cluster that is another one. Method: the manifest's id, or what Kafka says."""
     other = "AAAAAAAAAAAAAAAAAAAAAA"
     situation = healthy(3).down(3001)
     situation = situation.asking(cluster_id=other) if who == "asked" else situation.kafka(cluster_id=other)
@@ -158,14 +144,13 @@ def test_another_cluster_id_stops_everything(who: str) -> None:
 
 
 def test_the_cluster_id_that_is_asked_for_is_settled() -> None:
-    """Goal: spec.clusterId counts. Method: form with one."""
     (form,) = untouched(1).asking(cluster_id=CLUSTER_ID).due()
     assert isinstance(form, FormCluster)
     assert form.cluster_id == CLUSTER_ID
 
 
 def test_a_rebuilt_survivor_is_never_formatted() -> None:
-    """Goal: the rebuilt quorum's only disk is not replaced by an empty one. Method: it is lost before it led."""
+    """The rebuilt quorum's only disk is not replaced by an empty one."""
     rebuilt = replace(FORMING, initial_voters={3000: "disk-3000"}, is_rebuilt=True)
     situation = untouched(3).seeing(formation=rebuilt)
     assert situation.due() == ()

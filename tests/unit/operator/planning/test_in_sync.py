@@ -30,7 +30,6 @@ def registration(situation: Situation, node_id: int, **changes: Any) -> Situatio
     ],
 )
 def test_a_broker_is_in_sync_with_all_that_it_holds(situation: Situation, reason: str) -> None:
-    """Goal: readiness says that others can rely on the broker. Method: each way in which it may not be there."""
     judged = brokers_in_sync(situation.observed)
     assert sorted(judged) == [0, 1], "controllers have an endpoint of their own"
     assert (judged[1].reason, judged[1].holds) == (reason, reason == "InSync")
@@ -38,7 +37,6 @@ def test_a_broker_is_in_sync_with_all_that_it_holds(situation: Situation, reason
 
 
 def test_nothing_is_said_while_nobody_knows() -> None:
-    """Goal: conditions stay as they were without a leader. Method: no leader; a broker without a process."""
     assert brokers_in_sync(healthy(3, brokers=2).leaderless().observed) == {}
     assert sorted(brokers_in_sync(healthy(3, brokers=2).down(1).observed)) == [0]
 
@@ -57,5 +55,4 @@ def test_nothing_is_said_while_nobody_knows() -> None:
 def test_a_broker_that_lags_may_go_unless_it_holds_what_can_not_be_spared(
     situation: Situation, may_go: bool
 ) -> None:
-    """Goal: a broken broker delays no drain, a needed one does. Method: brokers that lag, with and without others."""
     assert may_unready_go(situation.observed) is may_go

@@ -28,7 +28,6 @@ def at_4_2(brokers: int = 1) -> Situation:
 
 
 def test_a_level_is_finalized_when_every_node_supports_it() -> None:
-    """Goal: the upgrade's last step. Method: everything runs 4.3.1."""
     (step,) = at_4_2().due()
     assert step == FinalizeFeature(
         feature="metadata.version",
@@ -38,7 +37,7 @@ def test_a_level_is_finalized_when_every_node_supports_it() -> None:
 
 
 def test_nodes_that_are_due_for_a_restart_come_first() -> None:
-    """Goal: nobody goes back from a level, so the release runs everywhere first. Method: a pending roll."""
+    """Nobody goes back from a level, so the release runs everywhere first."""
     rolling = at_4_2().node(0, revision={**REVISION, "version": "4.2.0"}).registered(0, Role.BROKER, OLD)
     assert briefly(rolling.due()) == ["StopNode 0"]
     assert (
@@ -48,7 +47,6 @@ def test_nodes_that_are_due_for_a_restart_come_first() -> None:
 
 
 def test_who_blocks_an_upgrade_is_named() -> None:
-    """Goal: the refusal says who, with which range, and the way out. Method: a broker of another owner is too old."""
     blocked = at_4_2().registered(77, Role.BROKER, OLD)
     assert blocked.due() == ()
     assert blocked.refusals()["UpgradeBlocked"] == (
@@ -58,14 +56,12 @@ def test_who_blocks_an_upgrade_is_named() -> None:
 
 
 def test_a_voter_that_is_not_registered_is_waited_for() -> None:
-    """Goal: nobody knows what it supports. Method: one voter less among the registrations."""
     silent = at_4_2().unregistered(3002)
     assert silent.due() == ()
     assert "waiting for controller-3002" in silent.waits()
 
 
 def test_an_unsafe_downgrade_is_refused_and_a_safe_one_is_done() -> None:
-    """Goal: no metadata is lost. Method: 4.3 -> 4.2 (records changed), and 4.2 -> 4.1 (none did)."""
     unsafe = healthy(3).asking(metadata_version="4.2")
     assert unsafe.due() == ()
     assert "records changed with 4.3-IV0" in unsafe.refusals()["UnsafeDowngrade"]
@@ -75,13 +71,11 @@ def test_an_unsafe_downgrade_is_refused_and_a_safe_one_is_done() -> None:
 
 
 def test_an_unknown_version_is_told_with_those_that_exist() -> None:
-    """Goal: a typing error is told. Method: a version that is none."""
     message = healthy(3).asking(metadata_version="9.9").refusals()["UnknownMetadataVersion"]
     assert "'9.9': there is no such version; there are 3.3-IV3" in message
 
 
 def test_features_of_the_release_follow() -> None:
-    """Goal: what a new cluster of that release has. Method: metadata.version is there, share.version is not."""
     situation = at_4_2().finalized(metadata_version=30, share_version=0)
     features = dict.fromkeys(("share.version",), (0, 9)) | {"metadata.version": (7, 30)}
     for node_id, one in situation.observed.kafka.registrations.items():  # type: ignore[union-attr]
@@ -93,13 +87,11 @@ def test_features_of_the_release_follow() -> None:
 
 
 def test_a_feature_without_what_it_needs_is_refused() -> None:
-    """Goal: Kafka's own rule, before it is asked. Method: ELR at a metadata.version that is too old."""
     asked = healthy(3).finalized(metadata_version=22).asking(features={"eligible.leader.replicas.version": 1})
     assert "depends on metadata.version level 23" in asked.refusals()["UpgradeBlocked"]
 
 
 def test_a_ghost_is_unregistered_where_that_is_possible() -> None:
-    """Goal: rule 6 from metadata.version 33 on. Method: a registration that nobody stands for."""
     (step,) = healthy(3).finalized(metadata_version=33).registered(3099, Role.CONTROLLER).due()
     assert step == UnregisterController(
         node_id=3099, reason="it is gone: it is no voter and does not follow the metadata log"
@@ -107,7 +99,6 @@ def test_a_ghost_is_unregistered_where_that_is_possible() -> None:
 
 
 def test_a_ghost_that_blocks_an_upgrade_is_refreshed_then_the_level_is_finalized() -> None:
-    """Goal: rule 6 below 33. Method: an old range; then that of the cluster."""
     blocked = at_4_2().registered(3099, Role.CONTROLLER, OLD)
     (step,) = blocked.due()
     assert step == RefreshRegistration(
@@ -118,14 +109,11 @@ def test_a_ghost_that_blocks_an_upgrade_is_refreshed_then_the_level_is_finalized
 
 
 def test_a_ghost_that_harms_nobody_is_let_be() -> None:
-    """Goal: no lie without need. Method: an old range, and no upgrade asked for."""
     assert healthy(3).registered(3099, Role.CONTROLLER, OLD).plan().steps == ()
 
 
 def test_a_ghost_gives_up_an_address_that_another_node_wants() -> None:
-    """Goal: a rename ends although the former node of the name is gone. Method: a name that the runtime does
-    not publish, in the registration of a ghost, below metadata.version 33.
-    """
+    """A rename ends although the former node of the name is gone."""
     name = Address(host="inherited", port=9092)
     situation = healthy(3).asking_node(3001, advertised={"CONTROLLER": name})
     (step,) = situation.registered(3099, Role.CONTROLLER, endpoints={"CONTROLLER": name}).due()
@@ -137,7 +125,7 @@ def test_a_ghost_gives_up_an_address_that_another_node_wants() -> None:
 
 @pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown", "follows"])
 def test_what_may_live_is_not_unregistered(life: str) -> None:
-    """Goal: the guard: nobody's registration is removed who may come back. Method: five signs of life."""
+    """The guard: nobody's registration is removed who may come back."""
     situation = healthy(4).finalized(metadata_version=33)
     if life == "desired":
         situation = situation.down(3003)
@@ -155,7 +143,6 @@ def test_what_may_live_is_not_unregistered(life: str) -> None:
 
 
 def test_an_upgrade_waits_for_a_controller_that_left_a_moment_ago() -> None:
-    """Goal: no refusal that goes away by itself. Method: an old registration whose node still seems to follow."""
     leaving = at_4_2().registered(3099, Role.CONTROLLER, OLD).quorum(observers=(voter(3099),))
     assert leaving.refusals() == {}
     assert leaving.due() == ()
@@ -168,7 +155,6 @@ def static() -> Situation:
 
 
 def test_a_static_quorum_becomes_dynamic_when_every_voter_is_there() -> None:
-    """Goal: kraft.version 1 is finalized with all voters. Method: one is down, then none."""
     (start,) = static().down(3001).due()
     assert type(start).__name__ == "StartNode"
     assert "controller-3001 to catch up: each voter registers its directory id" in static().down(3001).waits()
@@ -178,18 +164,15 @@ def test_a_static_quorum_becomes_dynamic_when_every_voter_is_there() -> None:
 
 
 def test_membership_and_restarts_wait_for_the_migration() -> None:
-    """Goal: one thing at a time. Method: a scale and a new configuration while the quorum is static still."""
     asked = static().asking_controllers(*range(3000, 3005)).asking_config()
     assert briefly(asked.due()) == ["FinalizeFeature"]
 
 
 def test_configurations_without_voters_roll_afterwards() -> None:
-    """Goal: the last phase is a roll like any other. Method: kraft.version 1, and another configuration."""
     assert briefly(healthy(3).asking_config().due()) == ["StopNode 3001"]
 
 
 def test_there_is_no_way_back_to_static() -> None:
-    """Goal: told, and nothing else held up. Method: ask a dynamic quorum to be static."""
     asked = healthy(3).asking(dynamic_quorum=False).down(3001)
     assert briefly(asked.due()) == ["StartNode 3001"]
     assert "Kafka cannot make it static again" in asked.refusals()["NoWayBack"]

@@ -6,7 +6,6 @@ from quorate_operator.planning.steps import StopNode
 
 
 def test_a_paused_cluster_is_left_alone() -> None:
-    """Goal: nothing is changed, and it is told. Method: much to do, and a pause."""
     situation = healthy(3, brokers=1).asking_config().down(3001).asking(lifecycle=Lifecycle.PAUSED)
     assert situation.plan().steps == ()
     assert situation.refusals() == {
@@ -20,7 +19,6 @@ def hibernating() -> Situation:
 
 
 def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
-    """Goal: who needs a quorum leaves while there is one. Method: apply what is due and look again."""
     situation, order = hibernating(), []
     while stops := situation.due():
         assert all(isinstance(step, StopNode) for step in stops)
@@ -33,7 +31,6 @@ def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
 
 
 def test_a_pools_grace_holds_in_a_hibernation() -> None:
-    """Goal: a large broker is not killed while it hands over. Method: an hour for brokers, with a leader and none."""
     situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
 
     def graces(seen: Situation) -> set[tuple[int, int]]:
@@ -47,7 +44,6 @@ def test_a_pools_grace_holds_in_a_hibernation() -> None:
 
 
 def test_hibernation_keeps_registrations_and_volumes() -> None:
-    """Goal: sleeping is no leaving. Method: all is down, at the level at which a ghost would be unregistered."""
     asleep = hibernating().finalized(metadata_version=33)
     for node_id in asleep.observed.nodes:
         asleep = asleep.down(node_id)
@@ -55,7 +51,6 @@ def test_hibernation_keeps_registrations_and_volumes() -> None:
 
 
 def test_waking_starts_everything() -> None:
-    """Goal: the way back. Method: all is down, and it is to run; then controllers run, and brokers do not yet."""
     asleep = healthy(3, brokers=1).leaderless()
     for node_id in asleep.observed.nodes:
         asleep = asleep.down(node_id)
@@ -64,13 +59,11 @@ def test_waking_starts_everything() -> None:
 
 
 def test_what_runs_without_being_desired_sleeps_too() -> None:
-    """Goal: hibernation is of the whole cluster. Method: a controller on its way out."""
     situation = hibernating().asking_controllers(3000, 3001).down(0).down(1)
     assert briefly(situation.due()) == ["StopNode 3001", "StopNode 3002"]
 
 
 def test_a_machine_that_does_not_answer_is_waited_for() -> None:
-    """Goal: nobody claims that it sleeps. Method: one machine is away, all others are down."""
     situation = hibernating()
     for node_id in (0, 1, 3000, 3002):
         situation = situation.down(node_id)

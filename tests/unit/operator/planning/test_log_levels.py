@@ -14,9 +14,6 @@ def _asked(told: dict[int, dict[str, str]], **levels: str) -> Situation:
 
 
 def test_levels_are_set_at_each_node_that_has_others() -> None:
-    """Goal: levels are set without a restart, and no more than needed. Method: a broker with another level, and one
-    that has it already; the same after the first has it.
-    """
     wanted = {"kafka.controller": "DEBUG", "root": "INFO"}
     situation = _asked({0: KNOWN, 1: wanted}, kafka_controller="DEBUG", root="INFO")
     assert briefly(situation.due()) == ["SetLogLevels 0"]
@@ -28,13 +25,11 @@ def test_levels_are_set_at_each_node_that_has_others() -> None:
 
 
 def test_a_node_that_tells_nothing_is_left_alone() -> None:
-    """Goal: one that starts or does not answer delays nobody. Method: one of two brokers tells its levels."""
     assert briefly(_asked({1: KNOWN}, root="WARN").due()) == ["SetLogLevels 1"]
     assert _asked({}, root="WARN").plan().steps == ()
 
 
 def test_many_changes_are_told_in_one_line() -> None:
-    """Goal: a reason stays short. Method: six loggers of one broker."""
     told = {f"a.{letter}": "INFO" for letter in "bcdefg"}
     situation = healthy(3, brokers=1).kafka(log_levels={0: told})
     (step,) = situation.asking_node(0, log_levels=dict.fromkeys(told, "WARN")).due()
@@ -44,9 +39,7 @@ def test_many_changes_are_told_in_one_line() -> None:
 
 
 def test_a_name_that_no_node_has_is_refused_and_the_others_are_set() -> None:
-    """Goal: a misspelt logger is told, and a pool of both implementations may name loggers of each. Method: names
-    that one of two brokers has, and two that none has.
-    """
+    """A misspelt logger is told, and a pool of both implementations may name loggers of each."""
     levels = {"ours": "DEBUG", "theirs": "DEBUG", "nobodys": "DEBUG", "nowhere": "DEBUG"}
     situation = _asked({0: {"ours": "INFO"}, 1: {"theirs": "INFO"}}, **levels)
     assert briefly(situation.due()) == ["SetLogLevels 0", "SetLogLevels 1"]

@@ -48,7 +48,6 @@ def told(before: Mapping[int, Mapping[str, str]], after: Cluster) -> list[str]:
 
 
 def test_three_rolls_change_a_password(make: Make) -> None:
-    """Goal: nodes let each other in at every moment. Method: each roll, at its beginning and half done."""
     stages = [
         cluster(make, username, passwords)
         for username, passwords in (("node", FORMER), ("node", BOTH), ("next", BOTH), ("next", NEXT))
@@ -82,7 +81,6 @@ def test_three_rolls_change_a_password(make: Make) -> None:
 def test_what_skips_a_step_is_refused(
     make: Make, username: str, passwords: Mapping[str, str], message: str
 ) -> None:
-    """Goal: no controller that can't log in. Method: changes of a running cluster; the same when nothing runs."""
     running = revisions(cluster(make, "node", FORMER))
     after = cluster(make, username, passwords)
     (refusal,) = told(running, after)
@@ -91,7 +89,6 @@ def test_what_skips_a_step_is_refused(
 
 
 def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
-    """Goal: a mistake in a Secret keeps nothing running. Method: a stop, and a hibernation."""
     running = revisions(cluster(make, "node", FORMER))
     desired = cluster(make, "node", {"node": "3"}).desired
     for stopping in (replace(desired, running=False), replace(desired, lifecycle=Lifecycle.HIBERNATED)):
@@ -99,6 +96,5 @@ def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
 
 
 def test_clusters_without_a_login_and_nodes_of_earlier_versions_are_not_held(make: Make) -> None:
-    """Goal: nothing changes where nobody logs in. Method: a plain cluster, and running nodes without the part."""
     assert with_logins(STEPS, make().desired, revisions(make())) == STEPS
     assert told({3000: {"config": "1"}}, cluster(make, "node", FORMER)) == []

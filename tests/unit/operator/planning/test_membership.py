@@ -14,7 +14,6 @@ from quorate_operator.planning.steps import AddVoter, RemoveVoter
 
 
 def test_a_new_controller_is_created_started_and_added_when_it_has_caught_up() -> None:
-    """Goal: the way of a joining node. Method: three looks, each at what the step before gave."""
     asked = healthy(3).asking_controllers(3000, 3001, 3002, 3003)
     assert briefly(asked.due()) == ["CreateNode 3003", "StartNode 3003"]
     assert [getattr(step, "is_initial", None) for step in asked.due()] == [False, None]
@@ -31,14 +30,12 @@ def test_a_new_controller_is_created_started_and_added_when_it_has_caught_up() -
 
 
 def test_one_voter_is_added_at_a_time() -> None:
-    """Goal: rule 2. Method: two observers that have both caught up."""
     both = healthy(3).asking_controllers(*range(3000, 3005)).observer(3003).observer(3004)
     assert briefly(both.due()) == ["AddVoter 3003"]
     assert "the turn of controller-3004 to become a voter" in both.waits()
 
 
 def test_an_observer_with_a_former_disk_is_not_added() -> None:
-    """Goal: the voter is the disk that the node has now. Method: what the leader remembers has another id."""
     asked = healthy(3).asking_controllers(*range(3000, 3004)).observer(3003)
     assert asked.node(3003, directory_id="disk-new", state=NodeState.STARTING).due() == ()
 
@@ -56,7 +53,6 @@ def test_an_observer_with_a_former_disk_is_not_added() -> None:
 def test_a_voter_is_added_while_the_others_are_a_majority(
     controllers: int, dead: tuple[int, ...], due: list[str]
 ) -> None:
-    """Goal: rule 1 for AddVoter, with the exception for one voter. Method: sizes, and voters that hang."""
     new = 3000 + controllers
     situation = healthy(controllers).asking_controllers(*range(3000, new + 1)).observer(new)
     for node_id in dead:
@@ -65,7 +61,7 @@ def test_a_voter_is_added_while_the_others_are_a_majority(
 
 
 def test_who_leaves_goes_step_by_step() -> None:
-    """Goal: rule 4, remove, stop, unregister, volume, forget. Method: each result is shown to the next look."""
+    """Rule 4, remove, stop, unregister, volume, forget."""
     leaving = healthy(4).asking_controllers(3000, 3001, 3002).finalized(metadata_version=33)
     leaving = leaving.asking(rollouts={"quorum": RolloutPolicy(volumes=VolumePolicy.DELETE)})
     assert briefly(leaving.due()) == ["RemoveVoter 3003"]
@@ -82,7 +78,7 @@ def test_who_leaves_goes_step_by_step() -> None:
 
 
 def test_a_retained_volume_outlives_its_node_and_its_registration_below_level_33() -> None:
-    """Goal: data stays by default, a ghost that harms nobody is let be. Method: mv 30, policy Retain."""
+    """Data stays by default, a ghost that harms nobody is let be."""
     stopped = healthy(4).asking_controllers(3000, 3001, 3002).no_voter(3003).down(3003)
     (forget,) = stopped.due()
     assert forget.reason == "it has left; its volume is kept"
@@ -90,7 +86,6 @@ def test_a_retained_volume_outlives_its_node_and_its_registration_below_level_33
 
 
 def test_a_node_is_forgotten_after_its_addresses() -> None:
-    """Goal: the record stays while names point at it. Method: a publication inside its window."""
     stopped = healthy(4).asking_controllers(3000, 3001, 3002).no_voter(3003).down(3003).unregistered(3003)
     (address,) = controller(3003).advertised.values()
     held = stopped.seeing(
@@ -105,7 +100,6 @@ def test_a_node_is_forgotten_after_its_addresses() -> None:
 
 
 def test_the_highest_id_leaves_first_and_the_leader_last() -> None:
-    """Goal: the order of a shrink. Method: 5 -> 2 with 3003 as the leader."""
     situation = healthy(5).quorum(leader_id=3003).asking_controllers(3000, 3001)
     order = []
     while removals := [step for step in situation.due() if isinstance(step, RemoveVoter)]:
@@ -116,27 +110,23 @@ def test_the_highest_id_leaves_first_and_the_leader_last() -> None:
 
 
 def test_a_leader_that_is_decommissioned_resigns() -> None:
-    """Goal: the reason says what happens. Method: decommission 3000, which leads, with 3003 in its place already."""
     situation = healthy(4).asking_controllers(3001, 3002, 3003).asking(decommission=frozenset({3000}))
     (removal,) = situation.due()
     assert removal.reason == "it is decommissioned; it leads and resigns"
 
 
 def test_who_comes_joins_before_a_living_voter_leaves() -> None:
-    """Goal: grow before shrink. Method: 3002 is replaced by 3003, which is not there yet."""
     asked = healthy(3).asking_controllers(3000, 3001, 3003)
     assert briefly(asked.due()) == ["CreateNode 3003", "StartNode 3003"]
     assert briefly(asked.observer(3003).due()) == ["AddVoter 3003"]
 
 
 def test_a_dead_voter_that_is_to_leave_goes_first() -> None:
-    """Goal: what is dead only costs. Method: as before, with 3002 crashed."""
     asked = healthy(3).down(3002, NodeState.CRASHED).asking_controllers(3000, 3001, 3003)
     assert "RemoveVoter 3002" in briefly(asked.due())
 
 
 def test_a_living_voter_stays_while_the_rest_is_no_majority() -> None:
-    """Goal: rule 1 for RemoveVoter. Method: 4 -> 3 while one of those who stay is down."""
     situation = healthy(4).node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
     assert briefly(situation.asking_controllers(3000, 3001, 3002).due()) == ["RemoveVoter 3003"]
     three = healthy(3).node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
@@ -151,7 +141,6 @@ def lost_disk(situation: Situation) -> Situation:
 
 
 def test_a_lost_disk_is_replaced_by_a_new_voter() -> None:
-    """Goal: rule 5. Method: the volume is gone; then it is no voter any more; then it is back as an observer."""
     lost = lost_disk(healthy(3))
     (removal,) = lost.due()
     assert removal == RemoveVoter(
@@ -178,18 +167,15 @@ def test_a_lost_disk_is_replaced_by_a_new_voter() -> None:
 
 @pytest.mark.parametrize("state", [NodeState.STOPPED, NodeState.CRASHED, NodeState.STARTING])
 def test_another_disk_is_never_started_into_the_old_identity(state: NodeState) -> None:
-    """Goal: rule 5 for a formatted disk. Method: the directory id differs from the voter's."""
     other = healthy(3).down(3001, state).node(3001, directory_id="disk-new")
     assert briefly(other.due()) == ["RemoveVoter 3001"]
 
 
 def test_a_disk_that_nobody_could_look_at_is_not_another_one() -> None:
-    """Goal: no replacement on a guess. Method: a stopped node without a known directory id."""
     assert briefly(healthy(3).down(3001, directory_id=None).due()) == ["StartNode 3001"]
 
 
 def test_a_voter_on_a_machine_that_does_not_answer_is_not_replaced() -> None:
-    """Goal: it may run still, and its disk may come back. Method: its state is unknown."""
     away = healthy(3).node(3001, state=NodeState.UNREADY, unreachable_host=True).voter(3001, caught_up=False)
     assert away.due() == ()
     assert (
@@ -199,7 +185,6 @@ def test_a_voter_on_a_machine_that_does_not_answer_is_not_replaced() -> None:
 
 
 def test_a_controller_that_left_on_a_silent_machine_keeps_registration_and_volume() -> None:
-    """Goal: rule 4 needs to know that it stopped. Method: it is no voter any more, its machine is silent."""
     away = healthy(4).asking_controllers(3000, 3001, 3002).finalized(metadata_version=33).no_voter(3003)
     away = away.node(3003, state=NodeState.UNREADY, unreachable_host=True)
     assert away.due() == ()
@@ -207,13 +192,11 @@ def test_a_controller_that_left_on_a_silent_machine_keeps_registration_and_volum
 
 
 def test_a_voter_that_nobody_runs_is_removed() -> None:
-    """Goal: the voter set is what is asked for. Method: a voter without node."""
     situation = healthy(3).voter(3099, caught_up=False, directory_id=voter(3099).directory_id)
     assert briefly(situation.due()) == ["RemoveVoter 3099"]
 
 
 def test_a_static_quorum_does_not_change() -> None:
-    """Goal: told, and with the way out. Method: scale a quorum at kraft.version 0."""
     static = (
         healthy(3).quorum(kraft_version=0).asking(dynamic_quorum=False).asking_controllers(*range(3000, 3005))
     )
@@ -222,7 +205,6 @@ def test_a_static_quorum_does_not_change() -> None:
 
 
 def test_a_static_voter_starts_anew_when_the_others_have_everything() -> None:
-    """Goal: what Kafka's documentation allows, and no more. Method: one disk lost, with and without a majority."""
     static = healthy(3).quorum(kraft_version=0).asking(dynamic_quorum=False)
     lost = lost_disk(static)
     assert briefly(lost.due()) == ["CreateNode 3001", "StartNode 3001"]
@@ -231,7 +213,6 @@ def test_a_static_voter_starts_anew_when_the_others_have_everything() -> None:
 
 
 def test_no_membership_without_a_leader() -> None:
-    """Goal: nothing is guessed. Method: a scale while nobody leads."""
     situation = healthy(3).leaderless().asking_controllers(*range(3000, 3004))
     assert situation.due() == ()
     assert Role.CONTROLLER in {node.role for node in situation.desired.nodes}

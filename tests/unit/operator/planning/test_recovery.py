@@ -15,7 +15,6 @@ def lost(brokers: int = 0) -> Situation:
 
 
 def test_a_lost_quorum_is_told_with_the_way_out() -> None:
-    """Goal: nothing is done, everything is said. Method: two of three disks gone."""
     assert lost().due() == ()
     assert lost().refusals()["QuorumLost"] == (
         "the quorum has lost a majority of its disks: controller-3000 has its disk and runs; controller-3001 has "
@@ -26,14 +25,12 @@ def test_a_lost_quorum_is_told_with_the_way_out() -> None:
 
 
 def test_a_survivor_without_disk_is_refused() -> None:
-    """Goal: a typing error loses nothing. Method: the annotation names a controller without disk."""
     asked = lost().asking(survivor=3001)
     assert asked.due() == ()
     assert "It is set to 3001, which is not a controller with a disk" in asked.refusals()["QuorumLost"]
 
 
 def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
-    """Goal: the whole way. Method: each step's result is shown to the next look."""
     asked = lost(brokers=1).asking(survivor=3000)
     assert briefly(asked.due()) == ["StopNode 3000", "StopNode 0"]
     assert asked.refusals() == {}
@@ -64,7 +61,6 @@ def test_a_quorum_is_rebuilt_from_its_survivor() -> None:
 
 
 def test_other_disks_of_the_old_quorum_go_before_the_survivor_starts() -> None:
-    """Goal: no log of the time before meets the new one. Method: 3 of 5 disks gone, one beside the survivor."""
     situation = healthy(5).leaderless().asking(survivor=3000)
     for node_id in (3002, 3003, 3004):
         situation = situation.down(node_id, NodeState.ABSENT)
@@ -79,7 +75,6 @@ def test_other_disks_of_the_old_quorum_go_before_the_survivor_starts() -> None:
 
 
 def test_a_machine_that_does_not_answer_may_have_a_quorum() -> None:
-    """Goal: no second quorum beside a living one. Method: one machine silent, one or three disks gone."""
     silent = healthy(3).leaderless().node(3001, state=NodeState.UNREADY, unreachable_host=True)
     asked = silent.down(3002, NodeState.ABSENT).asking(survivor=3000)
     assert asked.refusals().get("QuorumLost") is None
@@ -94,7 +89,6 @@ def test_a_machine_that_does_not_answer_may_have_a_quorum() -> None:
 
 @pytest.mark.parametrize("gone", [(), (3001,)])
 def test_a_minority_of_disks_is_not_a_lost_quorum(gone: tuple[int, ...]) -> None:
-    """Goal: an annotation of an earlier day does nothing to a quorum in trouble. Method: one disk gone at most."""
     situation = healthy(3).leaderless().asking(survivor=3000)
     for node_id in gone:
         situation = situation.down(node_id, NodeState.ABSENT)

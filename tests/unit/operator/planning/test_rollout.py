@@ -21,7 +21,6 @@ def restarted(situation: Situation, node_id: int) -> Situation:
 
 
 def test_controllers_roll_one_by_one_and_the_leader_last_then_brokers() -> None:
-    """Goal: the order of a whole roll. Method: apply each restart and look again."""
     situation = healthy(3, brokers=2).asking_config()
     order = []
     while found := stops(situation):
@@ -33,8 +32,6 @@ def test_controllers_roll_one_by_one_and_the_leader_last_then_brokers() -> None:
 
 
 def test_a_pool_may_say_how_long_its_nodes_take_to_stop() -> None:
-    """Goal: a broker with many leaderships is not killed. Method: a roll of both roles, by default and with more."""
-
     def graces(situation: Situation) -> list[tuple[int, int]]:
         stops = [step for step in situation.plan().steps if isinstance(step, StopNode)]
         return [(stop.node_id, stop.grace_ms) for stop in stops]
@@ -46,7 +43,6 @@ def test_a_pool_may_say_how_long_its_nodes_take_to_stop() -> None:
 
 
 def test_the_plan_tells_the_whole_roll() -> None:
-    """Goal: what will happen is shown in order. Method: the steps of a plan for two controllers and a broker."""
     steps = healthy(3, brokers=1).asking_config().plan().steps
     told = [step for step in steps if not isinstance(step, WaitFor)]
     assert [(type(step), step.node_id) for step in told] == [
@@ -74,13 +70,11 @@ def test_the_plan_tells_the_whole_roll() -> None:
 def test_the_reason_names_what_changed(
     running: dict[str, str], asked: dict[str, str], reason: str | None
 ) -> None:
-    """Goal: a person reads why. Method: revisions; a request taken back, and one never recorded, are none."""
     situation = healthy(3).node(3001, revision=running).asking_node(3001, revision=asked)
     assert [step.reason for step in situation.due()] == ([reason] if reason else [])
 
 
 def test_a_node_that_is_not_ready_after_its_restart_stops_the_roll() -> None:
-    """Goal: a bad configuration costs one node. Method: 3001 runs with it, and does not get ready."""
     situation = restarted(healthy(3).asking_config(), 3001)
     situation = situation.node(3001, state=NodeState.STARTING, problem="listener port in use")
     situation = situation.voter(3001, caught_up=False)
@@ -92,7 +86,6 @@ def test_a_node_that_is_not_ready_after_its_restart_stops_the_roll() -> None:
 
 
 def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
-    """Goal: the correction of a bad configuration arrives. Method: 3001 hangs with the old one, young and old."""
     hanging = healthy(3).asking_config().node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
     assert stops(hanging) == [3001]
     young = hanging.node(3001, started_at_ms=NOW_MS - 1_000)
@@ -101,10 +94,7 @@ def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(3001, 3002), (0, 1)])
 def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: int) -> None:
-    """Goal: one that is fenced or behind for a moment is not taken away while another is on its way back.
-
-    Method: the first starts, in a pod without a container yet and in one with; then it had its time.
-    """
+    """One that is fenced or behind for a moment is not taken away while another is on its way back."""
     rolling = restarted(healthy(3, brokers=3).asking_config(), first)
     if first < 3000:
         for node_id in range(3000, 3003):
@@ -116,7 +106,7 @@ def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: i
 
 
 def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> None:
-    """Goal: expired certificates heal, a healthy quorum that nobody sees is spared. Method: no leader answers."""
+    """Expired certificates heal, a healthy quorum that nobody sees is spared."""
     blind = healthy(3).asking_config().leaderless()
     assert stops(blind) == [3000]
     assert stops(restarted(blind, 3000)) == []
@@ -127,9 +117,7 @@ def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> No
 
 
 def test_one_that_leaves_may_be_all_that_a_quorum_without_a_leader_lacks() -> None:
-    """Goal: a quorum that only we don't see is spared. Method: a voter leaves and its machine does not answer: of two
-    voters, and of three, where the other two can elect without it.
-    """
+    """A quorum that only we don't see is spared."""
     two = healthy(2).node(3001, unreachable_host=True).asking_controllers(3000).asking_config().leaderless()
     assert stops(two) == []
     assert "no leader of the quorum answers, and these have to be started first: 3001" in two.waits()
@@ -141,7 +129,7 @@ def test_one_that_leaves_may_be_all_that_a_quorum_without_a_leader_lacks() -> No
     ("controllers", "dead", "expected"), [(1, 0, [3000]), (2, 0, [3001]), (2, 1, []), (5, 1, [])]
 )
 def test_rule_one_for_restarts(controllers: int, dead: int, expected: list[int]) -> None:
-    """Goal: a majority stays, with the exception for one and two voters. Method: sizes and dead voters."""
+    """A majority stays, with the exception for one and two voters."""
     situation = healthy(controllers)
     for node_id in range(3000 + controllers - dead, 3000 + controllers):
         situation = situation.node(node_id, state=NodeState.UNREADY).voter(node_id, caught_up=False)
@@ -150,14 +138,12 @@ def test_rule_one_for_restarts(controllers: int, dead: int, expected: list[int])
 
 
 def test_nobody_restarts_while_voters_change() -> None:
-    """Goal: one thing at a time. Method: a roll and a scale together."""
     situation = healthy(3, brokers=1).asking_controllers(*range(3000, 3004)).observer(3003, caught_up=False)
     assert stops(situation.asking_config()) == []
     assert "the quorum's voters change" in situation.asking_config().waits()
 
 
 def test_a_voter_whose_new_address_does_not_show_stops_the_roll() -> None:
-    """Goal: controllers update their voter endpoints, one after the other. Method: 3001 advertises a new name."""
     new = {"CONTROLLER": Address("new-3001", 9092)}
     situation = restarted(healthy(3).asking_config(), 3001).asking_node(3001, advertised=new)
     situation = situation.node(3001, configured=new)
@@ -166,7 +152,6 @@ def test_a_voter_whose_new_address_does_not_show_stops_the_roll() -> None:
 
 
 def test_a_machine_that_does_not_answer_is_not_asked_to_stop() -> None:
-    """Goal: no step that can't be done. Method: the only one that is due is away."""
     away = healthy(3).node(3001, revision={**REVISION, "config": "old"}, unreachable_host=True)
     assert away.due() == ()
     assert "the restart of controller-3001 (config changed): its machine does not answer" in away.waits()
@@ -176,7 +161,6 @@ BROKERS = {"role": Role.BROKER}
 
 
 def test_brokers_roll_within_their_budget() -> None:
-    """Goal: maxUnavailable. Method: one broker is down already, with 1 and with 2 allowed."""
     situation = healthy(3, brokers=4).asking_config(**BROKERS)  # type: ignore[arg-type]
     starting = restarted(situation, 0).node(0, state=NodeState.STARTING)
     assert stops(starting) == []
@@ -196,7 +180,6 @@ def test_brokers_roll_within_their_budget() -> None:
 def test_a_broker_stays_while_partitions_would_suffer(
     load: dict[str, int], kafka: dict[str, object], wait: str
 ) -> None:
-    """Goal: no acknowledged write is at risk. Method: what makes a restart of broker 0 harmful."""
     situation = healthy(3, brokers=1).asking_config(**BROKERS).load(0, **load).kafka(**kafka)  # type: ignore[arg-type]
     assert stops(situation) == []
     assert wait in situation.waits()
@@ -217,22 +200,16 @@ def test_a_broker_stays_while_partitions_would_suffer(
     ],
 )
 def test_brokers_are_spared_as_in_a_roll(situation: Situation, spare: int) -> None:
-    """Goal: who drains one machine after another never takes a partition below min.insync.replicas. Method: what a
-    roll waits for, and the only broker, which can't be spared and would keep a machine for ever.
-    """
+    """Who drains one machine after another never takes a partition below min.insync.replicas."""
     assert spare_brokers(situation.desired, situation.observed) == spare
 
 
 def test_a_pool_that_waits_holds_up_no_other() -> None:
-    """Goal: brokers that may restart do. Method: broker 0 has fragile partitions, broker 1 has none."""
     situation = healthy(3, brokers=2).asking_config(**BROKERS).load(0, fragile=1)  # type: ignore[arg-type]
     assert stops(situation) == [1]
 
 
 def test_a_machine_that_is_gone_holds_up_no_roll_that_the_quorum_can_spare() -> None:
-    """Goal: a lost machine does not stop what has nothing to do with it. Method: a controller is away, of five and of
-    three; controllers roll where a majority stays without two, brokers in both.
-    """
     for controllers, expected in ((5, [3001]), (3, [])):
         away = 3000 + controllers - 1
         lost = healthy(controllers, brokers=2).node(away, state=NodeState.UNREADY, unreachable_host=True)
@@ -242,14 +219,13 @@ def test_a_machine_that_is_gone_holds_up_no_roll_that_the_quorum_can_spare() -> 
 
 
 def test_brokers_wait_for_controllers_that_are_down() -> None:
-    """Goal: brokers restart under a whole quorum. Method: a controller in its pause after a crash."""
     situation = healthy(3, brokers=1).asking_config(**BROKERS)  # type: ignore[arg-type]
     crashed = situation.down(3002, NodeState.CRASHED, exited_at_ms=NOW_MS, exits_in_a_row=4)
     assert stops(crashed) == []
 
 
 def test_leadership_goes_back_after_a_roll() -> None:
-    """Goal: the last broker to restart leads again. Method: right after a restart, and an hour later."""
+    """The last broker to restart leads again."""
     situation = healthy(3, brokers=2).load(1, unpreferred=4)
     assert situation.due() == ()
     (elect,) = situation.node(1, started_at_ms=NOW_MS - 5_000).due()
@@ -258,7 +234,6 @@ def test_leadership_goes_back_after_a_roll() -> None:
 
 
 def test_a_release_that_does_not_know_the_finalized_level_is_refused() -> None:
-    """Goal: a broker that could not start again is not stopped. Method: 4.3.1 -> 4.2.0 at metadata.version 30."""
     older = healthy(3, brokers=1).asking_node(
         0, kafka_version="4.2.0", revision={**REVISION, "version": "4.2.0"}
     )
@@ -270,9 +245,7 @@ def test_a_release_that_does_not_know_the_finalized_level_is_refused() -> None:
 
 
 def test_a_node_that_could_not_start_again_is_not_stopped() -> None:
-    """Goal: a template that the place refuses costs no node, and holds up no other pool. Method: a change of all, and
-    a refusal of the brokers' new pods; then a controller that nobody can start.
-    """
+    """A template that the place refuses costs no node, and holds up no other pool."""
     changed = healthy(3, brokers=2).asking_config()
     refused = changed.node(0, restart_refusal="cpu above limit").node(1, restart_refusal="cpu above limit")
     assert stops(refused) == [3001]
@@ -286,14 +259,12 @@ def test_a_node_that_could_not_start_again_is_not_stopped() -> None:
 
 
 def test_the_leader_finishes_what_it_is_asked_for_before_it_restarts() -> None:
-    """Goal: no request to a leader that is being stopped. Method: a ghost to unregister, and the leader's turn."""
     situation = healthy(1).asking_config().finalized(metadata_version=33).registered(3099, Role.CONTROLLER)
     assert briefly(situation.due()) == ["UnregisterController 3099"]
     assert "the active controller has other changes to make first" in situation.waits()
 
 
 def test_a_start_says_what_to_advertise() -> None:
-    """Goal: StartNode.advertised comes from the addresses. Method: a stopped node."""
     (start,) = healthy(3).down(3001).due()
     assert isinstance(start, StartNode)
     assert start.advertised == {"CONTROLLER": Address("controller-3001", 9092)}

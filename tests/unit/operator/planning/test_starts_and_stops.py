@@ -49,7 +49,6 @@ def observed(
 
 
 def test_nodes_are_labelled_and_placed_in_their_pools() -> None:
-    """Goal: manifests become nodes in order. Method: look at labels, places and pools."""
     assert [(node.label, node.pool, node.place) for node in DESIRED.nodes] == [
         ("controller-3000", "quorum", 0),
         ("controller-3001", "quorum", 1),
@@ -60,19 +59,16 @@ def test_nodes_are_labelled_and_placed_in_their_pools() -> None:
 
 
 def test_a_cluster_in_service_needs_nothing() -> None:
-    """Goal: an empty plan means done. Method: everything ready."""
     assert plan(DESIRED, observed(NodeState.READY), NOW_MS).steps == ()
 
 
 def test_what_starts_is_only_awaited() -> None:
-    """Goal: nothing is started twice. Method: all nodes are starting."""
     found = plan(DESIRED, observed(NodeState.STARTING, quorum=None), NOW_MS)
     assert found.due == ()
     assert len(found.waits) == 3
 
 
 def test_a_crashed_node_is_started_after_its_pause() -> None:
-    """Goal: restarts do not spin. Method: look just before and at the end of the pause."""
     crash = {"exited_at_ms": NOW_MS, "exit_reason": "killed by SIGKILL", "exits_in_a_row": 2}
     cluster = observed({3002: NodeState.CRASHED}, **crash)
     early = plan(DESIRED, cluster, NOW_MS + 999)
@@ -89,20 +85,18 @@ def test_a_crashed_node_is_started_after_its_pause() -> None:
     ("exits", "pause_ms"), [(0, 500), (1, 500), (2, 1000), (4, 4000), (7, 30_000), (10_000, 30_000)]
 )
 def test_pauses_double_up_to_a_bound(exits: int, pause_ms: int) -> None:
-    """Goal: the pause is what the module says. Method: a few numbers of crashes."""
     assert restart_backoff_ms(exits) == pause_ms
     assert pause_ms <= RESTART_BACKOFF_MS_MAX
 
 
 def test_one_pause_does_not_delay_the_start_of_others() -> None:
-    """Goal: a crash loop holds nobody else up. Method: one node in its pause, one stopped."""
+    """A crash loop holds nobody else up."""
     states = {3000: NodeState.CRASHED, 0: NodeState.STOPPED}
     found = plan(DESIRED, observed(states, exited_at_ms=NOW_MS, exits_in_a_row=5), NOW_MS)
     assert [step.node_id for step in found.due] == [0]
 
 
 def test_stopping_goes_brokers_standbys_active() -> None:
-    """Goal: who needs a quorum leaves while there is one. Method: apply the due steps and plan again."""
     stopped: list[set[int]] = []
     states = dict.fromkeys((node.node_id for node in DESIRED.nodes), NodeState.READY)
     while steps := plan(STOPPING, observed(states), NOW_MS).due:
@@ -116,7 +110,6 @@ def test_stopping_goes_brokers_standbys_active() -> None:
 def test_brokers_get_time_for_a_leave_only_while_someone_grants_it(
     quorum: ObservedQuorum | None, grace_ms: int
 ) -> None:
-    """Goal: no waiting for a controlled shutdown that can't be. Method: with and without a leader."""
     steps = plan(STOPPING, observed(NodeState.READY, quorum), NOW_MS).due
     assert {step.grace_ms for step in steps if isinstance(step, StopNode) and step.node_id < 3000} == {
         grace_ms
@@ -124,7 +117,6 @@ def test_brokers_get_time_for_a_leave_only_while_someone_grants_it(
 
 
 def test_a_stopped_cluster_stays_stopped() -> None:
-    """Goal: crashed and absent nodes are let be. Method: stop with nothing running."""
     for state in (NodeState.ABSENT, NodeState.STOPPED, NodeState.CRASHED):
         assert plan(STOPPING, observed(state, quorum=None), NOW_MS).steps == ()
 
@@ -134,7 +126,6 @@ def test_a_stopped_cluster_stays_stopped() -> None:
     deaths=st.lists(st.sampled_from([node.node_id for node in DESIRED.nodes]), max_size=5),
 )
 def test_whatever_runs_is_stopped_in_order(start: list[NodeState], deaths: list[int]) -> None:
-    """Goal: no node leaves before those that need it. Method: any states, deaths and lost answers on the way."""
     states = {node.node_id: state for node, state in zip(DESIRED.nodes, start, strict=True)}
     for death in [*deaths, *[None] * 4]:
         leads = states[QUORUM.leader_id] is NodeState.READY

@@ -65,11 +65,7 @@ def described(**second: Any) -> dict[str, ObservedDirectory]:
 
 
 def test_a_removed_volume_is_cordoned_before_anything_moves() -> None:
-    """Goal: no replica enters a directory behind the back of its removal.
-
-    Method: a directory that is not cordoned, beside one that somebody cordoned; then it is cordoned in the metadata,
-    and not yet in the broker.
-    """
+    """No replica enters a directory behind the back of its removal."""
     held = described(replicas=replicas(GIB), is_cordoned=False)
     situation = removing(held, cordoned={0: ("/gone", FIRST)})
     (step,) = situation.due()
@@ -84,10 +80,7 @@ def test_a_removed_volume_is_cordoned_before_anything_moves() -> None:
 
 
 def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
-    """Goal: the disks of a broker are not overrun, and they fill evenly.
-
-    Method: large replicas, of which the second one finds more room in the third directory; many small ones.
-    """
+    """The disks of a broker are not overrun, and they fill evenly."""
     situation = removing(described(replicas=replicas(2 * GIB, 8 * GIB, 3 * GIB)), cordoned={0: (SECOND,)})
     even = removing(
         {**described(replicas=replicas(2 * GIB, 1 * GIB)), THIRD: ObservedDirectory(room_bytes=99 * GIB)},
@@ -109,7 +102,6 @@ def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
 
 
 def test_moves_under_way_are_waited_for() -> None:
-    """Goal: an operator that was killed goes on where it was. Method: as many moves as may be are under way."""
     held = replicas(*[GIB] * IN_FLIGHT_MAX)
     directories = described(replicas=held)
     directories[FIRST] = replace(directories[FIRST], incoming=frozenset(held))
@@ -119,7 +111,7 @@ def test_moves_under_way_are_waited_for() -> None:
 
 
 def test_unknown_space_is_judged_by_what_directories_hold() -> None:
-    """Goal: brokers that don't report free space are emptied, too. Method: two directories without room_bytes."""
+    """Brokers that don't report free space are emptied, too."""
     directories = {
         FIRST: ObservedDirectory(replicas=replicas(5, topic="other")),
         SECOND: ObservedDirectory(is_cordoned=True, replicas=replicas(1)),
@@ -131,7 +123,7 @@ def test_unknown_space_is_judged_by_what_directories_hold() -> None:
 
 
 def test_a_replica_that_fits_nowhere_is_told() -> None:
-    """Goal: a person reads what is in the way, and the rest moves. Method: a replica larger than any room."""
+    """A person reads what is in the way, and the rest moves."""
     situation = removing(described(replicas=replicas(200 * GIB, GIB)), cordoned={0: (SECOND,)})
     (step,) = situation.due()
     assert isinstance(step, MoveReplicas)
@@ -142,10 +134,6 @@ def test_a_replica_that_fits_nowhere_is_told() -> None:
 
 
 def test_an_empty_volume_is_released_and_the_rollout_restarts_the_broker() -> None:
-    """Goal: the restart that leaves a volume out comes when it is empty, by the rules of each other restart.
-
-    Method: an empty directory; then the volume is released and its process still uses it.
-    """
     situation = removing(described(), cordoned={0: (SECOND,)})
     (step,) = situation.due()
     assert isinstance(step, ReleaseVolume)
@@ -157,7 +145,6 @@ def test_an_empty_volume_is_released_and_the_rollout_restarts_the_broker() -> No
 
 
 def test_a_volume_that_was_left_out_is_deleted_if_the_pool_says_so() -> None:
-    """Goal: `onDecommission` decides, and the cordon goes. Method: both policies after the restart."""
     gone = removing(described(), released=(1,), used="0,2", cordoned={0: (SECOND, FIRST)})
     (step,) = gone.due()
     assert isinstance(step, CordonDirectories)
@@ -170,7 +157,6 @@ def test_a_volume_that_was_left_out_is_deleted_if_the_pool_says_so() -> None:
 
 
 def test_a_volume_that_is_asked_for_again_stays() -> None:
-    """Goal: a removal can be taken back at any time. Method: while it is emptied, and after it was released."""
     back = removing(described(replicas=replicas(1)), wanted=(0, 1, 2), cordoned={0: (SECOND,)})
     (step,) = back.due()
     assert isinstance(step, CordonDirectories)
@@ -179,20 +165,18 @@ def test_a_volume_that_is_asked_for_again_stays() -> None:
 
 
 def test_a_volume_that_no_process_has_used_is_released_at_once() -> None:
-    """Goal: an edit that is taken back costs no restart. Method: volume 1 is there, the process runs without it."""
+    """An edit that is taken back costs no restart."""
     assert briefly(removing(used="0,2").due())[0] == "ReleaseVolume 0"
 
 
 @pytest.mark.parametrize("state", [NodeState.STARTING, NodeState.UNREADY, NodeState.CRASHED])
 def test_a_broker_that_is_not_in_service_is_waited_for(state: NodeState) -> None:
-    """Goal: nothing is judged by a broker that does not answer. Method: its states, with an empty directory."""
     situation = removing(described(), cordoned={0: (SECOND,)}).node(0, state=state, exited_at_ms=0)
     assert not any(isinstance(step, ReleaseVolume) for step in situation.due())
     assert "broker-0 to be in service, so that its volume(s) 1 can be emptied" in situation.waits()
 
 
 def test_what_can_not_be_emptied_is_refused() -> None:
-    """Goal: the reason has a way out. Method: a metadata.version without cordons, and a directory that failed."""
     old = removing(described()).finalized(metadata_version=29)
     assert "volume(s) 1 can't be removed with metadata.version" in old.refusals()["MetadataVersionTooLow"]
     assert old.due() == ()
@@ -202,7 +186,6 @@ def test_what_can_not_be_emptied_is_refused() -> None:
 
 
 def test_volume_zero_never_leaves() -> None:
-    """Goal: the metadata log stays. Method: a node of which no volumes are asked for, as of other places."""
     assert (
         removing(described(), wanted=(), used="0")
         .asking_node(0, revision=REVISION)
@@ -214,7 +197,7 @@ def test_volume_zero_never_leaves() -> None:
 
 
 def test_the_revision_names_volumes_only_if_there_are_several() -> None:
-    """Goal: nodes that were started by earlier versions are not restarted. Method: both directions."""
+    """Nodes that were started by earlier versions are not restarted."""
     assert volumes_revision([0]) == {}
     assert volumes_revision({2, 0, 10}) == {VOLUMES: "0,2,10"}
     assert used_volumes({}) == {0}

@@ -16,7 +16,6 @@ def _sized(volume: ObservedVolume, asked_bytes: int = 20 * GIB, node_id: int = 0
 
 
 def test_a_larger_size_is_requested_while_the_node_runs() -> None:
-    """Goal: `storage.size` grows the volume, and restarts nothing. Method: a broker and a controller."""
     situation = _sized(SMALL).asking_node(3001, volumes={0: 20 * GIB}).node(3001, volumes={0: SMALL})
     assert briefly(situation.due()) == ["GrowVolume 3001", "GrowVolume 0"]
     (grow, _) = situation.due()
@@ -25,9 +24,6 @@ def test_a_larger_size_is_requested_while_the_node_runs() -> None:
 
 
 def test_what_was_requested_is_waited_for() -> None:
-    """Goal: a person sees where a resize stands. Method: a volume that is being grown, one that is not there yet,
-    and one that is as large as it shall be.
-    """
     growing = ObservedVolume(
         requested_bytes=20 * GIB, capacity_bytes=10 * GIB, progress="FileSystemResizePending: by kubelet"
     )
@@ -44,7 +40,6 @@ def test_what_was_requested_is_waited_for() -> None:
 
 
 def test_a_size_that_is_less_is_refused_for_its_pool() -> None:
-    """Goal: nothing shrinks, and the rest goes on. Method: 5 GiB for a volume of 10 GiB; a restart is due."""
     situation = _sized(SMALL, asked_bytes=5 * GIB)
     (refusal,) = situation.plan().refusals
     assert (refusal.code, refusal.pool) == ("VolumeCannotShrink", "brokers")
@@ -53,7 +48,7 @@ def test_a_size_that_is_less_is_refused_for_its_pool() -> None:
 
 
 def test_one_refusal_names_all_volumes_that_cannot_grow() -> None:
-    """Goal: a class without expansion is told once, and no request is repeated. Method: two brokers of one class."""
+    """A class without expansion is told once, and no request is repeated."""
     stuck = ObservedVolume(
         requested_bytes=10 * GIB, capacity_bytes=10 * GIB, refusal="no allowVolumeExpansion"
     )
@@ -66,9 +61,6 @@ def test_one_refusal_names_all_volumes_that_cannot_grow() -> None:
 
 
 def test_a_volume_that_is_added_is_created_and_then_used() -> None:
-    """Goal: `storage.volumes` may grow at any time. Method: a broker with volume 0; volume 1 is created, and its own
-    size is told by its id. A node without any volume gets them all by CreateNode.
-    """
     situation = _sized(SMALL).asking_node(0, volumes={0: 10 * GIB, 1: 5 * GIB})
     (step,) = situation.due()
     assert isinstance(step, CreateVolume)

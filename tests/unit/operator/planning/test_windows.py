@@ -45,22 +45,16 @@ def _window(*days: Weekday, start: int = 22, hours: int = 4) -> Window:
     ],
 )
 def test_a_window_comes_back_each_week(window: Window, now: str, opens: str) -> None:
-    """Goal: the hours that somebody chose, in UTC. Method: moments before, in, at the end of and after windows, also
-    those that go on into other days.
-    """
     assert opens_at_ms([window], _ms(now)) == _ms(opens)
 
 
 def test_the_first_of_several_windows_counts() -> None:
-    """Goal: any of them will do. Method: none, and two."""
     now_ms = _ms("2026-11-25 12:00")
     assert opens_at_ms([], now_ms) == now_ms
     assert opens_at_ms([_window("Sat"), _window("Fri")], now_ms) == _ms("2026-11-27 22:00")
 
 
 def test_a_manifest_has_windows() -> None:
-    """Goal: what is written is what is planned with. Method: a window with and without days, and impossible ones."""
-
     def spec(window: str) -> str:
         return (
             "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}, "
@@ -103,9 +97,7 @@ def _changed(**revision: str) -> Situation:
 
 @pytest.mark.parametrize("revision", [{"image": "b"}, {"secrets": "b"}, {"image": "b", "secrets": "b"}])
 def test_what_nobody_asked_for_waits_for_the_window(revision: dict[str, str]) -> None:
-    """Goal: a release of the operator and a renewal restart nobody by day, and no look is lost on the wait. Method: a
-    closed window, and the moment at which it opens.
-    """
+    """A release of the operator and a renewal restart nobody by day, and no look is lost on the wait."""
     situation = _changed(**revision)
     plan = situation.plan()
     assert plan.steps == ()
@@ -119,9 +111,6 @@ def test_what_nobody_asked_for_waits_for_the_window(revision: dict[str, str]) ->
 
 
 def test_a_window_that_closes_stops_the_roll_between_two_nodes() -> None:
-    """Goal: no node is left down by the end of a window, and none is stopped after it. Method: the first of two
-    brokers is stopped while the window is open, and the window closes: it starts, and the other one waits for a day.
-    """
     situation = _changed(image="b")
     open_ms, closed_ms = NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS
     assert briefly(situation.due(open_ms)) == ["StopNode 0"]
@@ -142,20 +131,17 @@ def test_a_window_that_closes_stops_the_roll_between_two_nodes() -> None:
     "revision", [{"config": "b"}, {"version": "4.4.0", "image": "b"}, {"restart": "now"}, {"resources": "b"}]
 )
 def test_what_somebody_asked_for_waits_for_no_window(revision: dict[str, str]) -> None:
-    """Goal: an edit is carried out. Method: parts of a revision that come from manifests, alone and with an image."""
     plan = _changed(**revision).plan()
     assert (briefly(plan.due), plan.postponed) == (["StopNode 0"], ())
 
 
 def test_a_broker_that_fails_waits_for_no_window() -> None:
-    """Goal: what does not work is mended, perhaps by what it waits for. Method: one of two brokers is not ready."""
     plan = _changed(image="b").node(1, state=NodeState.UNREADY).plan()
     assert briefly(plan.due) == ["StopNode 1"]
     assert [one.node_id for one in plan.postponed] == [0]
 
 
 def test_a_pool_waits_for_its_own_windows_alone() -> None:
-    """Goal: no pool is held up by another one's window. Method: the image of controllers, which have no window."""
     situation = _changed(image="b")
     nodes = tuple(replace(node, revision={**node.revision, "image": "b"}) for node in situation.desired.nodes)
     plan = situation.asking(nodes=nodes).plan()
@@ -164,9 +150,6 @@ def test_a_pool_waits_for_its_own_windows_alone() -> None:
 
 
 def test_a_changed_host_waits_for_no_window() -> None:
-    """Goal: a rename is carried out, whatever else has changed. Method: a broker with another image and another host,
-    at which it was reached.
-    """
     address = Address("new", 9092)
     reached = Reached(at_ms=NOW_MS, node_id=0, cluster_id=CLUSTER_ID)
     situation = _changed(image="b").asking_node(0, advertised={"PLAINTEXT": address})
@@ -176,9 +159,7 @@ def test_a_changed_host_waits_for_no_window() -> None:
 
 
 def test_a_level_waits_for_a_node_that_waits_for_its_window() -> None:
-    """Goal: what will be right at night is no obstacle that somebody has to remove. Method: a controller whose
-    release does not support the level, with and without another image that it waits for.
-    """
+    """What will be right at night is no obstacle that somebody has to remove."""
     old = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
     situation = healthy().registered(3002, Role.CONTROLLER, old).asking(metadata_version="4.4-IV2")
     assert "UpgradeBlocked" in situation.refusals()

@@ -11,7 +11,6 @@ OWN = Address("brokers-1.brokers.kafka.svc", 9092)
 
 
 def test_without_a_template_a_pod_is_known_by_its_own_name(make: Make) -> None:
-    """Goal: the smallest manifest works. Method: the addresses of a controller and a broker."""
     cluster = make()
     assert cluster.node(3001).advertised == {"CONTROLLER": Address("quorum-3001.quorum.kafka.svc", 9093)}
     assert cluster.node(1).advertised == {"PLAINTEXT": OWN}
@@ -19,7 +18,6 @@ def test_without_a_template_a_pod_is_known_by_its_own_name(make: Make) -> None:
 
 
 def test_a_name_of_the_namespace_is_a_service_of_ours(make: Make) -> None:
-    """Goal: only names that can be pointed are called controlled. Method: inside, with domain, and outside."""
     for host, is_ours in (
         ("b{nodeId}.kafka.svc", True),
         ("B{nodeId}.kafka.svc.cluster.local", True),
@@ -34,7 +32,6 @@ def test_a_name_of_the_namespace_is_a_service_of_ours(make: Make) -> None:
 
 
 def test_names_of_other_services_are_not_taken(make: Make) -> None:
-    """Goal: a published name never replaces a Service that does something else. Method: the names of ours."""
     context = make(brokers="listeners: [{name: A}, {name: OUT_SIDE, exposure: {type: LoadBalancer}}]").context
     assert published_name(context, "brokers.kafka.svc") is None
     assert published_name(context, "quorum.kafka.svc") is None
@@ -43,7 +40,6 @@ def test_names_of_other_services_are_not_taken(make: Make) -> None:
 
 
 def test_the_way_aside_is_the_pods_own_name(make: Make) -> None:
-    """Goal: nodes can swap names at once. Method: interim of inside names, of outside ones, and as written."""
     inside = make(controllers="advertisedHost: 'c{offset}.kafka.svc'").node(3001)
     assert inside.interim == {"CONTROLLER": Address("quorum-3001.quorum.kafka.svc", 9093)}
     outside = make(brokers="listeners: [{name: A, advertisedHost: 'b{nodeId}.example.com'}]").node(1)
@@ -56,7 +52,6 @@ def test_the_way_aside_is_the_pods_own_name(make: Make) -> None:
 
 
 def test_a_load_balancer_is_waited_for_and_missed_without_a_restart(make: Make) -> None:
-    """Goal: what Kubernetes does not tell for a moment changes nothing. Method: not yet, there, gone for a while."""
     spec = "listeners: [{name: A, advertisedPort: 443, exposure: {type: LoadBalancer}}]"
     key, found = ListenerOf(1, "A"), Address("lb.example.com", 443)
     assert make(brokers=spec).node(1).advertised == {"A": OWN}
@@ -67,7 +62,6 @@ def test_a_load_balancer_is_waited_for_and_missed_without_a_restart(make: Make) 
 
 
 def test_a_node_port_leads_to_the_pods_machine(make: Make) -> None:
-    """Goal: NodePort works with and without a name for the machines. Method: both, and half of the facts."""
     spec = "listeners: [{name: A, exposure: {type: NodePort}}]"
     known = {"machines": {1: "10.0.0.7"}, "node_ports": {ListenerOf(1, "A"): 30123}}
     assert make(brokers=spec, **known).node(1).advertised == {"A": Address("10.0.0.7", 30123)}
@@ -77,7 +71,6 @@ def test_a_node_port_leads_to_the_pods_machine(make: Make) -> None:
 
 
 def test_ports_are_distinct_and_stay(make: Make) -> None:
-    """Goal: listeners without port get one, no other's, in order. Method: ports given, left out and in the way."""
     node = make(
         brokers="listeners: [{name: A}, {name: B, port: 9094}, {name: C}, {name: D, port: 9092}]"
     ).node(0)
@@ -85,7 +78,6 @@ def test_ports_are_distinct_and_stay(make: Make) -> None:
 
 
 def test_a_host_that_is_none_is_told_with_its_field(make: Make) -> None:
-    """Goal: the message leads to the line. Method: a template that gives a host with a label that is too long."""
     label = "x" * 63
     with pytest.raises(
         TemplateError, match=r"^KafkaBroker brokers: spec.listeners\[A\].advertisedHost: 'x{63}\{nodeId\}"

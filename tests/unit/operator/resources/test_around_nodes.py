@@ -50,7 +50,6 @@ EXPOSED = (
 def test_a_drain_never_takes_the_quorum(
     make: Make, replicas: int, voters: int, pods: int, available: int
 ) -> None:
-    """Goal: evictions follow the voters, not the replicas. Method: how many have to stay, by who votes."""
     budget = controllers_budget(make(f"replicas: {replicas}").context, voters=voters, pods=pods)
     assert budget["spec"]["minAvailable"] == available
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
@@ -61,7 +60,6 @@ def test_a_drain_never_takes_the_quorum(
 def test_one_budget_covers_the_brokers_of_all_pools(
     make: Make, pods: int, spare: int, available: int
 ) -> None:
-    """Goal: drains of machines count brokers of all pools together. Method: the budget, and what it selects."""
     budget = brokers_budget(make().context, pods=pods, spare=spare, may_unready_go=True)
     assert budget["spec"]["minAvailable"] == available
     assert budget["metadata"]["name"] == "quorum-brokers"
@@ -73,13 +71,11 @@ def test_one_budget_covers_the_brokers_of_all_pools(
 
 @pytest.mark.parametrize(("may_go", "policy"), [(True, "AlwaysAllow"), (False, "IfHealthyBudget")])
 def test_a_broker_that_is_not_ready_stays_while_it_is_needed(make: Make, may_go: bool, policy: str) -> None:
-    """Goal: a broker that catches up is not evicted with partitions that only it can keep. Method: both policies."""
     budget = brokers_budget(make().context, pods=3, spare=0, may_unready_go=may_go)
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == policy
 
 
 def test_the_headless_service_names_pods_that_are_not_ready(make: Make) -> None:
-    """Goal: nodes find each other while they start. Method: the Service of each role."""
     cluster = make(brokers=EXPOSED)
     service = headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)
     assert service["spec"]["clusterIP"] == "None"
@@ -90,7 +86,6 @@ def test_the_headless_service_names_pods_that_are_not_ready(make: Make) -> None:
 
 
 def test_each_exposed_listener_of_a_node_has_a_service(make: Make) -> None:
-    """Goal: a client reaches the node that it asked for. Method: types, ports, selector of one node's Services."""
     cluster = make(brokers=EXPOSED)
     balancer, node_port = exposures(cluster.context, cluster.node(1))
     assert balancer["metadata"]["name"] == "brokers-1-lb"
@@ -104,7 +99,6 @@ def test_each_exposed_listener_of_a_node_has_a_service(make: Make) -> None:
 
 
 def test_a_published_name_remembers_what_it_is_for(make: Make) -> None:
-    """Goal: no operator has to remember publications. Method: write a Service, read it back."""
     cluster = make(brokers="listeners: [{name: IN}, {name: OUT}]")
     node = cluster.node(1)
     one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
@@ -126,7 +120,7 @@ _WRONG_TYPES = '[{"host": 1, "port": "9092", "listener": "A", "sinceMs": 1}]'
 
 @pytest.mark.parametrize("text", ["{", "[{}]", "[1]", '[{"host": "a"}]', _WRONG_TYPES, "[" * 50_000])
 def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
-    """Goal: a hand-edited Service does not become a traceback. Method: annotations that are none."""
+    """A hand-edited Service does not become a traceback."""
     cluster = make()
     one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5)
     service = published_service(cluster.context, cluster.node(1), [one])
@@ -136,7 +130,6 @@ def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
 
 
 def test_clients_are_kept_off_the_controllers(make: Make) -> None:
-    """Goal: only members and the operator get in. Method: who may reach the controllers' port, and who the pages."""
     cluster = make(operator_namespace="quorate-system")
     policy = controllers_policy(cluster.context, cluster.desired)
     members, pages = policy["spec"]["ingress"]
@@ -150,7 +143,6 @@ def test_clients_are_kept_off_the_controllers(make: Make) -> None:
 
 
 def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:
-    """Goal: only scrapers reach metrics. Method: peers for controllers and for brokers."""
     peers = "metricsFrom: [{namespaceSelector: {matchLabels: {name: monitoring}}}]"
     rule = {
         "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
@@ -165,7 +157,6 @@ def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:
 
 
 def test_the_example_of_policies_admits_whom_it_names() -> None:
-    """Goal: the example is what it says. Method: load the file that is shipped, and build its policies."""
     cluster = completed((EXAMPLES / "network-policies.yaml").read_text())
     scrapers = [
         {
@@ -189,7 +180,6 @@ def test_the_example_of_policies_admits_whom_it_names() -> None:
 
 
 def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
-    """Goal: exactly what is needed gets in. Method: a listener with peers and one without; metrics, on and off."""
     peers = "networkPolicyPeers: [{podSelector: {matchLabels: {app: orders}}}, {ipBlock: {cidr: 10.0.0.0/8}}]"
     pool = f"networkPolicy: {{enabled: true}}, listeners: [{{name: IN, {peers}}}, {{name: OUT, port: 9999}}]"
     cluster = make(brokers=pool, operator_namespace="quorate-system")
@@ -218,12 +208,11 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
 
 
 def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
-    """Goal: nobody is shut out by surprise. Method: a pool that asks for none."""
     assert brokers_policies(make().context) == ()
 
 
 def test_the_policy_stays_while_the_last_brokers_are_drained(make: Make) -> None:
-    """Goal: a pool that is scaled to nothing lets nobody else in. Method: the policies with and without replicas."""
+    """A pool that is scaled to nothing lets nobody else in."""
     pool = "networkPolicy: {enabled: true}, listeners: [{name: IN, networkPolicyPeers: [{podSelector: {}}]}]"
     before, after = (make(brokers=f"replicas: {replicas}, {pool}") for replicas in (2, 0))
     assert brokers_policies(after.context) == brokers_policies(before.context)
@@ -231,7 +220,6 @@ def test_the_policy_stays_while_the_last_brokers_are_drained(make: Make) -> None
 
 
 def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:
-    """Goal: Kubernetes deletes what a deleted resource had. Method: with uid, and without."""
     quorum = make().context.manifests.controllers
     assert owner_references(quorum) == []
     body = quorum.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -244,9 +232,7 @@ def test_objects_belong_to_their_resource_once_it_has_a_uid(make: Make) -> None:
 
 
 def test_what_is_around_a_pool_stays_while_it_is_drained(make: Make) -> None:
-    """Goal: clients of a deleted pool are served until its brokers hold nothing. Method: a pool with everything that
-    can be around it, before and after.
-    """
+    """Clients of a deleted pool are served until its brokers hold nothing."""
     exposure = "{type: Ingress, bootstrapHost: kafka.example.com}"
     tls = "{issuerRef: {name: ca}}"
     listeners = (

@@ -19,7 +19,6 @@ REGISTERED = {
 
 
 def test_a_pool_has_a_service_for_clients_that_begin(make: Make) -> None:
-    """Goal: one address for clients in Kubernetes, which leads to any broker. Method: ports and selector."""
     cluster = make(brokers=LISTENERS)
     service = bootstrap_service(cluster.context, cluster.desired, "brokers")
     assert service is not None
@@ -30,7 +29,6 @@ def test_a_pool_has_a_service_for_clients_that_begin(make: Make) -> None:
 
 
 def test_a_pool_without_brokers_has_none(make: Make) -> None:
-    """Goal: nothing leads nowhere. Method: no replicas; a pool that was refused, so that no manifest has it."""
     cluster = make(brokers="replicas: 0")
     assert bootstrap_service(cluster.context, cluster.desired, "brokers") is None
     for pool in ("brokers", "refused"):
@@ -38,7 +36,6 @@ def test_a_pool_without_brokers_has_none(make: Make) -> None:
 
 
 def test_the_status_tells_where_clients_begin(make: Make) -> None:
-    """Goal: what a client is configured with. Method: an internal listener and one with balancers, of two brokers."""
     cluster = make(
         brokers=LISTENERS, secrets={"cert": Secret(values={"ca.crt": "the CA", "tls.key": "hidden"})}
     )
@@ -63,7 +60,6 @@ def test_the_status_tells_where_clients_begin(make: Make) -> None:
 
 @pytest.mark.parametrize("values", [{}, {"ca.crt": "x" * (AUTHORITIES_LENGTH_MAX + 1)}])
 def test_authorities_that_are_missing_or_too_long_are_left_out(make: Make, values: dict[str, str]) -> None:
-    """Goal: the status stays small. Method: a Secret without ca.crt, and one with a long one."""
     cluster = make(brokers=LISTENERS, secrets={"cert": Secret(values=values)})
     statuses = listener_statuses(cluster.context, cluster.desired, "brokers", {})
     assert [(one.bootstrap_servers, one.authorities) for one in statuses] == [
@@ -73,7 +69,6 @@ def test_authorities_that_are_missing_or_too_long_are_left_out(make: Make, value
 
 
 def test_balancers_have_their_class_and_ranges(make: Make) -> None:
-    """Goal: a listener is open to whom it is meant for. Method: the Service of one broker."""
     cluster = make(brokers=LISTENERS)
     (balancer,) = exposures(cluster.context, cluster.node(1))
     assert balancer["spec"]["loadBalancerClass"] == "example.com/internal"

@@ -28,7 +28,6 @@ def condition(kind: str, status: str, reason: str, message: str = "") -> dict[st
 
 
 def test_a_certificate_is_asked_for_in_the_form_that_kafka_reads(make: Make) -> None:
-    """Goal: what cert-manager writes can be used as it is. Method: the whole object of a quorum's listener."""
     tls = "{issuerRef: {name: ca, kind: ClusterIssuer}, duration: 90d, renewBefore: 150m}"
     cluster = make(f"listeners: [{{name: CONTROLLER, protocol: SSL, tls: {tls}}}]")
     (certificate,) = certificates(cluster.context, cluster.desired)
@@ -48,9 +47,6 @@ def test_a_certificate_is_asked_for_in_the_form_that_kafka_reads(make: Make) -> 
 
 
 def test_certificates_have_the_names_by_which_clients_connect(make: Make) -> None:
-    """Goal: no client is told a name that no certificate has. Method: a host that is advertised, an interim one, that
-    with which a node was started, and a load balancer's address.
-    """
     pool = listeners(", advertisedHost: 'b{nodeId}.example.com', interimHost: 'i{nodeId}.example.com'")
     running = {0: {"OUT": Address("old.example.com", 9094), "IN": Address("10.0.0.1", 9092)}}
     cluster = make(brokers=pool, configured=running)
@@ -72,7 +68,6 @@ def test_certificates_have_the_names_by_which_clients_connect(make: Make) -> Non
 
 
 def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
-    """Goal: nobody else's Secret is asked for. Method: tls.secretName."""
     cluster = make(brokers=listeners(tls="protocol: SSL, tls: {secretName: own}"))
     assert certificates(cluster.context, cluster.desired) == ()
 
@@ -94,7 +89,6 @@ def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
     ],
 )
 def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told: str | None) -> None:
-    """Goal: the reason is cert-manager's. Method: its conditions, those of a renewal among them."""
     assert why_not_issued({"status": {"conditions": conditions}}) == told
     assert why_not_issued({}) == "cert-manager has not looked at it yet: is it running?"
 
@@ -110,10 +104,7 @@ def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told:
 def test_a_node_waits_for_its_certificate(
     make: Make, secrets: dict[str, Secret], state: dict[str, str | None], kept: list[type], told: str
 ) -> None:
-    """Goal: no start without a certificate; with a former one a node that died comes back, and none is stopped.
-
-    Method: without a Secret, and with one that cert-manager is about to replace.
-    """
+    """No start without a certificate; with a former one a node that died comes back, and none is stopped."""
     cluster = make(brokers=listeners(), secrets=secrets, certificates=state)
     plan = with_secrets(Plan(steps=(STOP, START)), cluster.context, cluster.desired)
     assert [type(step) for step in plan.steps] == kept
@@ -124,7 +115,6 @@ def test_a_node_waits_for_its_certificate(
 
 
 def test_an_issued_certificate_holds_nobody(make: Make) -> None:
-    """Goal: nothing is told of what is right. Method: a ready Certificate; its Secret, whole and without a key."""
     whole = make(brokers=listeners(), secrets=SECRET, certificates={NAME: None})
     plan = Plan(steps=(STOP, START))
     assert with_secrets(plan, whole.context, whole.desired) == plan

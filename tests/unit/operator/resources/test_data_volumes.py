@@ -35,7 +35,7 @@ def claims_in(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def test_each_volume_has_a_claim_a_mount_and_a_directory(make: Make) -> None:
-    """Goal: formatter and broker find every volume, and the metadata log stays on volume 0. Method: three volumes."""
+    """Formatter and broker find every volume, and the metadata log stays on volume 0."""
     cluster = make(brokers=THREE)
     spec = pod_of(cluster)
     assert claims_in(spec) == {
@@ -61,7 +61,7 @@ def test_each_volume_has_a_claim_a_mount_and_a_directory(make: Make) -> None:
 
 
 def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
-    """Goal: neither an update of the operator nor another way to write it restarts a pod. Method: three manifests."""
+    """Neither an update of the operator nor another way to write it restarts a pod."""
     before, explicit = (
         make(brokers="storage: {size: 9Gi}"),
         make(brokers="storage: {volumes: [{id: 0, size: 9Gi}]}"),
@@ -75,11 +75,7 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
 
 @pytest.mark.parametrize("used", [{0}, {0, 1}, {0, 1, 2, 5}])
 def test_what_a_node_uses_is_what_is_there(make: Make, used: set[int]) -> None:
-    """Goal: a volume is used from when it exists to when it is released, whatever the manifest says.
-
-    Method: claims that are there, with one that the manifest has not yet, or no longer. The revision differs in that
-    alone.
-    """
+    """A volume is used from when it exists to when it is released, whatever the manifest says."""
     cluster, one = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
     assert len(claims_in(pod_of(cluster))) == len(used)
     directories, _ = directories_of(cluster)

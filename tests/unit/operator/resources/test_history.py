@@ -44,10 +44,7 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
 
 @pytest.mark.parametrize("node_id", [3000, 3001])
 def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) -> None:
-    """Goal: what is shipped is the node's log, by whom nothing can go wrong for it. Method: read the pod.
-
-    The command's own parser takes the arguments; the node's volume is mounted to be read only.
-    """
+    """What is shipped is the node's log, by whom nothing can go wrong for it."""
     spec = pod_of(make(MIXED), node_id)
     node, ship = spec["containers"]
     assert (node["name"], ship["name"]) == ("node", "ship")
@@ -69,7 +66,6 @@ def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) ->
 
 
 def test_nobody_else_has_one(make: Make) -> None:
-    """Goal: off by default, and for controllers alone. Method: a broker with it, a controller without."""
     assert [one["name"] for one in pod_of(make(STORAGE), 0)["containers"]] == ["node"]
     spec = pod_of(make(), 3000)
     assert [one["name"] for one in spec["containers"]] == ["node"]
@@ -77,8 +73,6 @@ def test_nobody_else_has_one(make: Make) -> None:
 
 
 def test_segments_close_in_time(make: Make) -> None:
-    """Goal: there is something to ship. Method: metadata.log.segment.ms by default, chosen, and overruled."""
-
     def segment_ms(controllers: str) -> str | None:
         cluster = make(controllers)
         text = config_map(cluster.context, cluster.desired, cluster.node(3000), {})["data"][
@@ -94,10 +88,6 @@ def test_segments_close_in_time(make: Make) -> None:
 
 
 def test_turning_it_on_rolls_controllers_and_nobody_else(make: Make) -> None:
-    """Goal: each restart has a reason. Method: on, another schedule, another release of Quorate beside Java.
-
-    A node of Java goes on with the side car that it has; one of Python is restarted for its own image.
-    """
     before, after = make("nodes: [{nodeId: 3001, implementation: java}]"), make(MIXED)
     for node_id in (3000, 3001):
         assert changed(before.node(node_id), after.node(node_id)) == {"config", "pod"}
@@ -112,7 +102,6 @@ def test_turning_it_on_rolls_controllers_and_nobody_else(make: Make) -> None:
 
 
 def test_the_volume_is_the_histories_own(make: Make) -> None:
-    """Goal: it outlives the cluster. Method: the claim, with its mode and without an owner; none for another's."""
     cluster = make(STORAGE)
     history = history_of(cluster.context)
     assert history is not None
@@ -133,7 +122,7 @@ def test_the_volume_is_the_histories_own(make: Make) -> None:
 
 
 def test_a_job_takes_in_what_was_shipped(make: Make) -> None:
-    """Goal: the lake is made of what the side cars write. Method: the CronJob and its pod, with the lake's parser."""
+    """The lake is made of what the side cars write."""
     cluster = make(
         "history: {storage: {size: 1Gi}, schedule: '5 */2 * * *', lake: lakes/a, image: 'lake:1'}, "
         "template: {nodeSelector: {disk: fast}, imagePullSecrets: [{name: registry}]}"
@@ -170,7 +159,6 @@ def test_a_job_waits_while_it_is_told_to_or_the_quorum_sleeps(make: Make) -> Non
 
 
 def test_a_volume_of_one_machine_has_the_job_there(make: Make) -> None:
-    """Goal: no job that waits for a volume that is elsewhere. Method: ReadWriteOnce, with one controller."""
     spec = ingest_of(make("replicas: 1, history: {storage: {size: 1Gi, accessMode: ReadWriteOnce}}"))
     (term,) = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["topologyKey"] == "kubernetes.io/hostname"

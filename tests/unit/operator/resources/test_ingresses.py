@@ -19,7 +19,7 @@ def pool(exposure: str, more: str = "", tls: str = "secretName: cert") -> str:
 
 
 def test_each_broker_has_an_ingress_that_lets_tls_pass(make: Make) -> None:
-    """Goal: a client reaches the node whose host it names. Method: all Ingresses of a pool, and a node's Service."""
+    """A client reaches the node whose host it names."""
     cluster = make(
         brokers=pool(
             "type: Ingress, ingressClassName: nginx, bootstrapHost: Kafka.example.com, annotations: {a: b}"
@@ -60,7 +60,6 @@ def test_each_broker_has_an_ingress_that_lets_tls_pass(make: Make) -> None:
 
 
 def test_each_host_has_a_route(make: Make) -> None:
-    """Goal: the same on OpenShift. Method: the Routes of a pool; their names depend on the hosts."""
     cluster = make(brokers=pool("type: Route, annotations: {a: b}"))
     first, second = ingresses(cluster.context, cluster.desired)
     assert (first["apiVersion"], first["kind"]) == ("route.openshift.io/v1", "Route")
@@ -76,7 +75,6 @@ def test_each_host_has_a_route(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["Ingress", "Route"])
 def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: str) -> None:
-    """Goal: a rename turns no client away. Method: a node that advertises another host, and an interim."""
     running = {0: {"OUT": Address("old.example.com", 443), "IN": Address("10.0.0.1", 9092)}}
     cluster = make(brokers=pool(f"type: {kind}", "interimHost: 'i{nodeId}.example.com',"), configured=running)
     found = [
@@ -89,7 +87,6 @@ def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: s
 
 @pytest.mark.parametrize(("more", "port"), [("", 443), ("advertisedPort: 8443,", 8443)])
 def test_clients_are_told_the_port_of_tls(make: Make, more: str, port: int) -> None:
-    """Goal: what is advertised is what the ingress controller listens on. Method: addresses, status, certificate."""
     exposure = "type: Ingress, bootstrapHost: kafka.example.com"
     cluster = make(brokers=pool(exposure, more, tls="issuerRef: {name: ca}"))
     assert cluster.node(1).advertised["OUT"] == Address("b1.example.com", port)
@@ -100,7 +97,6 @@ def test_clients_are_told_the_port_of_tls(make: Make, more: str, port: int) -> N
 
 
 def test_other_listeners_have_none(make: Make) -> None:
-    """Goal: nothing is opened that nobody asked for. Method: a pool with other exposures; one without brokers."""
     cluster = make(brokers="listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]")
     assert ingresses(cluster.context, cluster.desired) == ()
     empty = make(

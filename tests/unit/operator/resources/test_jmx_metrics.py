@@ -20,7 +20,6 @@ def _pod(cluster: Cluster, node_id: int) -> dict[str, Any]:
 
 
 def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
-    """Goal: all that the agent needs is there. Method: init container, volume, mount, port, ConfigMap of a broker."""
     cluster = make(brokers=ON)
     spec = _pod(cluster, 0)
     agent = next(one for one in spec["initContainers"] if one["name"] == "metrics-agent")
@@ -38,14 +37,12 @@ def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
     ("controllers", "node_id", "has"), [(ON, 3000, False), (ON, 3001, True), ("", 3001, False)]
 )
 def test_of_controllers_those_of_java_get_it(make: Make, controllers: str, node_id: int, has: bool) -> None:
-    """Goal: Python controllers serve their own metrics. Method: a mixed quorum with and without metrics."""
     cluster = make(f"nodes: [{{nodeId: 3001, implementation: java}}], {controllers}".rstrip(", "))
     names = [one["name"] for one in _pod(cluster, node_id)["initContainers"]]
     assert ("metrics-agent" in names) == has
 
 
 def test_turning_it_on_restarts_brokers_and_nothing_else_does(make: Make) -> None:
-    """Goal: an upgrade of the operator restarts no broker. Method: specs without, and with metrics."""
     usual, asked = make(), make(brokers=ON)
     assert pod_spec(usual.context, usual.node(0)) != pod_spec(asked.context, asked.node(0))
     assert pod_spec(usual.context, usual.node(0))["containers"][0]["command"] == [
@@ -55,10 +52,7 @@ def test_turning_it_on_restarts_brokers_and_nothing_else_does(make: Make) -> Non
 
 
 def test_the_options_of_the_template_stay(make: Make) -> None:
-    """Goal: KAFKA_OPTS of a template is kept, and arguments are passed on.
-
-    Method: run the pod's command with a shell, and a command that prints them in place of Kafka's.
-    """
+    """KAFKA_OPTS of a template is kept, and arguments are passed on."""
     cluster = make(brokers=ON)
     command = pod_spec(cluster.context, cluster.node(0))["containers"][0]["command"]
     assert command[3] == "/opt/kafka/bin/kafka-server-start.sh"

@@ -57,7 +57,7 @@ def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict
 
 
 def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make) -> None:
-    """Goal: an open port is not enough, and pods of an older operator run on. Method: the gate, and the revision."""
+    """An open port is not enough, and pods of an older operator run on."""
     cluster = make()
     assert pod_of(cluster, 0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
     assert "readinessGates" not in pod_of(cluster, 3000)["spec"], "controllers answer at /readyz"
@@ -66,7 +66,6 @@ def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make
 
 @pytest.mark.parametrize("node_id", [3000, 0])
 def test_pods_are_restricted(make: Make, node_id: int) -> None:
-    """Goal: Pod Security's restricted level. Method: what it asks of every container and volume."""
     cluster = make(brokers="listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]")
     task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
     for pod in (pod_of(cluster, node_id), task):
@@ -90,7 +89,7 @@ def test_pods_are_restricted(make: Make, node_id: int) -> None:
 
 
 def test_a_pod_has_its_own_name_and_tells_what_it_was_made_with(make: Make) -> None:
-    """Goal: stable names; the operator knows what runs, whoever made it. Method: names and annotations."""
+    """Stable names; the operator knows what runs, whoever made it."""
     cluster = make()
     node = cluster.node(3001)
     later = {"CONTROLLER": Address("c.kafka.svc", 9093)}
@@ -109,7 +108,6 @@ def test_a_pod_has_its_own_name_and_tells_what_it_was_made_with(make: Make) -> N
 
 
 def test_what_a_task_is_not_taken_for(make: Make) -> None:
-    """Goal: no Service or budget takes a task for the node. Method: the labels that they select by."""
     cluster = make()
     pod = task_pod(cluster.context, cluster.node(3000), "rebuild", rebuild_quorum_arguments())
     assert "app.kubernetes.io/component" not in pod["metadata"]["labels"]
@@ -118,7 +116,6 @@ def test_what_a_task_is_not_taken_for(make: Make) -> None:
 
 
 def test_readiness_is_membership(make: Make) -> None:
-    """Goal: budgets count voters that are caught up. Method: the page that a Python controller is asked for."""
     (container,) = pod_of(make(), 3000)["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
     assert {"name": "http", "containerPort": 9404} in container["ports"]
@@ -127,7 +124,6 @@ def test_readiness_is_membership(make: Make) -> None:
 
 
 def test_who_forms_and_who_joins(make: Make) -> None:
-    """Goal: an empty disk forms once, and joins ever after. Method: the arguments of the formatter."""
     cluster = make("metadataVersion: '4.3'")
     context, desired = cluster.context, cluster.desired
     first = format_arguments(context, desired, cluster.node(3000), is_initial=True)
@@ -152,7 +148,6 @@ def test_who_forms_and_who_joins(make: Make) -> None:
 
 @pytest.mark.parametrize("spec", ["", "quorum: static", "config: {metadata.log.segment.bytes: 8388608}"])
 def test_our_controllers_accept_their_configuration(make: Make, tmp_path: Path, spec: str) -> None:
-    """Goal: what is written is what is read. Method: the controller's own parser, for each kind of quorum."""
     cluster = make(spec)
     file = tmp_path / "server.properties"
     item = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
@@ -163,7 +158,7 @@ def test_our_controllers_accept_their_configuration(make: Make, tmp_path: Path, 
 
 
 def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path) -> None:
-    """Goal: brokers get what follows from the manifest, and the manifest's own word wins. Method: read it back."""
+    """Brokers get what follows from the manifest, and the manifest's own word wins."""
     cluster = make(
         brokers="nodes: [{nodeId: 0, rack: east}], config: {offsets.topic.replication.factor: 1}, "
         "listeners: [{name: IN}, {name: OUT_SIDE, protocol: SSL, port: 9443, tls: {secretName: cert}}]",
@@ -195,8 +190,6 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
 
 
 def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
-    """Goal: the page cache gets its half. Method: the environment with a limit, a small one and none."""
-
     def heap(limits: str) -> str | None:
         spec = f"template: {{resources: {{limits: {{{limits}}}}}}}"
         environment = pod_of(make(brokers=spec), 0)["spec"]["containers"][0]["env"]
@@ -208,7 +201,6 @@ def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
 
 
 def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) -> None:
-    """Goal: people place pods as they need. Method: every part of a template, and a label of ours."""
     spec = pod_of(
         make(
             brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
@@ -237,16 +229,13 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
     ],
 )
 def test_a_node_asks_for_something(make: Make, resources: str, requests: dict[str, str] | None) -> None:
-    """Goal: no node is the first to be killed when memory is short, and no request is above a limit. Method: a broker
-    whose template says nothing, and something of one kind.
-    """
+    """No node is the first to be killed when memory is short, and no request is above a limit."""
     cluster = make(brokers=f"template: {{resources: {{{resources}}}}}")
     (container,) = pod_of(cluster, 0)["spec"]["containers"]
     assert container["resources"].get("requests") == requests
 
 
 def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
-    """Goal: kubelet waits as long as the plan does. Method: the defaults of both roles, and a grace for brokers."""
     given = "template: {terminationGracePeriodSeconds: 600}"
     graces = [
         pod_of(make(brokers=brokers), node_id)["spec"]["terminationGracePeriodSeconds"]
@@ -258,8 +247,6 @@ def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
 
 
 def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
-    """Goal: who knows the zones can require a spread. Method: the default, none, one with its own selector."""
-
     def spread(template: str) -> list[dict[str, object]]:
         spec = pod_of(make(f"template: {{{template}}}"), 3000)["spec"]
         return list(spec["topologySpreadConstraints"])
@@ -285,9 +272,7 @@ ADDED = (
 def test_the_template_adds_to_the_nodes_container(
     make: Make, controllers: str, brokers: str, node_id: int
 ) -> None:
-    """Goal: an agent in the JVM needs a variable and a volume. Method: both roles; a variable that Quorate sets, too,
-    and the pod of a task, which has nothing of it but the account.
-    """
+    """An agent in the JVM needs a variable and a volume."""
     cluster = make(controllers, brokers)
     spec = pod_of(cluster, node_id)["spec"]
     (container,) = spec["containers"]
@@ -316,7 +301,6 @@ def test_the_template_adds_to_the_nodes_container(
     ],
 )
 def test_the_user_may_be_chosen_by_others(make: Make, given: str | None, expected: dict[str, Any]) -> None:
-    """Goal: OpenShift gives each namespace users of its own. Method: the default, no user, another one."""
     cluster = make(brokers="" if given is None else f"template: {{securityContext: {given}}}")
     context = pod_of(cluster, 0)["spec"]["securityContext"]
     restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -340,8 +324,8 @@ BY_ZONE = "rack: {topologyKey: topology.kubernetes.io/zone}"
 def test_new_volumes_are_spread_strictly(
     make: Make, brokers: str, node_id: int, expected: dict[str, bool]
 ) -> None:
-    """Goal: volumes are made on different machines, those of brokers in different racks where they have some; a node
-    whose volume is there is never kept from it. Method: the constraints of a first and of a later start.
+    """Volumes are made on different machines, those of brokers in different racks where they have some; a
+    node whose volume is there is never kept from it.
     """
     cluster = make(brokers=brokers)
 
@@ -367,7 +351,6 @@ def test_new_volumes_are_spread_strictly(
 
 
 def test_a_given_spread_holds_for_each_start(make: Make) -> None:
-    """Goal: the default can be replaced, also by none. Method: a first start with constraints, and with no one."""
     given = "template: {topologySpreadConstraints: [{maxSkew: 3, topologyKey: a}]}"
     for brokers, keys in ((given, ["a"]), ("template: {topologySpreadConstraints: []}", [])):
         spec = pod_of(make(brokers=f"{BY_ZONE}, {brokers}"), 0, is_placed=False)["spec"]
@@ -375,7 +358,6 @@ def test_a_given_spread_holds_for_each_start(make: Make) -> None:
 
 
 def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
-    """Goal: broker.rack is that of the machine, and no process starts without. Method: pod and configuration."""
     cluster = make(brokers=BY_ZONE)
     assert properties_of(cluster, 0)["broker.rack"] == "${directory:/etc/quorate-rack:rack}"
     assert properties_of(cluster, 0)["config.providers"] == "directory"
@@ -394,7 +376,7 @@ def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_the_wait_for_a_rack_ends(tmp_path: Path, is_known: bool) -> None:
-    """Goal: a pod that waits starts when its rack is known, and goes when it is deleted. Method: run the command."""
+    """A pod that waits starts when its rack is known, and goes when it is deleted."""
     file = tmp_path / "rack"
     file.write_text("")
     *command, path = await_rack_command()
@@ -410,7 +392,7 @@ def test_the_wait_for_a_rack_ends(tmp_path: Path, is_known: bool) -> None:
 
 
 def test_which_image_runs_what(make: Make) -> None:
-    """Goal: one image for controllers and formatting, Kafka's for the rest. Method: mixed nodes, named images."""
+    """One image for controllers and formatting, Kafka's for the rest."""
     cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
 
     def images(node_id: int) -> tuple[str, str]:
@@ -427,7 +409,6 @@ def test_which_image_runs_what(make: Make) -> None:
 
 
 def test_a_volume_outlives_its_resource(make: Make) -> None:
-    """Goal: deleting a resource keeps the data. Method: the claim has a class and size, and no owner."""
     cluster = make("storage: {size: 20Gi, className: fast}")
     claim = volume_claim(cluster.context, cluster.node(3000))
     assert claim["metadata"]["name"] == "data-quorum-3000"
@@ -437,7 +418,7 @@ def test_a_volume_outlives_its_resource(make: Make) -> None:
 
 
 def test_names_are_never_too_long() -> None:
-    """Goal: what the API server accepts as a name of a pool gives names that it accepts. Method: the longest."""
+    """What the API server accepts as a name of a pool gives names that it accepts."""
     name = exposure_name(LONGEST, 2**31 - 1, "A" * 63)
     assert len(name) == 63
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
@@ -447,19 +428,17 @@ def test_names_are_never_too_long() -> None:
 
 @pytest.mark.parametrize("address", [Address("h", 1), Address("::1", 9092), Address("a.b.svc", 65535)])
 def test_addresses_are_read_as_they_are_written(address: Address) -> None:
-    """Goal: annotations keep addresses. Method: there and back."""
     assert parse_address(str(address)) == address
 
 
 @pytest.mark.parametrize("text", ["h", "h:", ":1", "h:x", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """Goal: a hand-edited annotation is told. Method: texts that are no host and port."""
     with pytest.raises(ValueError, match=f"^'{text}' must be host:port$"):
         parse_address(text)
 
 
 def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
-    """Goal: a sidecar takes no place of ours, and probes get other times. Method: a controller's pod."""
+    """A sidecar takes no place of ours, and probes get other times."""
     template = "sidecars: [{name: logs, image: 'l:1'}], probes: {startup: {failureThreshold: 900}}"
     cluster = make(f"history: {{claimName: archive}}, template: {{{template}}}")
     spec = pod_spec(cluster.context, cluster.node(3000))

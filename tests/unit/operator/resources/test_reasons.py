@@ -90,9 +90,7 @@ def reasons(before: Cluster, after: Cluster, node_id: int = 0) -> tuple[str, ...
 def test_a_reason_names_the_field_from_and_to(
     make: Make, before: str, after: str, told: tuple[str, ...]
 ) -> None:
-    """Goal: a user finds the line that restarts a broker. Method: one change of the manifest at a time, against the
-    annotations of the pod that runs.
-    """
+    """A user finds the line that restarts a broker."""
     assert reasons(make(brokers=before), make(brokers=after)) == told
 
 
@@ -118,7 +116,6 @@ def test_a_reason_names_the_field_from_and_to(
     ],
 )
 def test_what_may_be_secret_is_named_without_its_value(make: Make, spec: str, name: str) -> None:
-    """Goal: no value of a secret is in a reason or a record. Method: each place that may have one gets another."""
     before, after = (make(brokers=spec % place) for place in (1, 2))
     assert reasons(before, after) == (f"{name}: content changed",)
     for cluster in (before, after):
@@ -126,7 +123,6 @@ def test_what_may_be_secret_is_named_without_its_value(make: Make, spec: str, na
 
 
 def test_a_changed_secret_is_named_by_its_name(make: Make) -> None:
-    """Goal: which Secret restarts a broker, and no more of it. Method: one value of one of two Secrets changes."""
     listeners = (
         "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}, "
         "{name: B, port: 9093, protocol: SSL, tls: {secretName: other}}]"
@@ -140,7 +136,6 @@ def test_a_changed_secret_is_named_by_its_name(make: Make) -> None:
 
 
 def test_an_image_of_a_release_and_a_property_are_told_together(make: Make) -> None:
-    """Goal: what is in a reason is ordered and bounded. Method: an image and six properties of a controller."""
     names = [
         f"controller.quorum.{one}.ms" for one in ("fetch.timeout", "election.timeout", "request.timeout")
     ]
@@ -158,7 +153,6 @@ def test_an_image_of_a_release_and_a_property_are_told_together(make: Make) -> N
 
 @given(name=st.text(min_size=1), secret=st.text(alphabet="0123456789abcdef", min_size=8))
 def test_no_property_without_a_definition_is_shown(name: str, secret: str) -> None:
-    """Goal: a plug-in's password is not shown. Method: any name that Kafka does not define, any value."""
     told = differences({}, rendered_properties({f"x.{name}": secret}))
     assert told == (f"x.{name}: added",)
 
@@ -175,7 +169,7 @@ def test_no_property_without_a_definition_is_shown(name: str, secret: str) -> No
     st.sampled_from(("env", "command", "args", "envFrom", "lifecycle")),
 )
 def test_nothing_in_a_field_that_is_not_known_to_be_harmless_is_shown(content: object, field: str) -> None:
-    """Goal: what Kubernetes or a manifest may add to a container stays hidden. Method: any nesting of a secret."""
+    """What Kubernetes or a manifest may add to a container stays hidden."""
     # A member's own name is shown: environment variables and volumes are named by it.
     spec = {"container": {field: [{"name": "a", "value": content}]}, "volumes": [{"name": "v", "x": content}]}
     rendered = rendered_pod(spec, {}, {})

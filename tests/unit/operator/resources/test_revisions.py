@@ -53,14 +53,10 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
 def test_a_broker_is_restarted_for_what_it_can_not_change_while_it_runs(
     make: Make, brokers: str, parts: set[str]
 ) -> None:
-    """Goal: each restart has a reason, and nothing else restarts. Method: one change of the manifest at a time."""
     assert changed(make().node(0), make(brokers=brokers).node(0)) == parts
 
 
 def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_copies(make: Make) -> None:
-    """Goal: scaling out disturbs nobody. Method: two brokers become three, and back; the same where the manifest says
-    how often topics are copied.
-    """
     names = internal_topic_properties(1)
     config = f"config: {{{', '.join(f'{name}: 1' for name in names)}}}"
 
@@ -92,18 +88,15 @@ def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_co
 def test_a_controller_is_restarted_for_what_it_can_not_change_while_it_runs(
     make: Make, controllers: str, parts: set[str]
 ) -> None:
-    """Goal: as for brokers; other controllers come and go without restarts. Method: one change at a time."""
     assert changed(make().node(3000), make(controllers=controllers).node(3000)) == parts
 
 
 def test_the_brokers_of_a_static_quorum_know_all_voters(make: Make) -> None:
-    """Goal: a static quorum's voters stand in every configuration. Method: another replica restarts a broker."""
     before, after = make("quorum: static").node(0), make("quorum: static, replicas: 5").node(0)
     assert changed(before, after) == {"config"}
 
 
 def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
-    """Goal: renewed certificates are used. Method: another version, a Secret of somebody else, an authority."""
     with_keys = Secret(values={"tls.crt": "1", "tls.key": "1"})
     before = make(brokers=TLS, secrets={"cert": with_keys}).node(0)
     renewed = {"cert": Secret(values={"tls.crt": "2", "tls.key": "1"})}
@@ -120,11 +113,7 @@ def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
 def test_a_controller_that_follows_its_certificate_is_not_restarted(
     make: Make, implementation: str, parts: set[str]
 ) -> None:
-    """Goal: renewed certificates and other authorities restart no controller of Quorate, and Java's one by one.
-
-    Method: each key of the certificate's Secret changes, of a listener named as the properties are; then the password
-    that nodes log in with, which a controller reads at its start.
-    """
+    """Renewed certificates and other authorities restart no controller of Quorate, and Java's one by one."""
     listener = (
         "{name: SSL, protocol: SASL_SSL, tls: {secretName: cert}, sasl: {secretName: login, username: node}}"
     )
@@ -142,7 +131,6 @@ def test_a_controller_that_follows_its_certificate_is_not_restarted(
 
 
 def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
-    """Goal: nobody is restarted into waiting for a Secret. Method: it goes, beside another change that counts."""
     trusting = {"cert": Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1"))}
     before = make(brokers=TLS, secrets=trusting).node(0)
     gone = make(brokers=TLS, revisions={0: before.revision}).node(0)
@@ -154,7 +142,7 @@ def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
 
 
 def test_what_forming_and_the_operators_image_change(make: Make) -> None:
-    """Goal: a cluster does not roll because it was formed; a new image rolls controllers alone. Method: facts."""
+    """A cluster does not roll because it was formed; a new image rolls controllers alone."""
     before = make()
     formed = make(formation=replace(FORMATION, is_formed=True))
     newer = make(images=Images(quorate="quorate:10"))
@@ -164,7 +152,6 @@ def test_what_forming_and_the_operators_image_change(make: Make) -> None:
 
 
 def test_the_image_of_a_sidecar_restarts_its_node(make: Make) -> None:
-    """Goal: a sidecar is as new as the manifest says. Method: two images of one."""
     first, second = (
         make(brokers=f"template: {{sidecars: [{{name: a, image: 'a:{tag}'}}]}}") for tag in (1, 2)
     )

@@ -35,9 +35,6 @@ def described(uid: str, **data: str) -> dict[str, Any]:
 
 
 def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> None:
-    """Goal: who sees pods learns no password. Method: the fingerprint of a value depends on the Secret's
-    uid, not on its labels, and takes many rounds; what is no text is left out.
-    """
     first, other = (described(uid, node="aHVudGVyMg==", p12="/w==") for uid in ("1", "2"))
     fingerprints = {described_secret(one).fingerprint("node") for one in (first, first, other)}
     assert len(fingerprints) == 2
@@ -57,7 +54,7 @@ def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> No
     ],
 )
 def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], told: str) -> None:
-    """Goal: no start without a certificate, no restart that would not come back. Method: a Secret that lacks keys."""
+    """No start without a certificate, no restart that would not come back."""
     cluster = make(brokers=TLS, secrets=secrets)
     plan = with_secrets(Plan(steps=STEPS), cluster.context, cluster.desired)
     assert [type(step) for step in plan.steps] == [StartNode, WaitFor]
@@ -65,7 +62,6 @@ def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], tol
 
 
 def test_a_secret_that_may_not_be_read_is_told_as_that(make: Make) -> None:
-    """Goal: nobody looks for a Secret that is there. Method: one that the operator has no right to."""
     cluster = make(brokers=TLS, unreadable_secrets=frozenset({"cert"}))
     (refusal,) = with_secrets(Plan(steps=STEPS), cluster.context, cluster.desired).refusals
     assert refusal.code == "SecretMissing"
@@ -76,7 +72,6 @@ def test_a_secret_that_may_not_be_read_is_told_as_that(make: Make) -> None:
 
 
 def test_who_has_its_secret_or_sleeps_is_not_held(make: Make) -> None:
-    """Goal: nothing else is held. Method: a whole Secret; a cluster that hibernates without it."""
     whole = make(brokers=TLS, secrets=secret("tls.crt", "tls.key"))
     assert with_secrets(Plan(steps=STEPS), whole.context, whole.desired) == Plan(steps=STEPS)
     asleep = make("hibernated: true", TLS)

@@ -56,7 +56,7 @@ def mounted(item: dict[str, Any]) -> dict[str, list[str] | None]:
 
 
 def test_a_controller_serves_and_logs_in(secured: Cluster) -> None:
-    """Goal: nodes know each other, and a new password can be brought in beside the old. Method: the properties."""
+    """Nodes know each other, and a new password can be brought in beside the old."""
     found = properties(secured, 3000)
     listener, path = "listener.name.controller", "${directory:/etc/quorate-secrets"
     assert found["listener.security.protocol.map"] == "CONTROLLER:SASL_SSL"
@@ -76,7 +76,6 @@ def test_a_controller_serves_and_logs_in(secured: Cluster) -> None:
 
 
 def test_a_broker_is_a_client_of_the_controllers(secured: Cluster) -> None:
-    """Goal: it trusts and logs in, and has no key of the controllers. Method: its properties and Secrets."""
     found = properties(secured, 0)
     listener, path = "listener.name.controller", "${directory:/etc/quorate-secrets"
     assert found["listener.security.protocol.map"] == "CLIENTS:SASL_SSL,CONTROLLER:SASL_SSL"
@@ -96,7 +95,7 @@ def test_a_broker_is_a_client_of_the_controllers(secured: Cluster) -> None:
 
 
 def test_only_who_forms_the_cluster_gets_its_users(secured: Cluster) -> None:
-    """Goal: passwords of users reach the format container of first voters alone. Method: mounts and arguments."""
+    """Passwords of users reach the format container of first voters alone."""
     first = pod(secured, 3000, is_initial=True)
     assert mounted(first)["users"] is None
     (init,), (node,) = first["spec"]["initContainers"], first["spec"]["containers"]
@@ -109,7 +108,6 @@ def test_only_who_forms_the_cluster_gets_its_users(secured: Cluster) -> None:
 
 
 def test_no_object_has_a_value_of_a_secret(secured: Cluster) -> None:
-    """Goal: nothing that Kubernetes shows to others. Method: look for the values in every object and revision."""
     objects = [config_map(secured.context, secured.desired, node, {}) for node in secured.desired.nodes] + [
         pod(secured, node.node_id, is_initial=True) for node in secured.desired.nodes
     ]
@@ -119,7 +117,6 @@ def test_no_object_has_a_value_of_a_secret(secured: Cluster) -> None:
 
 
 def test_a_controller_reads_the_files_that_are_mounted(secured: Cluster, tmp_path: Path) -> None:
-    """Goal: Quorate's controller takes what is rendered. Method: the Secrets as files at another place; one goes."""
     for name, secret in SECRETS.items():
         (tmp_path / name).mkdir()
         for key, value in secret.values.items():

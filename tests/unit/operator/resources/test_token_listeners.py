@@ -38,11 +38,7 @@ def of_controllers(make: Make, oauth: str, *, implementation: str) -> Cluster:
 
 @pytest.mark.parametrize("implementation", ["python", "java"])
 def test_controllers_take_tokens_of_clients(make: Make, implementation: str) -> None:
-    """Goal: both implementations get what they need, and nodes log in with PLAIN. Method: properties and the pod.
-
-    A controller in Python reads the URLs that are allowed from its properties, Java from an option. Brokers are not
-    concerned.
-    """
+    """Both implementations get what they need, and nodes log in with PLAIN."""
     cluster = of_controllers(make, TRUSTING, implementation=implementation)
     config = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
     found = parse_properties(config["data"]["server.properties"])
@@ -62,7 +58,6 @@ def test_controllers_take_tokens_of_clients(make: Make, implementation: str) -> 
 
 
 def test_a_controller_in_python_starts_with_what_it_is_given(make: Make) -> None:
-    """Goal: the configuration is one that our controllers accept. Method: parse the listener as they do."""
     cluster = of_controllers(make, TRUSTING, implementation="python")
     config = config_map(cluster.context, cluster.desired, cluster.node(3000), {})
     found = parse_properties(config["data"]["server.properties"])
@@ -79,7 +74,6 @@ def test_a_controller_in_python_starts_with_what_it_is_given(make: Make) -> None
 
 
 def test_tokens_alone_configure_no_password(make: Make) -> None:
-    """Goal: nobody logs in with a password there. Method: the properties of that listener."""
     secured = "protocol: SASL_SSL, tls: {secretName: tls}, sasl:"
     brokers = (
         f"listeners: [{{name: INTERNAL, {secured} {{mechanisms: [PLAIN], username: node, secretName: login}}}}, "
@@ -116,7 +110,7 @@ def oauth_properties(cluster: Cluster) -> dict[str, str]:
 
 
 def test_tokens_are_checked_on_the_listener_of_clients(make: Make) -> None:
-    """Goal: Kafka's properties as it documents them, and nodes log in as before. Method: the keys by URL."""
+    """Kafka's properties as it documents them, and nodes log in as before."""
     found = oauth_properties(made(make, BY_URL))
     assert found == {
         "sasl.jaas.config": f"{MODULE} required;",
@@ -135,7 +129,7 @@ def test_tokens_are_checked_on_the_listener_of_clients(make: Make) -> None:
 
 
 def test_the_issuer_is_trusted_by_the_file_of_a_secret(make: Make) -> None:
-    """Goal: the broker reads ca.crt where it is mounted. Method: the option of the login module, and the volume."""
+    """The broker reads ca.crt where it is mounted."""
     cluster = made(make, TRUSTING)
     assert oauth_properties(cluster)["sasl.jaas.config"] == (
         f'{MODULE} required unsecuredLoginStringClaim_sub="unused" ssl.truststore.type="PEM" '
@@ -145,7 +139,6 @@ def test_the_issuer_is_trusted_by_the_file_of_a_secret(make: Make) -> None:
 
 
 def test_keys_may_be_in_a_secret(make: Make) -> None:
-    """Goal: no endpoint is needed; each option has its property. Method: the keys as a file, and all options."""
     cluster = made(make, BY_FILE)
     found = oauth_properties(cluster)
     assert found["sasl.oauthbearer.jwks.endpoint.url"] == "file:///etc/quorate-secrets/issuer/jwks.json"
@@ -167,11 +160,7 @@ def mounted_keys(cluster: Cluster) -> list[str]:
 
 @pytest.mark.parametrize("more", ["", ", metrics: {enabled: true}"])
 def test_java_is_allowed_to_read_the_keys(make: Make, more: str, tmp_path: Path) -> None:
-    """Goal: Kafka uses a URL only if a system property allows it, and options of a template are kept.
-
-    Method: run the pod's command with a shell, and a script that prints KAFKA_OPTS in place of Kafka's. Controllers
-    have no such option.
-    """
+    """Kafka uses a URL only if a system property allows it, and options of a template are kept."""
     cluster = made(make, BY_URL, more)
     pods = {
         node_id: node_pod(cluster.context, cluster.desired, cluster.node(node_id), {}, is_initial=False)
@@ -203,7 +192,7 @@ def test_java_is_allowed_to_read_the_keys(make: Make, more: str, tmp_path: Path)
 def test_what_is_read_at_the_start_restarts_brokers(
     make: Make, oauth: str, changed: dict[str, str], restarts: bool
 ) -> None:
-    """Goal: a changed authority takes effect; Kafka follows a key set itself. Method: revisions of all nodes."""
+    """A changed authority takes effect; Kafka follows a key set itself."""
     before, after = made(make, oauth), made(make, oauth, **changed)
     assert (before.node(0).revision != after.node(0).revision) == restarts
     assert before.node(3000).revision == after.node(3000).revision

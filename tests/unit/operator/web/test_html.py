@@ -26,7 +26,6 @@ class _Reader(HTMLParser):
 
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc"))))
 def test_any_text_is_read_back_as_it_was(text: str) -> None:
-    """Goal: no text ends its element or attribute. Method: read what was written."""
     reader = _Reader()
     reader.feed(element("p", text, title=text))
     reader.close()
@@ -35,13 +34,11 @@ def test_any_text_is_read_back_as_it_was(text: str) -> None:
 
 
 def test_attributes_are_named_as_in_html() -> None:
-    """Goal: Python's words and dashes. Method: one of each."""
     made = element("a", "x", class_="b", aria_label="c", hidden=True, title=None, open=False, tabindex=0)
     assert made == '<a class="b" aria-label="c" hidden tabindex="0">x</a>'
 
 
 def test_what_is_html_already_is_not_escaped_again() -> None:
-    """Goal: elements nest. Method: an element in lists in an element."""
     inner = element("b", HOSTILE)
     assert element("p", [inner, [None, 3]]) == f"<p>{inner}3</p>"
     assert fragment(inner, "<") == f"{inner}&lt;"

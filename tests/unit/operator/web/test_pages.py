@@ -126,7 +126,6 @@ def desired_of(snapshot: ClusterSnapshot) -> DesiredCluster:
     "access", [READ_ONLY, Access(can_unlock=True), UNLOCKED], ids=["read", "locked", "unlocked"]
 )
 def test_every_page_is_valid_html_and_usable_without_eyes(access: Access) -> None:
-    """Goal: landmarks, headings, names. Method: read pages of all kinds with a strict parser."""
     snapshots = (busy(), well(), UNKNOWN)
     pages = [cluster_page(one, access, "paused") for one in snapshots]
     pages += [list_page(snapshots, access), list_page((), access), not_found_page(None, access)]
@@ -137,7 +136,6 @@ def test_every_page_is_valid_html_and_usable_without_eyes(access: Access) -> Non
 
 
 def test_names_from_outside_never_become_html() -> None:
-    """Goal: no cross-site scripting. Method: hostile text wherever a cluster or an error can put some."""
     snapshot = busy()
     observed = observed_of(snapshot)
     address = Address(HOSTILE, 1)
@@ -181,7 +179,6 @@ def test_names_from_outside_never_become_html() -> None:
 
 
 def test_a_page_that_only_shows_has_no_buttons() -> None:
-    """Goal: read-only without a token. Method: look for forms, without and with a session."""
     assert "<button" not in cluster_page(busy(), READ_ONLY)
     assert "<form" not in cluster_page(busy(), READ_ONLY)
     locked = cluster_page(busy(), Access(can_unlock=True))
@@ -216,12 +213,10 @@ def test_a_page_that_only_shows_has_no_buttons() -> None:
     ],
 )
 def test_the_word_for_a_cluster_is_the_worst_that_is_true(snapshot: ClusterSnapshot, health: Health) -> None:
-    """Goal: one word that does not calm wrongly. Method: situations and their words."""
     assert snapshot.view().health is health
 
 
 def test_hibernated_means_that_nothing_runs() -> None:
-    """Goal: asleep is not falling asleep. Method: stop every node."""
     observed = observed_of(well())
     nodes = {one: replace(node, state=NodeState.STOPPED) for one, node in observed.nodes.items()}
     asleep = replace(
@@ -233,7 +228,6 @@ def test_hibernated_means_that_nothing_runs() -> None:
 
 
 def test_the_quorum_is_counted_as_raft_counts() -> None:
-    """Goal: majority, caught up, lag. Method: a quorum with a voter and an observer behind."""
     facts = quorum_of(busy())
     assert [one.node_id for one in facts.voters] == list(CONTROLLERS)
     assert [one.node_id for one in facts.observers] == [3003]
@@ -242,7 +236,6 @@ def test_the_quorum_is_counted_as_raft_counts() -> None:
 
 
 def test_brokers_are_not_drawn_although_they_observe_the_log() -> None:
-    """Goal: the picture shows controllers. Method: brokers among the observers of the quorum."""
     observed = observed_of(well())
     assert observed.quorum is not None
     quorum = replace(observed.quorum, observers=tuple(replica(broker, 1) for broker in (0, 1, 2)))
@@ -251,7 +244,6 @@ def test_brokers_are_not_drawn_although_they_observe_the_log() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 9])
 def test_the_picture_has_room_for_every_quorum(count: int) -> None:
-    """Goal: no node lies over another or outside. Method: measure circles of quorums of each size."""
     observed = observed_of(well())
     assert observed.quorum is not None
     voters = {3000 + place: replica(3000 + place, 10) for place in range(count)}
@@ -279,7 +271,6 @@ def test_the_picture_has_room_for_every_quorum(count: int) -> None:
 
 
 def test_ghosts_are_told_with_what_they_block() -> None:
-    """Goal: who holds back an upgrade, and where. Method: a dead controller of an old release."""
     (ghost,) = ghosts_of(busy())
     assert ghost.registration.node_id == 3099
     assert ghost.blocks == (Block(feature="metadata.version", highest=27, target=30),)
@@ -289,7 +280,7 @@ def test_ghosts_are_told_with_what_they_block() -> None:
 
 
 def test_addresses_say_where_they_lead() -> None:
-    """Goal: wrong, right, silent, foreign, and one that can't be asked. Method: probes of each kind."""
+    """Wrong, right, silent, foreign, and one that can't be asked."""
     shown = text_of(cluster_sections(busy(), READ_ONLY)["addresses"])
     for part in (
         "the right node",
@@ -309,7 +300,6 @@ def test_addresses_say_where_they_lead() -> None:
 
 
 def test_the_plan_shows_what_is_due_what_waits_and_what_is_refused() -> None:
-    """Goal: the plan with reasons. Method: read it."""
     shown = text_of(cluster_sections(busy(), READ_ONLY)["plan"])
     for part in (
         "UnsafeDowngrade metadata.version 4.1 was asked for",
@@ -325,7 +315,6 @@ def test_the_plan_shows_what_is_due_what_waits_and_what_is_refused() -> None:
 
 
 def test_long_lists_are_cut_and_say_so() -> None:
-    """Goal: a page of bounded size. Method: a thousand brokers, a plan of a hundred steps."""
     observed = observed_of(well())
     broker = observed.nodes[0]
     nodes = {**observed.nodes, **{one: replace(broker, node_id=one) for one in range(10_000, 11_000)}}
@@ -338,7 +327,6 @@ def test_long_lists_are_cut_and_say_so() -> None:
 
 
 def test_nothing_about_a_cluster_is_told_by_colour_alone() -> None:
-    """Goal: readable without colours. Method: each state that has a dot has a word beside it."""
     for html in cluster_sections(busy(), READ_ONLY).values():
         for shown in re.findall(r'class="state[^"]*">([^<]*)<', html):
             assert shown.strip()
@@ -350,5 +338,4 @@ def test_nothing_about_a_cluster_is_told_by_colour_alone() -> None:
     [(None, "\N{EN DASH}"), (0, "0 B"), (1536, "1.5 KiB"), (38_654_705_664, "36.0 GiB"), (2**45, "32.0 TiB")],
 )
 def test_sizes_are_short(size: int | None, words: str) -> None:
-    """Goal: sizes for people. Method: one of each unit."""
     assert size_words(size) == words

@@ -105,7 +105,6 @@ async def start() -> AsyncIterator[Start]:
 
 
 async def test_pages_and_assets_are_served_with_a_strict_policy(start: Start) -> None:
-    """Goal: everything from this server, nothing from elsewhere. Method: get it, look at the headers."""
     site = await start()
     for path, kind in (
         ("/", "text/html"),
@@ -127,14 +126,12 @@ async def test_pages_and_assets_are_served_with_a_strict_policy(start: Start) ->
     "path", ["/clusters/kafka/other", "/nothing", "/assets/../server.py", "/assets/x", "/clusters/a"]
 )
 async def test_what_is_not_there_is_said_on_a_page(start: Start, path: str) -> None:
-    """Goal: no traceback, no file. Method: wrong addresses."""
     status, page = await (await start()).get(path)
     assert status == 404
     assert "Not found" in page
 
 
 async def test_without_a_token_nothing_can_be_done(start: Start) -> None:
-    """Goal: read-only. Method: forms without having unlocked, and a page that can't be unlocked."""
     for site in (await start(), await start(token=None), await start(commands=False)):
         for path in (f"{CLUSTER}/pause", f"{CLUSTER}/restart", "/lock"):
             status, _ = await site.post(path, node="3000", csrf="guessed")
@@ -145,7 +142,6 @@ async def test_without_a_token_nothing_can_be_done(start: Start) -> None:
 
 
 async def test_the_token_allows_to_pause_resume_and_restart(start: Start) -> None:
-    """Goal: the three commands. Method: unlock, use the word of the forms, lock again."""
     site = await start()
     csrf = await site.unlock()
     key = ClusterKey("kafka", "quorum")
@@ -162,7 +158,6 @@ async def test_the_token_allows_to_pause_resume_and_restart(start: Start) -> Non
 
 
 async def test_forms_of_other_sites_are_refused(start: Start) -> None:
-    """Goal: no forged request. Method: a wrong word, none, and another site's Origin with the right one."""
     site = await start()
     csrf = await site.unlock()
     assert (await site.post(f"{CLUSTER}/pause", csrf="guessed"))[0] == 403
@@ -179,7 +174,6 @@ async def test_forms_of_other_sites_are_refused(start: Start) -> None:
 
 @pytest.mark.parametrize("node", ["", "7", "-1", "3000 ", "²", "3000; rm", "9" * 400])
 async def test_only_nodes_of_the_cluster_can_be_restarted(start: Start, node: str) -> None:
-    """Goal: a message with the value and what is allowed. Method: wrong nodes."""
     site = await start()
     status, said = await site.post(f"{CLUSTER}/restart", csrf=await site.unlock(), node=node)
     assert status == 400
@@ -188,7 +182,6 @@ async def test_only_nodes_of_the_cluster_can_be_restarted(start: Start, node: st
 
 
 async def test_a_command_that_fails_says_why(start: Start) -> None:
-    """Goal: no silent failure. Method: the API server refuses."""
     site = await start()
     csrf = await site.unlock()
     site.commands.refusal = "kafkacontrollers quorum is forbidden"
@@ -200,7 +193,6 @@ async def test_a_command_that_fails_says_why(start: Start) -> None:
 
 
 async def test_large_forms_are_refused(start: Start) -> None:
-    """Goal: bounded memory. Method: a token of 64 KiB."""
     status, said = await (await start()).post("/unlock", token="x" * 2**16)
     assert status == 413
     assert "4096 bytes" in said
@@ -219,7 +211,6 @@ async def events(response: aiohttp.ClientResponse) -> AsyncIterator[tuple[str, d
 
 
 async def test_a_stream_sends_what_changed_and_ends_with_its_cluster(start: Start) -> None:
-    """Goal: live, without sending the same twice. Method: change, then delete a cluster."""
     site = await start()
     async with site.client.get(f"{CLUSTER}/events") as response:
         assert response.content_type == "text/event-stream"
@@ -235,7 +226,6 @@ async def test_a_stream_sends_what_changed_and_ends_with_its_cluster(start: Star
 
 
 async def test_the_list_is_live_too(start: Start) -> None:
-    """Goal: new clusters appear. Method: one more."""
     site = await start()
     async with site.client.get("/events") as response:
         stream = events(response)
@@ -249,7 +239,6 @@ async def test_the_list_is_live_too(start: Start) -> None:
 async def test_a_quiet_stream_beats_so_that_a_dead_reader_is_noticed(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: no stream stays for ever. Method: a short heartbeat; a comment arrives without a change."""
     monkeypatch.setattr(server, "HEARTBEAT_S", 0.01)
     site = await start()
     async with site.client.get(f"{CLUSTER}/events") as response:
@@ -260,9 +249,6 @@ async def test_a_quiet_stream_beats_so_that_a_dead_reader_is_noticed(
 async def test_strangers_do_not_take_the_streams_of_administrators(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: the page stays live for administrators. Method: strangers hold all that they may, one more of them, then
-    a user who entered the token, up to the bound of a session.
-    """
     monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 2)
     monkeypatch.setattr(streams, "STREAMS_OF_SESSION_MAX", 1)
     site = await start()
@@ -283,7 +269,6 @@ async def test_strangers_do_not_take_the_streams_of_administrators(
 async def test_a_closed_page_gives_its_share_back_at_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: opening and closing pages keeps nobody out. Method: more than the bound, one after the other."""
     monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 1)
     site = await start()
     for _ in range(3):
@@ -312,9 +297,7 @@ async def test_a_closed_page_gives_its_share_back_at_once(
     ],
 )
 async def test_other_names_of_the_page_are_refused(start: Start, host: str, is_allowed: bool) -> None:
-    """Goal: a site that gives its own name this page's address reads nothing (DNS rebinding). Method: names in the
-    Host header, for a page, a stream and a form.
-    """
+    """A site that gives its own name this page's address reads nothing (DNS rebinding)."""
     site = await start(hosts=["quorate.example.com"])
     for method, path in (("GET", "/"), ("GET", CLUSTER), ("POST", "/unlock")):
         async with site.client.request(method, path, headers={"Host": host}) as response:
@@ -325,7 +308,6 @@ async def test_other_names_of_the_page_are_refused(start: Start, host: str, is_a
 
 
 async def test_a_dropped_form_leaves_no_traceback(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Goal: strangers can't fill the log. Method: half a form, then the end of its connection."""
     site = await start()
     _, writer = await asyncio.open_connection("127.0.0.1", site.page.port)
     writer.write(b"POST /unlock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
@@ -337,7 +319,6 @@ async def test_a_dropped_form_leaves_no_traceback(start: Start, caplog: pytest.L
 
 
 async def test_a_locked_out_address_has_no_token_compared(start: Start) -> None:
-    """Goal: guesses end at the bound. Method: wrong tokens, then the right one, which tells nothing either."""
     site = await start()
     for _ in range(FAILURES_MAX):
         assert (await site.post("/unlock", token="wrong token of a stranger"))[0] == 403
@@ -347,7 +328,6 @@ async def test_a_locked_out_address_has_no_token_compared(start: Start) -> None:
 
 
 async def test_closing_ends_the_streams() -> None:
-    """Goal: the operator stops at once. Method: close with a reader attached."""
     registry = SnapshotRegistry()
     registry.put(busy())
     page = StatusPage(registry)
@@ -360,7 +340,7 @@ async def test_closing_ends_the_streams() -> None:
 
 
 def test_sessions_end_and_are_bounded() -> None:
-    """Goal: a token is needed again some day. Method: time, and many sessions."""
+    """A token is needed again some day."""
     sessions = Sessions(TOKEN)
     name = sessions.unlock(TOKEN, "a", NOW_MS)
     assert sessions.find(name, NOW_MS + SESSION_MS - 1) is not None
@@ -372,9 +352,6 @@ def test_sessions_end_and_are_bounded() -> None:
 
 
 def test_wrong_tokens_lock_out_their_address_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: guessing is slow, and only for who guesses. Method: wrong tokens up to the limit, then the right one from
-    this address, which is not compared, from another one, and a minute later.
-    """
     sessions = Sessions(TOKEN)
     for _ in range(FAILURES_MAX):
         assert sessions.unlock("wrong", "a", NOW_MS) is None
@@ -406,7 +383,6 @@ def test_addresses_that_guess_do_not_fill_the_memory() -> None:
 async def test_forms_that_can_not_be_read_are_refused(
     start: Start, caplog: pytest.LogCaptureFixture, headers: dict[str, str], body: bytes
 ) -> None:
-    """Goal: no error of the server, and none in its log. Method: wrong charsets, other kinds, half an address."""
     site = await start()
     async with site.client.post("/unlock", data=body, headers=headers) as response:
         assert response.status == 403
@@ -415,12 +391,11 @@ async def test_forms_that_can_not_be_read_are_refused(
 
 @pytest.mark.parametrize(("token", "length"), [(" \n", 0), ("", 0), (f"  {'x' * 15}\n", 15)])
 def test_a_short_token_is_refused(token: str, length: int) -> None:
-    """Goal: neither an empty Secret nor a guess opens the page. Method: tokens just too short, with blanks around."""
+    """Neither an empty Secret nor a guess opens the page."""
     with pytest.raises(ValueError, match=rf"has {length} characters; at least 16 are needed"):
         Sessions(token)
 
 
 def test_white_space_around_a_token_does_not_count() -> None:
-    """Goal: a file may end with a line break. Method: the shortest token, with and without one; no token at all."""
     assert Sessions(f"{'x' * 16}\n").unlock("x" * 16, "a", NOW_MS) is not None
     assert Sessions(None).unlock("", "a", NOW_MS) is None

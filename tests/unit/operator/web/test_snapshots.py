@@ -9,7 +9,6 @@ KEY = ClusterKey("kafka", "quorum")
 
 
 async def test_who_waits_is_told_of_a_change_and_not_of_the_same_again() -> None:
-    """Goal: a page is redrawn for news only. Method: the same snapshot at another time, then one with a problem."""
     registry = SnapshotRegistry()
     registry.put(ClusterSnapshot(key=KEY, at_ms=1))
     seen = registry.version
@@ -26,7 +25,6 @@ async def test_who_waits_is_told_of_a_change_and_not_of_the_same_again() -> None
 
 
 async def test_events_are_kept_and_bounded() -> None:
-    """Goal: the latest events stay with a cluster. Method: more than are kept, around a new snapshot."""
     registry = SnapshotRegistry()
     registry.add_event(KEY, ClusterEvent(at_ms=0, text="before the first look"))
     registry.put(ClusterSnapshot(key=KEY, at_ms=1))

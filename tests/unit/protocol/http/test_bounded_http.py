@@ -133,7 +133,6 @@ async def test_a_request_arrives_in_time_or_never(data: bytes, start: Start, see
 
 
 async def test_a_response_is_read_in_time_or_never(start: Start, seen: Seen) -> None:
-    """Goal: no slow reader holds a response. Method: a large one of which nothing is read."""
     server = await start(response_s_max=0.1)
     _, writer = await connect(server, b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await until(lambda: HttpLimit.RESPONSE_TIME in seen.limits, "the end of the slow reader")
@@ -142,9 +141,7 @@ async def test_a_response_is_read_in_time_or_never(start: Start, seen: Seen) -> 
 
 
 async def test_half_requests_keep_nobody_out(start: Start, seen: Seen) -> None:
-    """Goal: strangers hold a bounded number of connections, and newcomers get in. Method: more than all places, all
-    of them halves of a request, from many addresses; then a page.
-    """
+    """Strangers hold a bounded number of connections, and newcomers get in."""
     server = await start(connections_max=8, connections_of_address_max=4)
     writers = [(await connect(server, b"GET /p", f"127.0.1.{number % 9}"))[1] for number in range(30)]
     assert await page_of(server) == (200, "page")
@@ -155,7 +152,6 @@ async def test_half_requests_keep_nobody_out(start: Start, seen: Seen) -> None:
 
 
 async def test_without_a_place_a_connection_is_closed(start: Start, seen: Seen) -> None:
-    """Goal: served requests keep their places. Method: streams hold them all; one more, then one after a stream."""
     server = await start(connections_max=2)
     streams = [await connect(server, b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(2)]
     for reader, _ in streams:
@@ -218,7 +214,6 @@ async def test_a_refused_request_leaves_no_error_in_the_log(
 async def test_a_dropped_post_leaves_no_error_in_the_log(
     head: bytes, start: Start, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: strangers can't fill the log. Method: half a form, then the end of the connection, orderly or not."""
     server = await start()
     for is_orderly in (True, False):
         _, writer = await connect(server, b"POST /form HTTP/1.1\r\nHost: localhost\r\n" + head)

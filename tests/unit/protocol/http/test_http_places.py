@@ -69,7 +69,7 @@ def test_a_request_that_is_served_does_not_give_way(state: State) -> None:
 
 
 def test_a_request_that_waits_for_its_rate_gives_way() -> None:
-    """Goal: an address that asks all the time keeps nobody out. Method: its requests wait on all places."""
+    """An address that asks all the time keeps nobody out."""
     places = Places(connections_max=3)
     for name in "abc":
         places.enter(places.taken("10.0.0.2", name), State.WAITING)
@@ -87,7 +87,6 @@ def test_a_request_that_waits_for_its_rate_gives_way() -> None:
     ],
 )
 def test_each_wait_ends(state: State, limit: HttpLimit, may_last_s: float) -> None:
-    """Goal: no client holds a place for long. Method: just before and at the bound, from the state's begin."""
     places = Places()
     place = places.taken(SCRAPER, "slow")
     places.now_s += 3
@@ -106,7 +105,7 @@ def test_a_stream_lasts() -> None:
 
 
 def test_requests_of_an_address_wait_for_their_rate() -> None:
-    """Goal: the pages leave the event loop to the quorum. Method: requests at one moment, of two addresses."""
+    """The pages leave the event loop to the quorum."""
     places = Places(requests_of_address_per_s_max=10.0)
     hungry, modest = places.taken("10.0.0.2"), places.taken(SCRAPER)
     delays = [places.places.delay_s(hungry, places.now_s) for _ in range(13)]
@@ -118,7 +117,6 @@ def test_requests_of_an_address_wait_for_their_rate() -> None:
 
 
 def test_requests_of_clients_that_left_are_forgotten() -> None:
-    """Goal: an address is not slow for hours after an attack. Method: many requests at one moment, then one later."""
     places = Places(requests_of_address_per_s_max=10.0, connections_of_address_max=5)
     place = places.taken("10.0.0.2")
     delays = [places.places.delay_s(place, places.now_s) for _ in range(1_000)]
@@ -136,7 +134,6 @@ def test_addresses_do_not_fill_the_memory() -> None:
 
 
 def test_counts_are_right_after_any_history() -> None:
-    """Goal: no place leaks. Method: random arrivals, states and departures, also of what has lost its place."""
     chance = random.Random(5)
     places = Places(connections_max=20, connections_of_address_max=6)
     known: list[Place] = []
@@ -161,7 +158,6 @@ def test_counts_are_right_after_any_history() -> None:
 
 
 def test_a_page_is_rendered_once_a_second() -> None:
-    """Goal: many scrapers cost one rendering. Method: a page that counts, and a clock."""
     now_s, count = 0.0, 0
 
     def render() -> bytes:

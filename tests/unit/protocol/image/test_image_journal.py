@@ -14,7 +14,7 @@ def contents(image: ImageState) -> list[Any]:
 
 
 def test_revert_undoes_what_is_not_committed(log: Any, make: Any) -> None:
-    """Goal: a leader that is deposed forgets exactly its uncommitted batches. Method: contents."""
+    """A leader that is deposed forgets exactly its uncommitted batches."""
     log.append(make.topic(1), make.partition(1, 0), make.config("a", "1"))
     log.commit()
     before = contents(log.image)
@@ -28,7 +28,6 @@ def test_revert_undoes_what_is_not_committed(log: Any, make: Any) -> None:
 
 
 def test_revert_to_a_batch_in_between(log: Any, make: Any) -> None:
-    """Goal: truncation keeps the batches below it. Method: revert to the second of three, then go on."""
     log.append(make.acl(1))
     middle = log.append(make.acl(2))
     log.append(make.acl(3))
@@ -40,7 +39,6 @@ def test_revert_to_a_batch_in_between(log: Any, make: Any) -> None:
 
 
 def test_revert_of_a_decision_whose_batch_is_not_complete(log: Any, make: Any) -> None:
-    """Goal: records that never became a batch are undone too. Method: replay without advance."""
     log.append(make.acl(1))
     log.commit()
     log.image.replay(make.acl(2), 1)
@@ -52,7 +50,7 @@ def test_revert_of_a_decision_whose_batch_is_not_complete(log: Any, make: Any) -
 
 
 def test_committed_records_cannot_be_reverted(log: Any, make: Any) -> None:
-    """Goal: going below the high watermark is a bug of ours. Method: expect assertions."""
+    """Going below the high watermark is a bug of ours."""
     log.append(make.acl(1))
     log.commit()
     with pytest.raises(AssertionError):
@@ -64,7 +62,6 @@ def test_committed_records_cannot_be_reverted(log: Any, make: Any) -> None:
 
 
 def test_committing_empties_the_journal(log: Any, make: Any) -> None:
-    """Goal: the journal holds no more than what is uncommitted. Method: its length along the way."""
     journal = log.image._journal
     first = log.append(make.acl(1), make.acl(2))
     log.append(make.acl(3))
@@ -77,7 +74,7 @@ def test_committing_empties_the_journal(log: Any, make: Any) -> None:
 
 
 def test_control_records_leave_gaps(log: Any, make: Any) -> None:
-    """Goal: offsets of control batches are skipped, but a snapshot may end behind one. Method: advance."""
+    """Offsets of control batches are skipped, but a snapshot may end behind one."""
     log.append(make.acl(1))
     log.image.advance(end_offset=4, epoch=2, timestamp_ms=77)
     log.commit()
@@ -87,7 +84,7 @@ def test_control_records_leave_gaps(log: Any, make: Any) -> None:
 
 
 def test_committed_copy_stays_while_the_image_goes_on(log: Any, make: Any) -> None:
-    """Goal: a snapshot being written sees one state. Method: compare the copy's contents before and after."""
+    """A snapshot being written sees one state."""
     log.append(make.feature(), make.topic(1), make.partition(1, 0), make.topic(2), make.partition(2, 0))
     log.commit()
     expected = contents(log.image)
@@ -103,7 +100,7 @@ def test_committed_copy_stays_while_the_image_goes_on(log: Any, make: Any) -> No
 
 
 def test_committed_copy_leaves_the_image_alone(log: Any, make: Any) -> None:
-    """Goal: undoing on the copy does not reach live topics or indexes. Method: contents and index."""
+    """Undoing on the copy does not reach live topics or indexes."""
     log.append(make.topic(1), make.partition(1, 0))
     log.commit()
     log.append(make.change(1, 0, replicas=(4, 5)), make.partition(1, 1))
@@ -115,7 +112,7 @@ def test_committed_copy_leaves_the_image_alone(log: Any, make: Any) -> None:
 
 
 def test_restore_replaces_everything(log: Any, make: Any) -> None:
-    """Goal: a fetched snapshot takes the place of all state, and the log goes on behind it. Method: do so."""
+    """A fetched snapshot takes the place of all state, and the log goes on behind it."""
     log.append(make.topic(1), make.partition(1, 0), make.acl(1))
     log.image.restore(
         [make.feature(), make.topic(2), make.partition(2, 0, (7,))],
@@ -133,7 +130,6 @@ def test_restore_replaces_everything(log: Any, make: Any) -> None:
 
 
 def test_restore_refuses_bad_records(log: Any, make: Any) -> None:
-    """Goal: a snapshot that can't be replayed changes nothing. Method: a bad record, and a transaction."""
     log.append(make.acl(1))
     with pytest.raises(ReplayError, match=r"PartitionRecord.* at offset 1: no such topic"):
         log.image.restore([make.topic(2), make.partition(1, 0)], Provenance(end_offset=9))

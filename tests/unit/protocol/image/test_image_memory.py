@@ -18,7 +18,6 @@ BYTES_PER_PARTITION_MAX = 300
 
 
 def test_bytes_per_partition(make: Any) -> None:
-    """Goal: a partition stays small. Method: 4,000 decoded ones on 20 brokers with large ids, traced."""
     replicas = list(permutations(range(1000, 1020), 3))[::7]
     directories = {broker_id: UUID(int=broker_id << 64) for broker_id in range(1000, 1020)}
     values = [
@@ -53,7 +52,6 @@ def test_bytes_per_partition(make: Any) -> None:
 
 
 def test_pools_are_bounded() -> None:
-    """Goal: sharing never costs more than it may. Method: more different tuples than a pool keeps."""
     ids, directories = BrokerIdsPool(), DirectoriesPool()
     first = ids((5000, 6000))
     for number in range(TUPLES_MAX + 10):
@@ -65,9 +63,6 @@ def test_pools_are_bounded() -> None:
 
 
 def test_many_configs_of_one_resource_take_linear_memory() -> None:
-    """Goal: a small request cannot take a gigabyte. Method: 5,000 configs of one broker in one batch, then in one
-    snapshot, traced; a copy of the configs for each of them takes 500 MB. All of them are undone together.
-    """
     records = [
         ConfigRecord(resource_type=4, resource_name="1", name=f"plugin.{number}", value="x")
         for number in range(5_000)

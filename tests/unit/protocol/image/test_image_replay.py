@@ -15,7 +15,6 @@ from quorate_protocol.records.generated import MetadataRecord
 
 
 def test_every_record_type_is_replayed_or_belongs_to_transactions() -> None:
-    """Goal: no record key from 0 to 29 is forgotten. Method: compare the dispatch table with the schemas."""
     known = {classes[-1] for classes in records.RECORD_CLASSES.values()}
     transactions = {
         records.BeginTransactionRecord,
@@ -26,14 +25,13 @@ def test_every_record_type_is_replayed_or_belongs_to_transactions() -> None:
 
 
 def test_key_fields_exist_and_hold_no_secrets() -> None:
-    """Goal: error messages name a record by fields that it has. Method: look each of them up in its class."""
     for record_type, names in KEY_FIELDS.items():
         assert set(names) <= set(record_type.__dataclass_fields__)  # type: ignore[attr-defined]
         assert not {"salt", "stored_key", "server_key", "value"} & set(names)
 
 
 def test_features(log: Any, make: Any) -> None:
-    """Goal: levels are set, raised, and dropped at 0; kraft.version is raft's. Method: replay, look."""
+    """Levels are set, raised, and dropped at 0; kraft.version is raft's."""
     assert log.image.metadata_version == 0
     log.append(make.feature(level=30), make.feature("group.version", 1), make.feature("kraft.version", 1))
     assert log.image.metadata_version == 30
@@ -43,7 +41,7 @@ def test_features(log: Any, make: Any) -> None:
 
 
 def test_broker_life(log: Any, make: Any) -> None:
-    """Goal: registration, fencing old and new, shutdown, re-registration, removal. Method: step by step."""
+    """Registration, fencing old and new, shutdown, re-registration, removal."""
     image = log.image
     log.append(make.broker(1, epoch=7))
     assert image.cluster.brokers[1].fenced
@@ -63,7 +61,7 @@ def test_broker_life(log: Any, make: Any) -> None:
 
 
 def test_controllers(log: Any, make: Any) -> None:
-    """Goal: controllers register, again with other data, and are unregistered by record 29. Method: look."""
+    """Controllers register, again with other data, and are unregistered by record 29."""
     log.append(make.controller(3000))
     log.append(make.controller(3000, incarnation_id=UUID(int=5)))
     assert log.image.cluster.controllers[3000].incarnation_id == UUID(int=5)
@@ -73,7 +71,7 @@ def test_controllers(log: Any, make: Any) -> None:
 
 
 def test_topics_and_partitions(log: Any, make: Any) -> None:
-    """Goal: topics by id and by name, partitions changed in place, removal with configs. Method: look."""
+    """Topics by id and by name, partitions changed in place, removal with configs."""
     image = log.image
     log.append(make.topic(1), make.config("retention.ms", "1"), make.partition(1, 0), make.partition(1, 1))
     topic = image.topics.by_name["topic-1"]
@@ -92,7 +90,7 @@ def test_topics_and_partitions(log: Any, make: Any) -> None:
 
 
 def test_equal_replica_lists_are_one_object(log: Any, make: Any) -> None:
-    """Goal: a million partitions fit because tuples are shared. Method: identity, also after changes."""
+    """A million partitions fit because tuples are shared."""
     log.append(make.topic(1), *(make.partition(1, number, (1000, 2000)) for number in range(3)))
     log.append(make.change(1, 2, isr=(1000,)), make.change(1, 1, isr=(1000,)))
     partitions = log.image.topics.by_name["topic-1"].partitions
@@ -104,7 +102,7 @@ def test_equal_replica_lists_are_one_object(log: Any, make: Any) -> None:
 
 @pytest.mark.parametrize("topic_name", ["topic-1", ""])
 def test_clear_elr(log: Any, make: Any, topic_name: str) -> None:
-    """Goal: ELRs of one topic or of all are emptied, with a new partition epoch. Method: look at both."""
+    """ELRs of one topic or of all are emptied, with a new partition epoch."""
     for number in (1, 2):
         log.append(
             make.topic(number),
@@ -122,7 +120,7 @@ def test_clear_elr(log: Any, make: Any, topic_name: str) -> None:
 
 
 def test_configs_and_quotas(log: Any, make: Any) -> None:
-    """Goal: values are set, replaced, removed; a resource or entity without any is gone. Method: look."""
+    """Values are set, replaced, removed; a resource or entity without any is gone."""
     image = log.image
     log.append(make.config("a", "1"), make.config("b", "2"), make.config("a", "3"))
     assert image.configs == {(2, "topic-1"): {"a": "3", "b": "2"}}
@@ -139,14 +137,12 @@ def test_configs_and_quotas(log: Any, make: Any) -> None:
 
 
 def test_producer_ids(log: Any, make: Any) -> None:
-    """Goal: the next producer id only goes up. Method: replay two blocks."""
     assert log.image.next_producer_id == -1
     log.append(make.producer_ids(1000), make.producer_ids(2000))
     assert log.image.next_producer_id == 2000
 
 
 def test_acls_credentials_and_tokens(log: Any, make: Any) -> None:
-    """Goal: they are added, replaced and removed by key. Method: look."""
     image = log.image
     log.append(make.acl(1), make.acl(2), make.scram("alice"), make.scram("alice", 2), make.token("t"))
     assert len(image.acls) == 2
@@ -169,7 +165,7 @@ def test_acls_credentials_and_tokens(log: Any, make: Any) -> None:
 
 
 def test_records_without_effect(log: Any) -> None:
-    """Goal: NoOp and the remains of the ZooKeeper migration only move the offset. Method: see an empty image."""
+    """NoOp and the remains of the ZooKeeper migration only move the offset."""
     log.append(records.NoOpRecord(), records.ZkMigrationStateRecord(zk_migration_state=2))
     assert log.image.end_offset == 2
     assert log.image.same_as(MetadataImage())
@@ -256,10 +252,7 @@ REFUSED: Sequence[tuple[Callable[[Any], MetadataRecord], str, str]] = (
 def test_refused_record(
     log: Any, make: Any, make_record: Callable[[Any], MetadataRecord], key: str, reason: str
 ) -> None:
-    """Goal: what can't be replayed names record, key, offset and reason, and its batch leaves no trace.
-
-    Method: put it behind a good record in one batch; compare the image before and after.
-    """
+    """What can't be replayed names record, key, offset and reason, and its batch leaves no trace."""
     log.append(
         make.feature(),
         make.broker(1, epoch=7),
@@ -285,13 +278,12 @@ def test_refused_record(
 
 
 def test_unknown_record_type_is_refused() -> None:
-    """Goal: an object that is no metadata record is refused like a record. Method: replay one."""
     with pytest.raises(ReplayError, match="unknown type of record"):
         MetadataImage().replay(object(), 0)  # type: ignore[arg-type]
 
 
 def test_offsets_never_go_back(log: Any, make: Any) -> None:
-    """Goal: replaying the same offset twice is a bug of ours, not a change. Method: expect the assertion."""
+    """Replaying the same offset twice is a bug of ours, not a change."""
     log.append(make.acl(1))
     with pytest.raises(AssertionError):
         log.image.replay(make.acl(2), 0)

@@ -74,7 +74,7 @@ def restored(checkpoint: Checkpoint) -> MetadataImage:
 
 
 def test_order_of_records(image: MetadataImage, make: Any) -> None:
-    """Goal: Kafka's order of kinds, metadata.version first of all, sorted within. Method: the whole list."""
+    """Kafka's order of kinds, metadata.version first of all, sorted within."""
     assert list(image_to_records(image)) == [
         make.feature(),
         make.feature("group.version", 1),
@@ -113,7 +113,6 @@ def test_order_of_records(image: MetadataImage, make: Any) -> None:
 def test_state_that_a_level_cannot_express(
     log: Any, make: Any, make_record: Any, level: int, loss: str
 ) -> None:
-    """Goal: a snapshot loses nothing in silence. Method: each kind of state one level too low."""
     log.append(make_record(make))
     with pytest.raises(UnwritableImageError, match=loss):
         list(image_to_records(log.image, level))
@@ -121,13 +120,12 @@ def test_state_that_a_level_cannot_express(
 
 
 def test_image_without_metadata_version_is_unwritable(log: Any) -> None:
-    """Goal: as in Kafka, there is no snapshot before a metadata.version. Method: the empty image."""
     with pytest.raises(UnwritableImageError, match=r"metadata\.version 0 can't"):
         list(write_checkpoint(log.image, now_ms=1))
 
 
 def test_structure_of_a_checkpoint(image: MetadataImage) -> None:
-    """Goal: header, version, voters; records; footer; offsets from 0; one epoch. Method: batches."""
+    """Header, version, voters; records; footer; offsets from 0; one epoch."""
     chunks = list(write_checkpoint(image, now_ms=99, kraft_version=1, voters=VOTERS))
     batches = [next(decode_batches(chunk)) for chunk in chunks]
     assert [batch.is_control for batch in batches] == [True, False, True]
@@ -141,7 +139,6 @@ def test_structure_of_a_checkpoint(image: MetadataImage) -> None:
 
 
 def test_checkpoint_at_kraft_version_0_has_only_a_header(image: MetadataImage) -> None:
-    """Goal: static quorums get no KRaftVersionRecord. Method: write, read; voters would be a bug of ours."""
     checkpoint = read_checkpoint(write_checkpoint(image, now_ms=1))
     assert (checkpoint.kraft_version, checkpoint.voters) == (0, None)
     with pytest.raises(AssertionError):
@@ -150,7 +147,7 @@ def test_checkpoint_at_kraft_version_0_has_only_a_header(image: MetadataImage) -
 
 @pytest.mark.parametrize("size", [1, 7, 61, 4096, 1 << 20])
 def test_checkpoint_round_trip(image: MetadataImage, size: int) -> None:
-    """Goal: the image comes back, however its bytes are cut. Method: chunks of several sizes."""
+    """The image comes back, however its bytes are cut."""
     data = b"".join(write_checkpoint(image, now_ms=1, kraft_version=1, voters=VOTERS))
     checkpoint = read_checkpoint(data[at : at + size] for at in range(0, len(data), size))
     assert checkpoint.kraft_version == 1
@@ -161,7 +158,6 @@ def test_checkpoint_round_trip(image: MetadataImage, size: int) -> None:
 
 
 def test_reading_takes_no_more_than_it_needs(image: MetadataImage) -> None:
-    """Goal: a large checkpoint is never in memory as a whole. Method: count the chunks taken."""
     taken = 0
 
     def count(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -177,7 +173,6 @@ def test_reading_takes_no_more_than_it_needs(image: MetadataImage) -> None:
 
 
 def test_a_writer_can_pause_within_a_batch(make: Any) -> None:
-    """Goal: no step of a checkpoint is long. Method: count the records that each step takes."""
     taken = 0
 
     def counted() -> Iterator[records.MetadataRecord]:
@@ -193,7 +188,7 @@ def test_a_writer_can_pause_within_a_batch(make: Any) -> None:
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    """Goal: no batch has too many records or bytes; a larger record is refused. Method: small bounds."""
+    """No batch has too many records or bytes; a larger record is refused."""
     configs = [make.config(f"{number:04}", "v") for number in range(2500)]
     chunks = write_records(configs, metadata_version=30, now_ms=1)
     sizes = [len(batch.records) for chunk in chunks for batch in decode_batches(chunk)]
@@ -208,7 +203,6 @@ def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, make: Any) -> None
 
 
 def test_records_have_the_versions_of_the_level(make: Any) -> None:
-    """Goal: what an old level's nodes can read. Method: version bytes of one record at three levels."""
     partition = make.partition(1, 0, directories=(None, None, None))
     for level, version in ((7, 0), (17, 1), (23, 2)):
         record = partition if level >= 17 else make.partition(1, 0)
@@ -254,13 +248,11 @@ NO_OP = records.NoOpRecord()
     ],
 )
 def test_damaged_structure(chunks: list[bytes], reason: str) -> None:
-    """Goal: a checkpoint of a wrong shape is refused with what is wrong. Method: one shape each."""
     with pytest.raises(CorruptCheckpointError, match=reason):
         list(read_checkpoint(chunks).records)
 
 
 def test_every_truncation_and_flipped_bit_is_found(image: MetadataImage) -> None:
-    """Goal: damage never passes for a checkpoint. Method: cut at each byte; flip one bit in each byte."""
     data = b"".join(write_checkpoint(image, now_ms=1))
     for length in range(len(data)):
         with pytest.raises(ProtocolError):

@@ -14,7 +14,6 @@ BEGIN, END, ABORT = BeginTransactionRecord(name="bootstrap"), EndTransactionReco
 
 
 def test_open_transaction_is_not_stable(log: Any, make: Any) -> None:
-    """Goal: committed records of an open transaction are in no snapshot. Method: copies."""
     log.append(make.acl(1))
     log.append(BEGIN, make.acl(2))
     log.append(make.acl(3))
@@ -33,7 +32,6 @@ def test_open_transaction_is_not_stable(log: Any, make: Any) -> None:
 
 
 def test_abort_undoes_all_of_the_transaction(log: Any, make: Any) -> None:
-    """Goal: an abort restores what was before the begin, committed or not. Method: several tables."""
     log.append(make.topic(1), make.partition(1, 0), make.config("a", "1"))
     log.commit()
     before = log.image.copy()
@@ -49,7 +47,6 @@ def test_abort_undoes_all_of_the_transaction(log: Any, make: Any) -> None:
 
 
 def test_lost_abort_brings_the_transaction_back(log: Any, make: Any) -> None:
-    """Goal: an uncommitted abort of a deposed leader never happened. Method: revert it, then end instead."""
     log.append(BEGIN, make.acl(1))
     log.commit()
     log.append(ABORT)
@@ -63,7 +60,6 @@ def test_lost_abort_brings_the_transaction_back(log: Any, make: Any) -> None:
 
 
 def test_lost_begin_leaves_no_transaction(log: Any, make: Any) -> None:
-    """Goal: reverting the begin forgets the transaction. Method: begin again at the same offset."""
     log.append(BEGIN, make.acl(1))
     log.image.revert_to(0)
     assert log.image.transaction is None
@@ -73,7 +69,6 @@ def test_lost_begin_leaves_no_transaction(log: Any, make: Any) -> None:
 
 
 def test_snapshot_ends_with_a_batch(log: Any, make: Any) -> None:
-    """Goal: a transaction that begins inside a batch keeps that batch out. Method: begin as third record."""
     log.append(make.acl(1))
     log.append(make.acl(2), make.acl(3), BEGIN, make.acl(4))
     log.commit()
@@ -85,7 +80,6 @@ def test_snapshot_ends_with_a_batch(log: Any, make: Any) -> None:
 
 
 def test_transactions_that_meet_in_one_batch(log: Any, make: Any) -> None:
-    """Goal: no snapshot ends in the first of two. Method: a batch that ends one and begins another."""
     log.append(make.acl(1))
     log.append(BEGIN, make.acl(2))
     log.append(END, BEGIN, make.acl(3))
@@ -95,7 +89,6 @@ def test_transactions_that_meet_in_one_batch(log: Any, make: Any) -> None:
 
 
 def test_whole_transaction_in_one_batch(log: Any, make: Any) -> None:
-    """Goal: bootstrap as Java writes it is stable at once. Method: begin to end in one batch."""
     log.append(BEGIN, make.feature(), END)
     log.commit()
     assert log.image.stable.end_offset == 3
@@ -103,7 +96,6 @@ def test_whole_transaction_in_one_batch(log: Any, make: Any) -> None:
 
 
 def test_two_transactions_before_a_commit(log: Any, make: Any) -> None:
-    """Goal: each offset is judged by the transaction open there. Method: commit step by step."""
     ends = [
         log.append(BEGIN, make.acl(1)),
         log.append(END),
@@ -119,7 +111,6 @@ def test_two_transactions_before_a_commit(log: Any, make: Any) -> None:
 
 
 def test_nested_begin_is_refused(log: Any) -> None:
-    """Goal: a second begin can't be replayed. Method: expect the reason."""
     log.append(BEGIN)
     with pytest.raises(ReplayError, match="the transaction at 0 was never closed"):
         log.append(BEGIN)

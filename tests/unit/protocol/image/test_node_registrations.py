@@ -27,7 +27,7 @@ def change(**fields: Any) -> BrokerRegistrationChangeRecord:
 
 
 def test_broker_from_record(make: Any) -> None:
-    """Goal: listeners and features by name, directories in Kafka's order. Method: look."""
+    """Listeners and features by name, directories in Kafka's order."""
     broker = BrokerRegistration.from_record(make.broker(1, epoch=7, log_dirs=(HIGH, LOW, NEGATIVE)))
     assert broker.listeners == {"PLAIN": Listener("PLAIN", "localhost", 9092, SecurityProtocol.PLAINTEXT)}
     assert broker.supported_features == {"metadata.version": VersionRange(7, 30)}
@@ -39,7 +39,6 @@ def test_broker_from_record(make: Any) -> None:
 
 @pytest.mark.parametrize("level", [7, 8, 17, 30, 33])
 def test_broker_record_round_trip(make: Any, level: int) -> None:
-    """Goal: to_record gives back what the level can say. Method: the fields that each level has."""
     fields: dict[str, Any] = {"rack": "r", "fenced": False, "in_controlled_shutdown": True}
     if level >= 8:
         fields["is_migrating_zk_broker"] = True
@@ -60,7 +59,6 @@ def test_broker_record_round_trip(make: Any, level: int) -> None:
     ],
 )
 def test_broker_unwritable_below_level(make: Any, fields: dict[str, Any], level: int, loss: str) -> None:
-    """Goal: state is not lost in silence. Method: write each field one level too low, then high enough."""
     broker = BrokerRegistration.from_record(make.broker(1, **fields))
     with pytest.raises(UnwritableImageError, match=loss):
         broker.to_record(level)
@@ -68,7 +66,6 @@ def test_broker_unwritable_below_level(make: Any, fields: dict[str, Any], level:
 
 
 def test_broker_changes(make: Any) -> None:
-    """Goal: a change sets what it names and nothing else. Method: chain of changes."""
     broker = BrokerRegistration.from_record(make.broker(1, epoch=7, log_dirs=(LOW,)))
     assert broker.merge(change()) == broker
     unfenced = broker.merge(change(fenced=-1))
@@ -83,7 +80,6 @@ def test_broker_changes(make: Any) -> None:
 
 
 def test_online_directories(make: Any) -> None:
-    """Goal: DirectoryId.isOnline of Kafka. Method: each kind of id, with directories and without."""
     broker = BrokerRegistration.from_record(make.broker(1, log_dirs=(LOW,)))
     assert [
         broker.has_online_directory(one)
@@ -105,12 +101,11 @@ def test_online_directories(make: Any) -> None:
     ],
 )
 def test_uncordoned_directory(make: Any, log_dirs: Any, cordoned: Any, expected: bool) -> None:
-    """Goal: whether a broker takes new replicas. Method: Kafka's hasUncordonedDirs case by case."""
+    """Whether a broker takes new replicas."""
     record = make.broker(1, log_dirs=log_dirs, cordoned_log_dirs=cordoned)
     assert BrokerRegistration.from_record(record).has_uncordoned_directory is expected
 
 
 def test_controller_record_round_trip(make: Any) -> None:
-    """Goal: nothing of a controller's registration is lost. Method: there and back."""
     record = make.controller(3000, zk_migration_ready=True)
     assert ControllerRegistration.from_record(record).to_record() == record

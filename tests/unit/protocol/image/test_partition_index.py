@@ -8,8 +8,6 @@ from quorate_protocol.records import generated as records
 
 
 def test_topics_of_broker(log: Any, make: Any) -> None:
-    """Goal: a topic counts while one of its partitions is there. Method: creation, reassignment, removal."""
-
     def topics() -> list[set[str]]:
         return [set(log.image.index.topics_of_broker(number)) for number in (1, 2, 3, 9)]
 
@@ -25,7 +23,6 @@ def test_topics_of_broker(log: Any, make: Any) -> None:
 
 
 def test_partitions_of_broker(log: Any, make: Any) -> None:
-    """Goal: all and only partitions with a replica there. Method: topics wholly, partly, not there."""
     log.append(make.topic(1), make.partition(1, 0, (1, 2)), make.partition(1, 1, (2, 3)))
     log.append(make.topic(2), make.partition(2, 0, (3,)), make.topic(3), make.partition(3, 0, (1,)))
     found = {(topic.name, number) for topic, number, _ in views.partitions_of_broker(log.image, 1)}
@@ -34,7 +31,6 @@ def test_partitions_of_broker(log: Any, make: Any) -> None:
 
 
 def test_unusual_partitions_and_counts(log: Any, make: Any) -> None:
-    """Goal: gauges follow each change without looking at all. Method: a fencing and its recovery."""
     image = log.image
     log.append(make.broker(1, fenced=False), make.broker(2, fenced=False), make.broker(3))
     log.append(make.topic(1), make.partition(1, 0, (1, 2)), make.partition(1, 1, (2, 1)))
@@ -67,7 +63,6 @@ def test_unusual_partitions_and_counts(log: Any, make: Any) -> None:
 
 
 def test_active_broker(log: Any, make: Any) -> None:
-    """Goal: fenced and leaving brokers are not active. Method: one of each."""
     log.append(
         make.broker(1, fenced=False),
         make.broker(2),
@@ -78,7 +73,6 @@ def test_active_broker(log: Any, make: Any) -> None:
 
 
 def test_a_large_topic_counts_its_replicas(log: Any, make: Any) -> None:
-    """Goal: the same answers where replicas are counted. Method: as above, behind many partitions elsewhere."""
     elsewhere = [make.partition(1, number, (7,)) for number in range(COUNTED_PARTITIONS_MIN)]
     log.append(make.topic(1), *elsewhere, make.partition(1, COUNTED_PARTITIONS_MIN, (1, 2)))
     log.commit()
@@ -101,7 +95,6 @@ def test_a_large_topic_counts_its_replicas(log: Any, make: Any) -> None:
 
 
 def test_a_topic_is_removed_by_one_write(log: Any, make: Any) -> None:
-    """Goal: the removal of a topic does not take a write for each partition. Method: count what is journaled."""
     log.append(make.topic(1), *(make.partition(1, number) for number in range(50)))
     before = len(log.image._journal)
     log.append(records.RemoveTopicRecord(topic_id=make.topic_id(1)))

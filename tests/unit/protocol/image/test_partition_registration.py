@@ -25,7 +25,6 @@ def partition(make: Any) -> PartitionRegistration:
 
 
 def test_questions(partition: PartitionRegistration, make: Any) -> None:
-    """Goal: leader, preferred leader, directory, reassignment. Method: one example of each."""
     assert partition.has_leader
     assert partition.has_preferred_leader
     assert partition.directory(2) == DIRECTORIES[1]
@@ -38,7 +37,6 @@ def test_questions(partition: PartitionRegistration, make: Any) -> None:
 
 
 def test_empty_change_bumps_the_partition_epoch_alone(partition: PartitionRegistration, make: Any) -> None:
-    """Goal: null and -2 and -1 mean "as before". Method: merge a change that names nothing."""
     changed = partition.merge(make.change(1, 0))
     assert changed.partition_epoch == 10
     assert changed.leader_epoch == 4
@@ -49,13 +47,11 @@ def test_empty_change_bumps_the_partition_epoch_alone(partition: PartitionRegist
 def test_naming_a_leader_bumps_the_leader_epoch(
     partition: PartitionRegistration, make: Any, leader: int
 ) -> None:
-    """Goal: the leader epoch goes up even for the present leader or for none. Method: merge each."""
     changed = partition.merge(make.change(1, 0, leader=leader))
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (leader, 5, 10)
 
 
 def test_all_fields_of_a_change(partition: PartitionRegistration, make: Any) -> None:
-    """Goal: every field of the record arrives. Method: change all of them."""
     changed = partition.merge(
         make.change(
             1,
@@ -91,7 +87,7 @@ def test_all_fields_of_a_change(partition: PartitionRegistration, make: Any) -> 
 
 @pytest.mark.parametrize("directories", [(), (None, None, None), (MIGRATING_DIRECTORY,)])
 def test_no_directories_mean_migrating(make: Any, directories: tuple[UUID | None, ...]) -> None:
-    """Goal: records from before metadata.version 17 get MIGRATING per replica. Method: three spellings."""
+    """Records from before metadata.version 17 get MIGRATING per replica."""
     partition = PartitionRegistration.from_record(make.partition(1, 0, directories=directories))
     assert partition.directories == (MIGRATING_DIRECTORY,) * 3
     grown = partition.merge(make.change(1, 0, replicas=(1, 2, 3, 4)))
@@ -100,7 +96,6 @@ def test_no_directories_mean_migrating(make: Any, directories: tuple[UUID | None
 
 @pytest.mark.parametrize("level", [7, 17, 23, 33])
 def test_record_round_trip_by_metadata_version(make: Any, level: int) -> None:
-    """Goal: to_record gives back what the level can say. Method: the fields that each level has."""
     fields: dict[str, Any] = {"leader_epoch": 3, "partition_epoch": 8, "leader_recovery_state": 1}
     if level >= 17:
         fields["directories"] = (UNASSIGNED_DIRECTORY, None, DIRECTORIES[2])
@@ -111,12 +106,10 @@ def test_record_round_trip_by_metadata_version(make: Any, level: int) -> None:
 
 
 def test_elr_is_dropped_below_its_level(make: Any) -> None:
-    """Goal: as in Kafka, an old level silently loses the ELR. Method: write at level 22."""
     partition = PartitionRegistration.from_record(make.partition(1, 0, eligible_leader_replicas=(2,)))
     assert partition.to_record(make.topic_id(1), 0, 22).eligible_leader_replicas is None
 
 
 def test_directories_are_not_dropped_below_their_level(partition: PartitionRegistration, make: Any) -> None:
-    """Goal: as in Kafka, losing directories is an error that says so. Method: write at level 16."""
     with pytest.raises(UnwritableImageError, match="16 can't express the directory assignment state"):
         partition.to_record(make.topic_id(1), 0, 16)

@@ -121,7 +121,6 @@ def observer() -> Observer:
 
 
 def test_the_first_fetch_is_that_of_nobody() -> None:
-    """Goal: an observer disturbs no quorum. Method: its first Fetch has no replica id, and a valid epoch."""
     observer = Observer((A, B), ObserverConfig(cluster_id="cluster"))
     ask = observer.next_ask(500)
     assert isinstance(ask.request, FetchRequest)
@@ -135,12 +134,11 @@ def test_the_first_fetch_is_that_of_nobody() -> None:
 
 @pytest.mark.parametrize("version", [13, 17, 18])
 def test_requests_fit_into_the_versions_that_controllers_have(version: int, observer: Observer) -> None:
-    """Goal: older controllers can be observed. Method: encode the Fetch in versions since topic ids."""
     assert encode_request(find_api(1), version, 0, None, observer.next_ask(0).request)
 
 
 def test_it_goes_where_it_is_sent_without_delay_once() -> None:
-    """Goal: the leader is found fast, and nobody is asked without pause. Method: redirects, with and without news."""
+    """The leader is found fast, and nobody is asked without pause."""
     observer = Observer((A, B), ObserverConfig(retry_backoff_ms=100, retry_backoff_max_ms=300))
     observer.next_ask(0)
     events = observer.receive(answer(ErrorCode.fenced_leader_epoch, endpoint=C))
@@ -160,7 +158,6 @@ def test_it_goes_where_it_is_sent_without_delay_once() -> None:
 
 
 def test_without_an_endpoint_all_addresses_are_asked_in_turn() -> None:
-    """Goal: controllers that name no endpoints (Fetch before 17) can be observed. Method: nobody names one."""
     observer = Observer((A, B, C), ObserverConfig())
     asked = []
     for _ in range(4):
@@ -174,7 +171,6 @@ def test_without_an_endpoint_all_addresses_are_asked_in_turn() -> None:
 
 
 def test_a_lost_connection_leads_to_the_next_address(observer: Observer) -> None:
-    """Goal: a dead leader is left. Method: no answer; the next bootstrap address is asked after a pause."""
     assert observer.failed("connection refused") == ()
     ask = observer.next_ask(0)
     assert (ask.endpoint, ask.delay_ms) == (B, 100)
@@ -193,7 +189,7 @@ def test_a_lost_connection_leads_to_the_next_address(observer: Observer) -> None
     ids=["earlier epoch", "unknown epoch", "two leaders in an epoch"],
 )
 def test_answers_of_the_past_are_not_believed(observer: Observer, stale: Any) -> None:
-    """Goal: a node that lags behind can't lead us back. Method: answers that contradict what is known."""
+    """A node that lags behind can't lead us back."""
     observer.next_ask(0)
     assert observer.receive(stale) == ()
     assert observer.position.offset == 10
@@ -210,14 +206,12 @@ def test_answers_of_the_past_are_not_believed(observer: Observer, stale: Any) ->
     ],
 )
 def test_a_refusal_is_final(observer: Observer, error: ErrorCode) -> None:
-    """Goal: no endless asking. Method: errors of the whole answer that the next one would have as well."""
     observer.next_ask(0)
     with pytest.raises(RefusedError, match=error.name.upper()):
         observer.receive(refused(error))
 
 
 def test_a_passing_error_is_not_final(observer: Observer) -> None:
-    """Goal: a controller that shuts down is left. Method: an error that another one would not have."""
     observer.next_ask(0)
     assert observer.receive(answer(ErrorCode.broker_not_available)) == ()
     assert observer.next_ask(0).endpoint == B
@@ -230,7 +224,6 @@ def test_a_passing_error_is_not_final(observer: Observer) -> None:
 
 
 def test_records_wait_for_the_high_watermark(observer: Observer) -> None:
-    """Goal: only what is committed. Method: three batches, of which one, then all are below the high watermark."""
     observer.next_ask(0)
     data = batch(10, 2) + batch(12, 1) + batch(13, 3)
     (event,) = observer.receive(answer(records=data, high_watermark=12))
@@ -247,7 +240,6 @@ def test_records_wait_for_the_high_watermark(observer: Observer) -> None:
 
 
 def test_a_lower_high_watermark_takes_nothing_back(observer: Observer) -> None:
-    """Goal: committed stays committed. Method: a new leader that knows no high watermark yet."""
     observer.next_ask(0)
     observer.receive(answer(records=batch(10, 2), high_watermark=12))
     observer.next_ask(0)
@@ -259,7 +251,6 @@ def test_a_lower_high_watermark_takes_nothing_back(observer: Observer) -> None:
 
 
 def test_a_new_leader_that_lacks_records_has_them_dropped(observer: Observer) -> None:
-    """Goal: truncation. Method: uncommitted records of two epochs; the leader's log parts before the second."""
     observer.next_ask(0)
     data = batch(10, 2) + batch(12, 2) + batch(14, 1)
     observer.receive(answer(records=data, high_watermark=12))
@@ -271,7 +262,6 @@ def test_a_new_leader_that_lacks_records_has_them_dropped(observer: Observer) ->
 
 @pytest.mark.parametrize("end", [Position(9, EPOCH), Position(20, EPOCH - 1)])
 def test_a_log_that_contradicts_what_was_committed_ends_it(observer: Observer, end: Position) -> None:
-    """Goal: lost history is not hidden. Method: the leader parts before our position; then begin anew."""
     observer.next_ask(0)
     with pytest.raises(HistoryLostError, match="offset 10"):
         observer.receive(answer(diverging=end))
@@ -283,14 +273,12 @@ def test_a_log_that_contradicts_what_was_committed_ends_it(observer: Observer, e
 
 
 def test_a_divergence_behind_our_end_is_no_answer(observer: Observer) -> None:
-    """Goal: no endless loop. Method: a leader that says we part where we have nothing."""
     observer.next_ask(0)
     assert observer.receive(answer(diverging=Position(10, EPOCH))) == ()
     assert observer.next_ask(0).delay_ms > 0
 
 
 def test_a_snapshot_replaces_what_is_missing(observer: Observer) -> None:
-    """Goal: a position before the log's start. Method: the snapshot comes in two chunks, and what is held goes."""
     snapshot = Position(50, EPOCH)
     observer.next_ask(0)
     observer.receive(answer(records=batch(10, 1)))
@@ -327,7 +315,6 @@ def test_a_snapshot_replaces_what_is_missing(observer: Observer) -> None:
     ids=["size changes", "position", "other snapshot", "empty", "too much", "deleted", "other leader"],
 )
 def test_a_snapshot_that_goes_wrong_is_abandoned(observer: Observer, bad: Any) -> None:
-    """Goal: chunks of different snapshots never mix. Method: a second chunk that does not fit; then Fetch again."""
     snapshot = Position(50, EPOCH)
     observer.next_ask(0)
     observer.receive(answer(snapshot=snapshot))
@@ -349,7 +336,6 @@ def test_a_snapshot_that_goes_wrong_is_abandoned(observer: Observer, bad: Any) -
     ],
 )
 def test_records_that_do_not_continue_ours_are_not_taken(records: bytes, fault: str) -> None:
-    """Goal: a log has no gaps and its epochs do not fall. Method: batches that break that, behind a good one."""
     fetched = Fetched(Position(9, EPOCH))
     told = fetched.append(batch(9, 1) + records, EPOCH)
     assert told is not None

@@ -8,13 +8,11 @@ from quorate_protocol.records.checksum import crc32c
 
 
 def test_the_checksum_is_that_of_the_package() -> None:
-    """Goal: batches have the checksum that Kafka expects. Method: its check value, in one part and in two."""
     assert crc32c(b"123456789") == 0xE306_9283 == package.crc32c(b"123456789")
     assert crc32c(memoryview(b"56789"), crc32c(bytearray(b"1234"))) == 0xE306_9283
 
 
 def test_the_import_of_a_controller_leaves_out_what_it_does_not_call() -> None:
-    """Goal: no start pays for the version of a library. Method: a new interpreter tells what it loaded."""
     unneeded = ("argparse", "email", "importlib.metadata", "importlib.resources")
     code = (
         "import sys, quorate_controller.commands, quorate_controller.process\n"

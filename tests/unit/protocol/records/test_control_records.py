@@ -52,7 +52,7 @@ def control_record(key: bytes | None, value: bytes | None) -> Record:
 
 
 def test_control_batch_holds_every_kind() -> None:
-    """Goal: raft's records round-trip in one batch. Method: encode all kinds, decode."""
+    """Raft's records round-trip in one batch."""
     (batch,) = decode_batches(encode_control_batch(RECORDS, base_offset=8, epoch=2, timestamp_ms=55))
     assert batch.is_control
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (8, 12, 2)
@@ -61,7 +61,6 @@ def test_control_batch_holds_every_kind() -> None:
 
 
 def test_leader_change_of_version_0_has_no_directory_ids() -> None:
-    """Goal: the version that the message names is the one written. Method: bytes worked out by hand."""
     voters = (LeaderChangeVoter(voter_id=1, voter_directory_id=None),)
     message = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=voters)
     (batch,) = decode_batches(encode_control_batch([message], 0, 1, 0))
@@ -85,6 +84,6 @@ def test_leader_change_of_version_0_has_no_directory_ids() -> None:
     ],
 )
 def test_garbage_is_a_typed_error(key: bytes | None, value: bytes | None, error: type[Exception]) -> None:
-    """Goal: a foreign control record can't crash a reader. Method: cut, unknown and impossible records."""
+    """A foreign control record can't crash a reader."""
     with pytest.raises(error):
         decode_control(control_record(key, value))

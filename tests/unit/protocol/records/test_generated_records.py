@@ -89,7 +89,6 @@ def check_class(entity: type[Any], fields_schema: list[dict[str, Any]], version:
 
 
 def test_every_record_of_kafka_is_generated() -> None:
-    """Goal: no record or version is missing. Method: compare keys, names and versions with the newest schemas."""
     expected = schemas_in_jar(jars_of(NEWEST_RELEASE))
     assert sorted(RECORD_CLASSES) == sorted(expected)
     for key, classes in RECORD_CLASSES.items():
@@ -103,7 +102,7 @@ def test_every_record_of_kafka_is_generated() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("key", sorted(RECORD_CLASSES))
 def test_generated_class_says_what_the_schema_says(key: int, release: str) -> None:
-    """Goal: names, types, order, tags, nullability, defaults. Method: each field against each release's schema."""
+    """Names, types, order, tags, nullability, defaults."""
     schema = schemas_in_jar(jars_of(release)).get(key)
     if schema is None:
         assert release != NEWEST_RELEASE
@@ -113,13 +112,11 @@ def test_generated_class_says_what_the_schema_says(key: int, release: str) -> No
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """Goal: nobody edits generated code. Method: generate again from all releases and compare."""
     jars = [text for release in RELEASES for text in ("--jars", str(jars_of(release)))]
     command = [sys.executable, str(ROOT / "tools" / "generate_records.py"), *jars, "--check"]
     assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_newest_classes_are_exported() -> None:
-    """Goal: each newest class can be imported from the package. Method: compare with the table."""
     names = {classes[-1].__name__ for classes in RECORD_CLASSES.values()}
     assert names <= set(generated.__all__)

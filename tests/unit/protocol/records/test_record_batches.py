@@ -30,7 +30,6 @@ def replace(batch: bytes, offset: int, data: bytes) -> bytes:
 
 
 def test_batch_of_values_has_kafkas_layout() -> None:
-    """Goal: the bytes of Kafka's BatchBuilder. Method: compare with a batch worked out by hand."""
     batch = build_batch([b"ab"], base_offset=5, epoch=3, timestamp_ms=TIMESTAMP_MS)
     record = b"\x10\x00\x00\x00\x01\x04ab\x00"
     assert batch[HEADER_SIZE_BYTES:] == record
@@ -42,7 +41,6 @@ def test_batch_of_values_has_kafkas_layout() -> None:
 
 
 def test_building_from_values_equals_encoding_records() -> None:
-    """Goal: the fast path and the general one agree. Method: build, decode, encode long values."""
     built = build_batch([b"", b"x" * 63, b"y" * 64, b"z" * 20_000], 100, 7, TIMESTAMP_MS)
     (decoded,) = decode_batches(built)
     assert encode_batch(decoded) == built
@@ -52,7 +50,6 @@ def test_building_from_values_equals_encoding_records() -> None:
 
 
 def test_milliseconds_and_keys_survive() -> None:
-    """Goal: nothing that a record carries is lost. Method: a batch with differing times, a key and a null."""
     batch = RecordBatch(
         base_offset=0,
         partition_leader_epoch=0,
@@ -71,7 +68,7 @@ def test_milliseconds_and_keys_survive() -> None:
 
 
 def test_scan_tells_where_batches_are() -> None:
-    """Goal: log and replication code works on headers. Method: scan two batches."""
+    """Log and replication code works on headers."""
     first = build_batch([b"a", b"b"], 0, 1, TIMESTAMP_MS)
     second = build_batch([b"c"], 2, 2, TIMESTAMP_MS + 1)
     headers = list(scan_batches(first + second, check_crc=True))
@@ -85,7 +82,7 @@ def test_scan_tells_where_batches_are() -> None:
 
 
 def test_every_cut_is_noticed_or_allowed() -> None:
-    """Goal: a torn tail is told apart from whole batches. Method: cut two batches at each byte."""
+    """A torn tail is told apart from whole batches."""
     first = build_batch([b"a" * 10], 0, 1, TIMESTAMP_MS)
     both = first + build_batch([b"b" * 10], 1, 1, TIMESTAMP_MS)
     for size in range(1, len(both)):
@@ -97,7 +94,7 @@ def test_every_cut_is_noticed_or_allowed() -> None:
 
 
 def test_every_flipped_bit_behind_the_checksum_is_noticed() -> None:
-    """Goal: crc32c is really checked, over the right bytes. Method: flip each bit from the checksum on."""
+    """Crc32c is really checked, over the right bytes."""
     batch = build_batch([b"abc", b"def"], 3, 1, TIMESTAMP_MS)
     for bit in range(17 * 8, len(batch) * 8):
         damaged = bytearray(batch)
@@ -107,7 +104,6 @@ def test_every_flipped_bit_behind_the_checksum_is_noticed() -> None:
 
 
 def test_flips_in_front_of_the_checksum_never_escape_the_error_family() -> None:
-    """Goal: lengths, magic and offsets are not covered by the checksum. Method: flip each of their bits."""
     batch = build_batch([b"abc"], 3, 1, TIMESTAMP_MS)
     for bit in range(17 * 8):
         damaged = bytearray(batch)
@@ -121,7 +117,6 @@ def test_flips_in_front_of_the_checksum_never_escape_the_error_family() -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_compressed_batch_is_refused(codec: int) -> None:
-    """Goal: KRaft never compresses, so we need no decompressor. Method: set each codec in the attributes."""
     batch = replace(build_batch([b"a"], 0, 1, TIMESTAMP_MS), 21, struct.pack(">h", codec))
     with pytest.raises(UnsupportedCompression):
         list(scan_batches(batch))
@@ -174,7 +169,6 @@ Tamper = Callable[[bytes], bytes]
     ],
 )
 def test_contradictions_are_refused(tamper: Tamper) -> None:
-    """Goal: a batch with a right checksum can still lie. Method: change one field, repair the checksum."""
     batch = build_batch([b"abcdefgh", b"ijklmnop"], 3, 1, TIMESTAMP_MS)
     with pytest.raises(CorruptBatch):
         list(decode_batches(tamper(batch)))

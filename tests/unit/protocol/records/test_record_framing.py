@@ -43,7 +43,7 @@ def partition(**changes: object) -> PartitionRecord:
 
 
 def test_frame_is_version_key_and_record_version() -> None:
-    """Goal: the frame of Kafka's AbstractApiMessageSerde. Method: bytes worked out by hand."""
+    """The frame of Kafka's AbstractApiMessageSerde."""
     assert encode_record(NoOpRecord()) == b"\x01\x14\x00\x00"
     assert encode_record(UnregisterControllerRecord(controller_id=7)) == b"\x01\x1d\x00\x00\x00\x00\x07\x00"
     topic = TopicRecord(name="foo", topic_id=TOPIC_ID)
@@ -52,20 +52,18 @@ def test_frame_is_version_key_and_record_version() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_older_version_is_decoded_into_the_newest_class(version: int) -> None:
-    """Goal: readers know one class per record. Method: encode in each version, decode, compare."""
     encoded = encode_record(partition(), version)
     assert encoded[2] == version
     assert decode_record(encoded) == partition()
 
 
 def test_zero_uuid_is_none() -> None:
-    """Goal: kio's convention for UUIDs holds for records. Method: round trip, scalar and in an array."""
+    """Kio's convention for UUIDs holds for records."""
     record = partition(topic_id=None, directories=(None, TOPIC_ID))
     assert decode_record(encode_record(record)) == record
 
 
 def test_what_a_version_cannot_carry_is_refused() -> None:
-    """Goal: no silent loss. Method: write eligible leader replicas in a version from before they existed."""
     with pytest.raises(UnsupportedVersion, match="eligible_leader_replicas"):
         encode_record(partition(eligible_leader_replicas=(2,)), 1)
 
@@ -75,7 +73,7 @@ def test_what_a_version_cannot_carry_is_refused() -> None:
     [(7, (1, 0, 0)), (8, (2, 0, 0)), (17, (3, 1, 1)), (22, (3, 1, 1)), (23, (3, 2, 2)), (30, (4, 2, 2))],
 )
 def test_record_version_follows_the_metadata_version(level: int, expected: tuple[int, int, int]) -> None:
-    """Goal: brokers of a finalized level can read what we write. Method: Kafka 4.3.1's table."""
+    """Brokers of a finalized level can read what we write."""
     types = (RegisterBrokerRecord, PartitionRecord, PartitionChangeRecord)
     assert tuple(record_version_for(record_type, level) for record_type in types) == expected
     assert record_version_for(TopicRecord, level) == 0
@@ -91,7 +89,6 @@ def test_record_version_follows_the_metadata_version(level: int, expected: tuple
     ],
 )
 def test_broker_change_is_written_in_the_lowest_version(change: dict[str, Any], expected: int) -> None:
-    """Goal: the bytes that Kafka writes. Method: the version of each kind of change at the newest level."""
     record = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, **change)
     encoded = encode_record_at(record, 30)
     assert encoded[2] == expected
@@ -99,7 +96,6 @@ def test_broker_change_is_written_in_the_lowest_version(change: dict[str, Any], 
 
 
 def test_other_records_are_written_in_the_version_of_the_level() -> None:
-    """Goal: one call for all records. Method: a partition at three levels."""
     assert [encode_record_at(partition(), level)[2] for level in (7, 17, 30)] == [0, 1, 2]
 
 
@@ -120,19 +116,17 @@ def test_other_records_are_written_in_the_version_of_the_level() -> None:
     ],
 )
 def test_garbage_is_a_typed_error(data: bytes, error: type[Exception]) -> None:
-    """Goal: no foreign exception. Method: frames that are cut, unknown or too long."""
     with pytest.raises(error):
         decode_record(data)
 
 
 def test_unknown_tagged_field_of_a_newer_writer_is_skipped() -> None:
-    """Goal: KIP-482's forward compatibility. Method: append a tagged field that no schema has."""
+    """KIP-482's forward compatibility."""
     encoded = encode_record(TopicRecord(name="foo", topic_id=TOPIC_ID))
     assert decode_record(encoded[:-1] + b"\x01\x63\x02ab") == TopicRecord(name="foo", topic_id=TOPIC_ID)
 
 
 def test_nested_structs_survive_every_version() -> None:
-    """Goal: structs inside records are shared by versions. Method: round trip of a registration in each."""
     record = RegisterBrokerRecord(
         broker_id=1,
         incarnation_id=TOPIC_ID,

@@ -46,7 +46,7 @@ def pem(key: Any, passphrase: str | None = None) -> bytes:
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:
-    """Goal: the file of a Java client means the same here. Method: the least, and everything with another value."""
+    """The file of a Java client means the same here."""
     assert parse_assertion(KEY_FILE, {}) == AssertionSettings(private_key_file="/run/key.pem")
     everything = {
         **KEY_FILE,
@@ -88,16 +88,12 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
     ],
 )
 def test_wrong_settings_are_named(changes: dict[str, str], problem: str) -> None:
-    """Goal: one line that names key, value and what is allowed. Method: a mistake each."""
     with pytest.raises(SecurityConfigError, match=problem):
         parse_assertion({**KEY_FILE, **changes}, {})
 
 
 @pytest.mark.parametrize("name", ["file", "private.key.file", "template.file"])
 def test_files_have_to_be_allowed(name: str) -> None:
-    """Goal: who may write a configuration may not have any file read, as in Kafka. Method: one that is not in the
-    list, then in the system property of Java.
-    """
     key = f"{PREFIX}.{name}"
     properties = {**KEY_FILE, key: "/etc/shadow"}
     with pytest.raises(SecurityConfigError, match=f"{key}=/etc/shadow: the file is not allowed; add it to"):
@@ -106,7 +102,6 @@ def test_files_have_to_be_allowed(name: str) -> None:
 
 
 def test_the_retriever_chooses_assertions() -> None:
-    """Goal: no secret is asked for, and a file is no endpoint. Method: the properties of a client."""
     url = "https://issuer.test/token"
     properties = {
         **KEY_FILE,
@@ -123,7 +118,6 @@ def test_the_retriever_chooses_assertions() -> None:
 
 
 def test_an_assertion_replaces_the_secret_of_client_credentials() -> None:
-    """Goal: as in Kafka 4.4, where a file or an issuer of assertions is named. Method: both, and neither."""
     url = "https://issuer.test/token"
     properties = {
         "sasl.oauthbearer.token.endpoint.url": url,
@@ -149,9 +143,7 @@ def test_an_assertion_replaces_the_secret_of_client_credentials() -> None:
 
 
 def test_later_layers_win() -> None:
-    """Goal: the properties below the template, both below what depends on the time, as in Kafka. Method: all three
-    name the same claims.
-    """
+    """The properties below the template, both below what depends on the time, as in Kafka."""
     template = Template(header={"kid": "k1", "alg": "none"}, payload={"sub": "t", "iat": 1, "extra": [1, 2]})
     settings = AssertionSettings(private_key_file="k", claims={"sub": "p", "aud": "p"}, exp_s=300, nbf_s=60)
     header, claims = assertion_parts(settings, template, 1000.9, "id-1")
@@ -166,7 +158,6 @@ def test_later_layers_win() -> None:
     [(b"{", "no JSON"), (b"[" * 100_000, "no JSON"), (b"[]", "an object"), (b'{"header": 1}', "an object")],
 )
 def test_a_template_that_is_none_is_refused(content: bytes, problem: str) -> None:
-    """Goal: a typing error is told. Method: what is no JSON, and what is no object."""
     with pytest.raises(AssertionNotMadeError, match=problem):
         parse_template(content)
     assert parse_template(b"{}") == Template()
@@ -175,7 +166,7 @@ def test_a_template_that_is_none_is_refused(content: bytes, problem: str) -> Non
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 @pytest.mark.parametrize("form", ["PEM", "encrypted PEM", "base64"])
 def test_keys_are_read_in_each_form(algorithm: str, form: str) -> None:
-    """Goal: PEM as the documentation says, and the bare base64 that Kafka reads. Method: verify the signature."""
+    """PEM as the documentation says, and the bare base64 that Kafka reads."""
     key = new_key(algorithm, "assertions")
     passphrase = PASSPHRASE if form == "encrypted PEM" else None
     content = pem(key, passphrase)
@@ -198,7 +189,6 @@ def test_keys_are_read_in_each_form(algorithm: str, form: str) -> None:
     ],
 )
 def test_keys_that_do_not_fit_are_told(content: bytes, passphrase: str | None, problem: str) -> None:
-    """Goal: a text without the key and its passphrase. Method: no key, the wrong passphrase or algorithm."""
     with pytest.raises(AssertionNotMadeError, match=problem) as refused:
         sign_assertion({}, {"sub": "alice"}, content, passphrase, "RS256")
     assert "wr0ng" not in str(refused.value)
@@ -216,9 +206,7 @@ async def endpoint() -> AsyncIterator[TokenEndpoint]:
 async def test_an_assertion_is_exchanged_for_a_token(
     endpoint: TokenEndpoint, tmp_path: Path, is_grant: bool, sent: str
 ) -> None:
-    """Goal: RFC 7523's requests as Kafka sends them, and a key that is replaced. Method: an endpoint that checks
-    signature, audience and times; then another key, which it learns late; then an assertion from a file.
-    """
+    """RFC 7523's requests as Kafka sends them, and a key that is replaced."""
     key_file, template = tmp_path / "key.pem", tmp_path / "template.json"
     template.write_text(json.dumps({"header": {"kid": "k1"}, "payload": {"aud": endpoint.url}}))
     settings = AssertionSettings(
@@ -251,7 +239,6 @@ async def test_an_assertion_is_exchanged_for_a_token(
 
 @pytest.mark.parametrize("part", ["file", "private_key_file", "template_file"])
 async def test_a_missing_file_is_named(part: str, tmp_path: Path) -> None:
-    """Goal: whoever configures it knows which file. Method: leave one of the three out; nobody is asked."""
     key = tmp_path / "key.pem"
     key.write_bytes(pem(new_key("RS256", "assertions")))
     files = {"private_key_file": str(key), part: str(tmp_path / "absent")}

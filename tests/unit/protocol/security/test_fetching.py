@@ -58,9 +58,6 @@ async def get(url: str, tls: TlsConfig | None = None, **settings: int) -> Fetche
 async def test_redirections_are_not_followed(
     certificates: Certificates, begins: str, leads_to: str, status: int
 ) -> None:
-    """Goal: what is fetched comes from the URL that is allowed. Method: an endpoint that leads to another, which
-    counts its requests; each status, from and to TLS and none.
-    """
     reached: list[str] = []
 
     async def note(request: web.Request) -> web.Response:
@@ -88,8 +85,6 @@ async def test_redirections_are_not_followed(
 
 
 async def test_a_certificate_is_verified(certificates: Certificates) -> None:
-    """Goal: no endpoint is believed without its certificate. Method: the right authority, and two wrong ones."""
-
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="ours")
 
@@ -102,7 +97,6 @@ async def test_a_certificate_is_verified(certificates: Certificates) -> None:
 
 
 async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no endpoint fills the memory. Method: a body of the most bytes, one more, without end, and compressed."""
     monkeypatch.setattr(fetching, "RESPONSE_SIZE_BYTES_MAX", 1000)
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -128,9 +122,7 @@ async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_response_takes_bounded_time(
     monkeypatch: pytest.MonkeyPatch, timeouts: dict[str, int]
 ) -> None:
-    """Goal: an endpoint that sends a byte now and then holds nothing for long. Method: one that never ends, with and
-    without timeouts of the configuration.
-    """
+    """An endpoint that sends a byte now and then holds nothing for long."""
     monkeypatch.setattr(fetching, "TIMEOUT_S", 0.05)
     ended = asyncio.Event()
 

@@ -9,7 +9,7 @@ KEYS = st.text("abcdefghijklmnopqrstuvwxyz_-.", min_size=1)
 
 @given(mechanism=st.sampled_from(sorted(LOGIN_MODULES)), options=st.dictionaries(KEYS, st.text()))
 def test_each_value_is_read_as_it_was_written(mechanism: str, options: dict[str, str]) -> None:
-    """Goal: a password may have quotes, backslashes and line breaks. Method: random values."""
+    """A password may have quotes, backslashes and line breaks."""
     read = parse_jaas(format_jaas(mechanism, options))
     assert read.name == LOGIN_MODULES[mechanism]
     assert read.options == options

@@ -15,7 +15,7 @@ def store(pem: str) -> Store:
 
 
 def test_the_first_certificate_is_that_of_the_key() -> None:
-    """Goal: a chain's authority is not taken for the server. Method: two certificates after a key."""
+    """A chain's authority is not taken for the server."""
     first, second = (f"{BEGIN}\n{base64.b64encode(der).decode()}\n{END}\n" for der in (b"leaf", b"authority"))
     assert leaf_certificate(store(f"a key\n{first}{second}")) == b"leaf"
 
@@ -28,6 +28,5 @@ def test_the_first_certificate_is_that_of_the_key() -> None:
     ],
 )
 def test_a_damaged_certificate_is_not_a_missing_one(pem: str, said: str) -> None:
-    """Goal: the error says what to mend. Method: no certificate, and one that is no base64."""
     with pytest.raises(SecurityConfigError, match=f"server.pem: {said}"):
         leaf_certificate(store(pem))

@@ -41,7 +41,7 @@ def login(endpoint: TokenEndpoint, **changes: object) -> OAuthLogin:
 
 
 async def test_credentials_are_exchanged_for_a_token(endpoint: TokenEndpoint) -> None:
-    """Goal: RFC 6749's grant as Kafka asks for it. Method: an endpoint that checks it, and the token's times."""
+    """RFC 6749's grant as Kafka asks for it."""
     token = await fetch_token(login(endpoint))
     assert token.issued_at_s is not None
     assert token.expires_at_s - token.issued_at_s == 610
@@ -51,7 +51,6 @@ async def test_credentials_are_exchanged_for_a_token(endpoint: TokenEndpoint) ->
 
 
 def test_the_header_is_encoded_if_that_is_configured() -> None:
-    """Goal: sasl.oauthbearer.header.urlencode. Method: a secret with a colon and a blank."""
     plain = OAuthLogin(url="http://x", client_id="a", client_secret="b: c")
     encoded = OAuthLogin(url="http://x", client_id="a", client_secret="b: c", is_header_encoded=True)
     assert token_request(plain)[0]["Authorization"] == "Basic YTpiOiBj"
@@ -59,9 +58,6 @@ def test_the_header_is_encoded_if_that_is_configured() -> None:
 
 
 async def test_a_refusal_is_final_and_tells_why(endpoint: TokenEndpoint) -> None:
-    """Goal: wrong credentials are not sent again and again. Method: a wrong secret; one request, without it in the
-    message.
-    """
     with pytest.raises(TokenError, match=r"status 401: invalid_client - who\?") as refused:
         await fetch_token(login(endpoint, client_secret="wr0ng"))
     assert refused.value.is_final
@@ -70,7 +66,6 @@ async def test_a_refusal_is_final_and_tells_why(endpoint: TokenEndpoint) -> None
 
 
 async def test_what_may_pass_is_tried_again_for_a_while(endpoint: TokenEndpoint) -> None:
-    """Goal: sasl.login.retry.backoff.*. Method: status 503, until the second request and for ever; then nobody."""
     endpoint.status = 503
     asked = asyncio.create_task(fetch_token(login(endpoint, retry_backoff_ms=1)))
     await turn_until(lambda: len(endpoint.requests) >= 2)
@@ -88,14 +83,12 @@ async def test_what_may_pass_is_tried_again_for_a_while(endpoint: TokenEndpoint)
 async def test_a_response_is_read_up_to_a_size(
     endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: an endpoint can't fill the memory. Method: a smaller bound than its response."""
     monkeypatch.setattr(fetching, "RESPONSE_SIZE_BYTES_MAX", 100)
     with pytest.raises(TokenError, match="more than 100 bytes"):
         await fetch_token(login(endpoint))
 
 
 async def test_a_redirection_does_not_get_the_secret(endpoint: TokenEndpoint) -> None:
-    """Goal: credentials go to the endpoint that is allowed only. Method: one that leads to another."""
     application = web.Application()
 
     async def redirect(_: web.Request) -> web.Response:
@@ -128,7 +121,6 @@ async def test_a_redirection_does_not_get_the_secret(endpoint: TokenEndpoint) ->
     ],
 )
 def test_a_response_without_a_token_is_told(body: bytes, said: str) -> None:
-    """Goal: hostile bytes are an error with a text. Method: what is no token, and what has no end."""
     with pytest.raises(TokenError, match=said):
         token_of_response(200, body)
 
@@ -149,15 +141,13 @@ def test_a_response_without_a_token_is_told(body: bytes, said: str) -> None:
 def test_tokens_are_replaced_in_time(
     issued: float | None, expires: float, chance: float, expected: float
 ) -> None:
-    """Goal: KIP-255's sasl.login.refresh.*. Method: tokens of several lifetimes, got at 1000."""
+    """KIP-255's sasl.login.refresh.*."""
     token = Token(value="x", issued_at_s=issued, expires_at_s=expires)
     assert refresh_at_s(token, 1000.0, RefreshTimes(), chance) == pytest.approx(expected)
 
 
 async def test_a_keeper_asks_again_when_it_is_time_and_keeps_what_is_valid(endpoint: TokenEndpoint) -> None:
-    """Goal: one token for all connections, and a failing endpoint does no harm until it ends. Method: a clock that is
-    moved, an endpoint that fails.
-    """
+    """One token for all connections, and a failing endpoint does no harm until it ends."""
     now_s = [float(endpoint.issuer.claims()["iat"])]
     keeper = TokenKeeper(login(endpoint, retry_backoff_ms=1, retry_backoff_max_ms=5), now_s=lambda: now_s[0])
     with pytest.raises(TokenError, match="not asked for yet"):
@@ -190,7 +180,7 @@ def has(keeper: TokenKeeper, value: str) -> bool:
 async def test_a_keeper_follows_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Goal: whoever renews a file is heard, and a missing one is logged once. Method: no file, one, another one."""
+    """Whoever renews a file is heard, and a missing one is logged once."""
     monkeypatch.setattr(tokens, "FILE_INTERVAL_S", 0.001)
     issuer, file = Issuer.with_keys("ES256"), tmp_path / "token"
     keeper = TokenKeeper(OAuthLogin(file=str(file), retry_backoff_ms=1))
@@ -207,7 +197,6 @@ async def test_a_keeper_follows_its_source(
 
 
 def test_a_file_has_one_token(tmp_path: Path) -> None:
-    """Goal: what is no token is told with its reason. Method: a good file, a large one, none."""
     file = tmp_path / "token"
     value = Issuer.with_keys("ES256").token()
     file.write_text(f" {value}\n")

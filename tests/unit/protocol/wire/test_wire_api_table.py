@@ -50,7 +50,7 @@ def apis_in_jar(release: str) -> tuple[dict[int, ApiRow], set[int]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_table_has_what_kafka_serves(release: str) -> None:
-    """Goal: keys, names, versions and listeners of each release. Method: compare with the request schemas."""
+    """Keys, names, versions and listeners of each release."""
     expected, on_controller = apis_in_jar(release)
     has = {key: api for key, api in APIS.items() if api.version_max_in(release) is not None}
     assert {
@@ -60,9 +60,6 @@ def test_table_has_what_kafka_serves(release: str) -> None:
 
 
 def test_what_kafkas_controllers_serve_is_served_or_has_a_reason() -> None:
-    """Goal: no API is forgotten, in no version. Method: compare the schemas of the newest release with what is
-    served; of each API that is missing, a row of the page says why.
-    """
     in_jar, on_controller = apis_in_jar(NEWEST_RELEASE)
     offered = {key: in_jar[key] for key in on_controller}
     served = {key: (api.name, api.version_min, api.version_max) for key, api in SERVED_APIS.items()}
@@ -74,9 +71,7 @@ def test_what_kafkas_controllers_serve_is_served_or_has_a_reason() -> None:
 
 
 def test_reads_of_controllers_are_those_of_brokers() -> None:
-    """Goal: only what brokers serve, in their versions, and nothing that a broker forwards or everybody is offered.
-    Method: compare with the table of all APIs.
-    """
+    """Only what brokers serve, in their versions, and nothing that a broker forwards or everybody is offered."""
     assert set(CONTROLLER_READ_APIS) == {41, 48, 50, 75}
     assert not CONTROLLER_READ_APIS.keys() & SERVED_APIS.keys()
     for key, api in CONTROLLER_READ_APIS.items():
@@ -91,7 +86,6 @@ def test_reads_of_controllers_are_those_of_brokers() -> None:
 
 
 def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
-    """Goal: a row that is filled in wrongly is found. Method: the keys by the part of a controller that answers."""
     by_part = {part: {key for key, api in APIS.items() if api.answered_by is part} for part in AnsweredBy}
     assert by_part == {
         AnsweredBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
@@ -107,7 +101,6 @@ def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None
 
 @pytest.mark.parametrize("key", sorted(APIS))
 def test_classes_of_every_version_can_be_loaded(key: int) -> None:
-    """Goal: no row promises what can't be decoded. Method: load each class; check what it says of itself."""
     api = APIS[key]
     for version in range(api.version_min, api.version_max + 1):
         for entity, kind in (
@@ -123,7 +116,6 @@ def test_classes_of_every_version_can_be_loaded(key: int) -> None:
 
 
 def test_unknown_keys_and_versions_are_typed_errors() -> None:
-    """Goal: callers can tell them apart. Method: ask for what is not there."""
     with pytest.raises(UnknownApi):
         find_api(95)
     with pytest.raises(UnsupportedVersion, match="4 to 18"):
@@ -134,10 +126,6 @@ def test_unknown_keys_and_versions_are_typed_errors() -> None:
 
 
 def test_importing_the_table_imports_no_message() -> None:
-    """Goal: a fast start.
-
-    Method: count kio's message modules in a fresh interpreter after importing the wire package.
-    """
     program = (
         "import sys, quorate_protocol.wire.server, quorate_protocol.wire.client\n"
         "print([name for name in sys.modules if name.endswith(('.request', '.response'))])\n"

@@ -39,7 +39,6 @@ def header(key: int, version: int, client_id: bytes = b"\x00\x02me") -> bytes:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_request_of_any_version_is_parsed_into_the_canonical_class(version: int) -> None:
-    """Goal: handlers see one class. Method: encode in each version, legacy and flexible ones, and parse."""
     frame = encode_request(APIS[20], version, 42, "me", DELETE)
     request = parse_request(frame)
     assert (request.api, request.version, request.correlation_id) == (APIS[20], version, 42)
@@ -48,14 +47,12 @@ def test_request_of_any_version_is_parsed_into_the_canonical_class(version: int)
 
 
 def test_client_without_an_id() -> None:
-    """Goal: the client id is nullable. Method: round trip with none and with an empty one."""
     for client_id in (None, ""):
         frame = encode_request(APIS[18], 4, 1, client_id, VERSIONS)
         assert parse_request(frame).client_id == client_id
 
 
 def test_tagged_fields_in_a_header_are_skipped() -> None:
-    """Goal: forward compatibility of headers. Method: a flexible header with an unknown tag."""
     frame = encode_request(APIS[18], 4, 1, "me", VERSIONS)
     size = read_request_header(frame).size_bytes
     changed = frame[:size] + b"\x01\x0a\x03abc" + frame[size + 1 :]
@@ -63,10 +60,7 @@ def test_tagged_fields_in_a_header_are_skipped() -> None:
 
 
 def test_newer_api_versions_request_is_answerable() -> None:
-    """Goal: KIP-511, a client newer than we are learns what we speak.
-
-    Method: version 99 with an unknown body.
-    """
+    """KIP-511, a client newer than we are learns what we speak."""
     request = parse_request(header(18, 99) + b"\x00whatever")
     assert (request.version, request.unsupported_version) == (0, 99)
     response = ApiVersionsResponse(
@@ -98,20 +92,13 @@ def test_newer_api_versions_request_is_answerable() -> None:
     ],
 )
 def test_bad_requests_are_typed_errors(frame: bytes, error: type[Exception]) -> None:
-    """Goal: a server can tell why it closes a connection.
-
-    Method: broken headers, unknown keys and versions.
-    """
+    """A server can tell why it closes a connection."""
     with pytest.raises(error):
         parse_request(frame)
 
 
 @pytest.mark.parametrize("key", sorted(CONTROLLER_APIS))
 def test_client_and_server_understand_each_other(key: int) -> None:
-    """Goal: headers fit bodies in all versions.
-
-    Method: an empty request and response of each, over both sides.
-    """
     api = CONTROLLER_APIS[key]
     client = ClientConnection("me")
     for version in range(api.version_min, api.version_max + 1):
@@ -124,7 +111,6 @@ def test_client_and_server_understand_each_other(key: int) -> None:
 
 
 def test_responses_arrive_in_pieces_and_together() -> None:
-    """Goal: sans-IO, any split. Method: two responses byte by byte, then two at once."""
     client = ClientConnection("me")
     response = DeleteTopicsResponse(throttle_time=SECOND, responses=())
     for _ in range(2):
@@ -141,7 +127,6 @@ def test_responses_arrive_in_pieces_and_together() -> None:
 
 
 def test_in_flight_requests_are_bounded() -> None:
-    """Goal: nothing queues without bound. Method: fill the bound; the next send is our own mistake."""
     client = ClientConnection("me", in_flight_max=2)
     client.send(VERSIONS, 4)
     assert client.can_send
@@ -152,10 +137,6 @@ def test_in_flight_requests_are_bounded() -> None:
 
 
 def test_older_server_answers_api_versions_in_version_0() -> None:
-    """Goal: a server that knows less than we do is understood.
-
-    Method: its refusal of version 5, in version 0.
-    """
     client = ClientConnection("me")
     client.send(VERSIONS, 5)
     ((_, response),) = client.receive_data(
@@ -166,10 +147,7 @@ def test_older_server_answers_api_versions_in_version_0() -> None:
 
 
 def test_what_a_version_cannot_say_is_not_sent() -> None:
-    """Goal: a failed send leaves the connection usable.
-
-    Method: deletion by id, in a version that has names.
-    """
+    """A failed send leaves the connection usable."""
     client = ClientConnection("me")
     by_id = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=None),), timeout=SECOND)
     with pytest.raises(UnsupportedVersion):
@@ -189,7 +167,6 @@ def test_what_a_version_cannot_say_is_not_sent() -> None:
     ],
 )
 def test_bad_responses_are_typed_errors(data: bytes, error: type[Exception]) -> None:
-    """Goal: a client can't be confused by a server. Method: wrong correlation, cut bodies, a huge frame."""
     client = ClientConnection("me")
     client.send(VERSIONS, 4)
     with pytest.raises(error):
@@ -197,6 +174,5 @@ def test_bad_responses_are_typed_errors(data: bytes, error: type[Exception]) -> 
 
 
 def test_response_without_a_request_is_an_error() -> None:
-    """Goal: unsolicited data is noticed. Method: a response on a fresh connection."""
     with pytest.raises(MalformedMessage, match="without a request"):
         ClientConnection(None).receive_data(encode_frame(b"\x00\x00\x00\x00"))

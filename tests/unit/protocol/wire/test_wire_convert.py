@@ -35,16 +35,11 @@ SECOND = timedelta(seconds=1)
 
 
 def test_same_class_is_the_same_object() -> None:
-    """Goal: the common case costs nothing. Method: convert to the own class."""
     request = DeleteTopicsRequest(topics=(), timeout=SECOND)
     assert convert(request, DeleteTopicsRequest) is request
 
 
 def test_ignorable_fields_are_dropped_for_an_old_peer() -> None:
-    """Goal: an old client gets an answer it can read.
-
-    Method: an ApiVersions response with features, written in version 0.
-    """
     response = ApiVersionsResponse(
         error_code=ErrorCode.unsupported_version,
         api_keys=(ApiVersion(api_key=18, min_version=0, max_version=5),),
@@ -57,10 +52,6 @@ def test_ignorable_fields_are_dropped_for_an_old_peer() -> None:
 
 
 def test_field_that_may_not_be_lost_is_refused() -> None:
-    """Goal: a request never silently means less.
-
-    Method: a registration with a field that may be lost, and one with a field that may not.
-    """
     request = BrokerRegistrationRequest(
         broker_id=1,
         cluster_id="c",
@@ -90,7 +81,6 @@ def test_field_that_may_not_be_lost_is_refused() -> None:
 
 
 def test_topics_to_delete_by_name_become_topics() -> None:
-    """Goal: DeleteTopics 1-5 reads like 6. Method: both directions; an id can't go back."""
     old = DeleteTopicsRequestV1(topic_names=(TopicName("a"), TopicName("b")), timeout=SECOND)
     new = DeleteTopicsRequest(
         topics=(
@@ -107,7 +97,7 @@ def test_topics_to_delete_by_name_become_topics() -> None:
 
 
 def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
-    """Goal: AlterPartition 2 reads like 3, with unknown broker epochs. Method: both directions."""
+    """AlterPartition 2 reads like 3, with unknown broker epochs."""
     old = alter_partition_v2.AlterPartitionRequest(
         broker_id=BrokerId(1),
         broker_epoch=9,
@@ -142,7 +132,6 @@ def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
 
 
 def test_replica_of_an_old_fetch_and_the_metadata_topic() -> None:
-    """Goal: Fetch 12 (names, replica id) reads like 18. Method: up and down again."""
     old = fetch_v12.FetchRequest(
         replica_id=BrokerId(3),
         max_wait=SECOND,
@@ -165,7 +154,6 @@ def test_replica_of_an_old_fetch_and_the_metadata_topic() -> None:
 
 
 def test_successors_and_upgrade_types_of_the_first_versions() -> None:
-    """Goal: the other replaced fields. Method: EndQuorumEpoch 0 and UpdateFeatures 0, both directions."""
     partition = end_quorum_epoch_v0.PartitionData(
         partition_index=0, leader_id=BrokerId(1), leader_epoch=2, preferred_successors=(3, 2)
     )
@@ -189,10 +177,6 @@ def test_successors_and_upgrade_types_of_the_first_versions() -> None:
 
 @pytest.mark.parametrize("key", sorted(CONTROLLER_APIS))
 def test_every_version_converts_up_and_back(key: int) -> None:
-    """Goal: no pair of versions lacks a conversion.
-
-    Method: an all-zero message of each version becomes canonical and returns unchanged.
-    """
     api = CONTROLLER_APIS[key]
     for version in range(api.version_min, api.version_max + 1):
         for entity, canonical in (

@@ -130,7 +130,6 @@ def kio_encode(entity: Any) -> bytes:
 
 @pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY, NULLS])
 def test_we_agree_with_kio(entity: Any) -> None:
-    """Goal: two independent codecs, one format. Method: encode and decode with both, crosswise."""
     encoded = encode(entity)
     assert encoded == kio_encode(entity)
     assert decode(type(entity), encoded) == entity
@@ -138,7 +137,6 @@ def test_we_agree_with_kio(entity: Any) -> None:
 
 
 def test_entity_in_the_middle_of_data() -> None:
-    """Goal: headers and bodies share a buffer. Method: read with an offset, with bytes around."""
     encoded = encode(LEGACY)
     assert read_entity(Legacy, b"??" + encoded + b"!", 2) == (LEGACY, 2 + len(encoded))
     with pytest.raises(MalformedMessage, match="1 bytes follow"):
@@ -147,7 +145,6 @@ def test_entity_in_the_middle_of_data() -> None:
 
 @pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
 def test_every_cut_is_a_typed_error(entity: Any) -> None:
-    """Goal: no foreign exception on truncated input. Method: cut at each byte."""
     encoded = encode(entity)
     for size in range(len(encoded)):
         with pytest.raises(MalformedMessage):
@@ -156,7 +153,6 @@ def test_every_cut_is_a_typed_error(entity: Any) -> None:
 
 @pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
 def test_flipped_bits_never_escape_the_error_family(entity: Any) -> None:
-    """Goal: garbage in any place is an entity or a typed error. Method: flip each bit."""
     encoded = encode(entity)
     for bit in range(len(encoded) * 8):
         damaged = bytearray(encoded)
@@ -177,7 +173,7 @@ def test_flipped_bits_never_escape_the_error_family(entity: Any) -> None:
     ],
 )
 def test_huge_compact_array_allocates_nothing(lie: bytes) -> None:
-    """Goal: a length field can't reserve memory. Method: claim up to 2^32 elements in 20 bytes."""
+    """A length field can't reserve memory."""
     with pytest.raises(MalformedMessage):
         decode(DeleteTopicsRequest, lie + bytes(20))
     with pytest.raises(MalformedMessage):
@@ -185,7 +181,6 @@ def test_huge_compact_array_allocates_nothing(lie: bytes) -> None:
 
 
 def test_huge_legacy_array_and_string_allocate_nothing() -> None:
-    """Goal: as above for 32-bit lengths. Method: the largest and a negative length in each place."""
     for length in (2**31 - 1, -2, -(2**31)):
         for position in range(3):
             data = [b"\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"]
@@ -195,7 +190,6 @@ def test_huge_legacy_array_and_string_allocate_nothing() -> None:
 
 
 def test_array_has_a_bound_of_elements() -> None:
-    """Goal: small elements in a large frame stay bounded. Method: one element more than the bound."""
     data = bytearray()
     write_unsigned_varint(data, ARRAY_ELEMENTS_MAX + 2)
     with pytest.raises(MalformedMessage, match="entity has 1000001 elements, at most 1000000 are allowed"):
@@ -204,9 +198,7 @@ def test_array_has_a_bound_of_elements() -> None:
 
 @pytest.mark.parametrize("count", [3, 126, 127, 50_000])
 def test_a_message_has_a_bound_of_elements(count: int) -> None:
-    """Goal: a message takes bounded memory however its arrays are nested. Method: arrays in an array, short ones
-    and long ones, with as many elements in total as are allowed, and one more.
-    """
+    """A message takes bounded memory however its arrays are nested."""
     resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=(SET,) * count)
     request = IncrementalAlterConfigsRequest(resources=(resource,) * 3, validate_only=False)
     encoded, elements = encode(request), 3 + 3 * count
@@ -220,7 +212,6 @@ def test_a_message_has_a_bound_of_elements(count: int) -> None:
 
 
 def test_arrays_have_the_length_that_kafka_reads() -> None:
-    """Goal: nobody writes an array that Kafka 4.4 refuses to read. Method: the longest one, then one element more."""
     longest = PartitionChangeRecord(partition_id=0, topic_id=uuid.UUID(int=1), isr=(1,) * ARRAY_ELEMENTS_MAX)
     assert decode(PartitionChangeRecord, encode(longest)) == longest
     with pytest.raises(ArrayTooLong, match=r"^isr has 1000001 elements, at most 1000000 are allowed$"):
@@ -228,7 +219,7 @@ def test_arrays_have_the_length_that_kafka_reads() -> None:
 
 
 def test_tagged_fields_have_a_bound() -> None:
-    """Goal: as many as Kafka 4.4 reads, of a message and of its header. Method: the most, then one more."""
+    """As many as Kafka 4.4 reads, of a message and of its header."""
     for count in (TAGGED_FIELDS_MAX, TAGGED_FIELDS_MAX + 1):
         tags = bytearray()
         write_unsigned_varint(tags, count)
@@ -247,10 +238,7 @@ def test_tagged_fields_have_a_bound() -> None:
 
 
 def test_array_of_structs_is_measured_by_its_smallest_element() -> None:
-    """Goal: objects can't outgrow the bytes they came from by much.
-
-    Method: claim more structs than fit into the bytes that are left, at their smallest size of 18 bytes.
-    """
+    """Objects can't outgrow the bytes they came from by much."""
     two = b"\x03" + (b"\x00" + bytes(16) + b"\x00") * 2
     assert len(decode(DeleteTopicsRequest, two + bytes(5)).topics) == 2
     with pytest.raises(MalformedMessage, match="topics has 3 elements, but 41 bytes"):
@@ -258,10 +246,7 @@ def test_array_of_structs_is_measured_by_its_smallest_element() -> None:
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
-    """Goal: a newer peer's tagged fields don't disturb (KIP-482).
-
-    Method: unknown tags in a struct and at the top.
-    """
+    """A newer peer's tagged fields don't disturb (KIP-482)."""
     quota = ClientQuotaRecord(
         entity=(EntityData(entity_type="user", entity_name=None),), key="k", value=1.0, remove=False
     )
@@ -298,17 +283,12 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     ],
 )
 def test_impossible_tagged_fields_are_refused(tags: bytes) -> None:
-    """Goal: sizes and order of tagged fields are checked. Method: sections that lie."""
     encoded = encode(PartitionChangeRecord(partition_id=1, topic_id=None))
     with pytest.raises(MalformedMessage):
         decode(PartitionChangeRecord, encoded[:-1] + tags)
 
 
 def test_null_where_none_may_be_is_refused() -> None:
-    """Goal: non-nullable fields never become None.
-
-    Method: the null marker for a name, an array and a struct.
-    """
     with pytest.raises(MalformedMessage, match="length -1"):
         decode(Inner, b"\x00\x00")
     encoded = encode(FLEXIBLE)
@@ -318,7 +298,6 @@ def test_null_where_none_may_be_is_refused() -> None:
 
 
 def test_generated_functions_are_seen_in_tracebacks() -> None:
-    """Goal: who debugs sees what ran. Method: the last line of a failed read's traceback, with its text."""
     read = CodecFunctions(closure_reader, generated_reader).generated(Legacy)
     with pytest.raises(struct.error) as caught:
         read(b"\x00\x01t\xff\xff\xff\xff\x00\x00", 0)
@@ -329,27 +308,19 @@ def test_generated_functions_are_seen_in_tracebacks() -> None:
 
 
 def test_header_keeps_the_old_string_format() -> None:
-    """Goal: the one exception in Kafka's formats. Method: a flexible request header with a client id."""
     header = RequestHeader(request_api_key=18, request_api_version=4, correlation_id=1, client_id="me")
     assert encode(header) == b"\x00\x12\x00\x04\x00\x00\x00\x01\x00\x02me\x00" == kio_encode(header)
     assert decode(RequestHeader, encode(header)) == header
 
 
 def test_absent_tagged_struct_is_its_default() -> None:
-    """Goal: tagged fields without a stated default read as kio reads them.
-
-    Method: a Fetch request without tags.
-    """
     request = FetchRequest(max_wait=timedelta(0), min_bytes=0, topics=(), forgotten_topics_data=())
     assert decode(FetchRequest, encode(request)) == request
     assert decode(FetchRequest, encode(request)).replica_state.replica_id == -1
 
 
 def test_error_codes_beyond_kio() -> None:
-    """Goal: code 136 is an ErrorCode like others, newer ones don't break a client.
-
-    Method: round trip; decode 9999.
-    """
+    """Code 136 is an ErrorCode like others, newer ones don't break a client."""
     response = UnregisterControllerResponse(
         throttle_time=timedelta(0), error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="no"
     )
@@ -362,7 +333,6 @@ def test_error_codes_beyond_kio() -> None:
 
 
 def test_timestamps_keep_milliseconds() -> None:
-    """Goal: token expiry times are exact. Method: round trip of a response with three of them."""
     stamp = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.none,
@@ -382,7 +352,7 @@ def test_timestamps_keep_milliseconds() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 16_383, 16_384, 2**31 - 1, 2**32 - 1])
 def test_varints(value: int) -> None:
-    """Goal: seven bits per byte, low bits first. Method: round trip at the borders."""
+    """Seven bits per byte, low bits first."""
     buffer = bytearray()
     write_unsigned_varint(buffer, value)
     assert len(buffer) == max(1, -(-value.bit_length() // 7))
@@ -390,16 +360,13 @@ def test_varints(value: int) -> None:
 
 
 def test_long_topic_names() -> None:
-    """Goal: lengths of more than one byte. Method: a name of 249 characters, Kafka's longest."""
     state = DeleteTopicState(name=TopicName("n" * 249), topic_id=None)
     assert decode(DeleteTopicState, encode(state)) == state
 
 
 @pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
 def test_strings_have_javas_length(entity: Any) -> None:
-    """Goal: nobody writes a string that Java's readers refuse, and nobody's is accepted. Method: the longest
-    string, one byte more, and the bytes that another writer would send.
-    """
+    """Nobody writes a string that Java's readers refuse, and nobody's is accepted."""
     longest = replace(entity, text="é" * 16_383 + "a")
     assert decode(type(entity), encode(longest)) == longest
     with pytest.raises(StringTooLong, match=r"^text has 32768 bytes, at most 32767 are allowed$"):
@@ -411,7 +378,6 @@ def test_strings_have_javas_length(entity: Any) -> None:
 
 @pytest.mark.parametrize("period_ms", [2**63 - 1, -(2**63)])
 def test_a_duration_that_python_has_no_room_for(period_ms: int) -> None:
-    """Goal: "forever" is a duration, not a malformed message. Method: the bounds of 64 bits."""
     raw = b"\x02x" + struct.pack(">q", period_ms) + b"\x00"
     period = decode(RenewDelegationTokenRequest, raw).renew_period
     assert abs(period) > timedelta(days=365) * 2_000_000

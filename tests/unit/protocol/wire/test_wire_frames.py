@@ -9,7 +9,6 @@ STREAM = b"".join(encode_frame(payload) for payload in PAYLOADS)
 
 
 def test_one_byte_at_a_time() -> None:
-    """Goal: any split of the stream gives the same frames. Method: feed single bytes."""
     decoder = FrameDecoder()
     assert [frame for byte in STREAM for frame in decoder.feed(bytes([byte]))] == PAYLOADS
     assert decoder.buffered_size_bytes == 0
@@ -17,14 +16,12 @@ def test_one_byte_at_a_time() -> None:
 
 @pytest.mark.parametrize("chunk_size", [2, 3, 4, 5, 7, 11, 64, 1000])
 def test_chunks_of_any_size(chunk_size: int) -> None:
-    """Goal: as above. Method: feed chunks that hold parts of frames or several."""
     decoder = FrameDecoder()
     chunks = [STREAM[start : start + chunk_size] for start in range(0, len(STREAM), chunk_size)]
     assert [frame for chunk in chunks for frame in decoder.feed(chunk)] == PAYLOADS
 
 
 def test_unfinished_frame_is_held() -> None:
-    """Goal: what came before the end of a frame is kept. Method: feed all but the last byte."""
     decoder = FrameDecoder()
     assert decoder.feed(STREAM[:-1]) == PAYLOADS[:-1]
     assert decoder.buffered_size_bytes == 4 + 6
@@ -35,10 +32,7 @@ def test_unfinished_frame_is_held() -> None:
     "length", [b"\x00\x00\x00\x0b", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00"]
 )
 def test_impossible_length_ends_the_stream(length: bytes) -> None:
-    """Goal: nothing is buffered for a frame that won't be accepted.
-
-    Method: lengths above the limit or negative.
-    """
+    """Nothing is buffered for a frame that won't be accepted."""
     decoder = FrameDecoder(frame_size_bytes_max=10)
     assert decoder.feed(length[:3]) == []
     with pytest.raises(FrameTooLarge, match="at most 10"):
@@ -49,5 +43,4 @@ def test_impossible_length_ends_the_stream(length: bytes) -> None:
 
 
 def test_frame_of_exactly_the_limit_passes() -> None:
-    """Goal: the bound is inclusive. Method: a frame as large as the limit."""
     assert FrameDecoder(frame_size_bytes_max=10).feed(encode_frame(b"x" * 10)) == [b"x" * 10]

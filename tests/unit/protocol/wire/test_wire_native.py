@@ -67,7 +67,6 @@ def codecs(
 
 
 def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: whoever suspects the extension runs without it. Method: load it with the switch off."""
     monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=2, VERSION="1.2.3"))
     assert load({SWITCH: "off"}) == (None, "QUORATE_NATIVE is off")
     extension, reason = load({})
@@ -76,7 +75,6 @@ def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_lost_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: Quorate needs no Rust. Method: a module that can't be imported."""
     monkeypatch.setitem(sys.modules, "quorate_native", None)
     extension, reason = load({})
     assert extension is None
@@ -84,14 +82,13 @@ def test_nothing_is_lost_where_it_is_not_installed(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_of_another_release_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: an old extension never breaks a new Quorate. Method: one with another number of its interface."""
+    """An old extension never breaks a new Quorate."""
     monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=0, VERSION="0.0.9"))
     assert load({}) == (None, "quorate_native 0.0.9 has interface 0, 2 is needed")
 
 
 @needs_extension
 def test_messages_and_records_come_by_it() -> None:
-    """Goal: it is used where it is installed. Method: whose methods read and write a class."""
     assert decode(ClientQuotaRecord, encode(QUOTA)) == QUOTA
     functions: tuple[Any, Any] = readers[ClientQuotaRecord], writers[ClientQuotaRecord]
     assert {type(function.__self__).__name__ for function in functions} == {"Codec"}
@@ -99,9 +96,6 @@ def test_messages_and_records_come_by_it() -> None:
 
 @needs_extension
 def test_it_gives_up_before_anything_is_written() -> None:
-    """Goal: the function in Python begins anew. Method: what that finds in the buffer, for a field near the end that
-    is too long; and what is raised.
-    """
     found = []
 
     def write(buffer: bytearray, entity: object) -> None:
@@ -118,7 +112,6 @@ def test_it_gives_up_before_anything_is_written() -> None:
 @needs_extension
 @pytest.mark.parametrize("offset", [-1, 2**64, 10**6])
 def test_unusual_offsets_are_read_in_python(offset: int) -> None:
-    """Goal: even an offset that no caller has does the same. Method: negative, far behind the end, and huge ones."""
     asked = []
 
     def read(data: bytes, offset: int) -> tuple[None, int]:
@@ -132,9 +125,7 @@ def test_unusual_offsets_are_read_in_python(offset: int) -> None:
 
 @needs_extension
 def test_other_types_are_read_and_written_in_python() -> None:
-    """Goal: subclasses keep what they override, and views work as ever. Method: a text that encodes itself, a list in
-    place of a tuple, a bytearray that is read.
-    """
+    """Subclasses keep what they override, and views work as ever."""
     native = codecs()
     buffer = bytearray()
     native.writers[ClientQuotaRecord](buffer, replace(QUOTA, key=Text("k")))
@@ -147,9 +138,6 @@ def test_other_types_are_read_and_written_in_python() -> None:
 
 @needs_extension
 def test_a_shared_array_is_encoded_once() -> None:
-    """Goal: what answers have in common costs once. Method: what the first one keeps, and a second one with something
-    else in its place.
-    """
     shared = SharedArray(QUOTA.entity)
     assert encode(replace(QUOTA, entity=shared)) == encode(QUOTA)
     assert shared.encoded == b"\x02\x05user\x02u\x00"
@@ -159,14 +147,14 @@ def test_a_shared_array_is_encoded_once() -> None:
 
 @needs_extension
 def test_an_interrupt_is_passed_on() -> None:
-    """Goal: Ctrl-C ends a tool at any moment. Method: it arrives while a field is compared with its default."""
+    """Ctrl-C ends a tool at any moment."""
     with pytest.raises(KeyboardInterrupt):
         encode(replace(PARTITION, eligible_leader_replicas=Untimely()))
 
 
 @needs_extension
 def test_uuids_are_the_same_objects() -> None:
-    """Goal: ids that repeat in thousands of records take memory once. Method: two records with one id."""
+    """Ids that repeat in thousands of records take memory once."""
     first, second = (decode(PartitionRecord, encode(PARTITION)) for _ in range(2))
     assert first.topic_id is second.topic_id
     assert first.topic_id == PARTITION.topic_id
@@ -174,7 +162,6 @@ def test_uuids_are_the_same_objects() -> None:
 
 @needs_extension
 def test_uuids_are_told_apart() -> None:
-    """Goal: a remembered uuid is never taken for another. Method: more than are remembered, each in a new object."""
     for number in range(1, 20_000):
         record = replace(PARTITION, topic_id=UUID(int=number << 40))
         assert encode(record)[4:20] == (number << 40).to_bytes(16, "big")
@@ -183,8 +170,6 @@ def test_uuids_are_told_apart() -> None:
 
 @needs_extension
 def test_classes_that_make_their_own_instances_are_refused() -> None:
-    """Goal: no instance without what its class puts into it. Method: a class with a `__new__`."""
-
     class Own:
         __slots__ = ("a",)
 
@@ -198,9 +183,7 @@ def test_classes_that_make_their_own_instances_are_refused() -> None:
 
 @needs_extension
 def test_other_threads_run_while_a_long_message_is_read() -> None:
-    """Goal: the event loop goes on while a long request is parsed in a thread. Method: how often another thread gets
-    the interpreter during one read of a million structs, at the interpreter's own switch interval.
-    """
+    """The event loop goes on while a long request is parsed in a thread."""
     long = encode(replace(QUOTA, entity=QUOTA.entity * 1_000_000))
     read, begun, done, turns = readers[ClientQuotaRecord], Event(), Event(), 0
 
@@ -221,7 +204,6 @@ def test_other_threads_run_while_a_long_message_is_read() -> None:
 
 @needs_extension
 def test_threads_may_use_a_class_for_the_first_time_at_once() -> None:
-    """Goal: requests that are parsed in a thread need no lock. Method: two threads begin with one codec together."""
     native, begin, results = codecs(), Barrier(2), []
     encoded = encode(QUOTA)
 

@@ -63,9 +63,6 @@ def write(request: pytest.FixtureRequest, written: Counter[EntityClass]) -> Writ
 
 
 def test_a_shared_array_is_encoded_once(write: Writer, written: Counter[EntityClass]) -> None:
-    """Goal: what topics have in common costs once, and answers are the same. Method: two answers with the same
-    array, and what an array of their own gives.
-    """
     configs = (_config("a"), _config("b"))
     shared = SharedArray(configs)
     for topic in ("one", "two"):
@@ -77,7 +74,6 @@ def test_a_shared_array_is_encoded_once(write: Writer, written: Counter[EntityCl
 
 
 def test_a_shared_array_that_cannot_be_written_is_refused_each_time(write: Writer) -> None:
-    """Goal: nothing half is kept. Method: a name that is too long, twice."""
     shared = SharedArray([_config("a"), _config("b" * (STRING_SIZE_BYTES_MAX + 1))])
     for _ in range(2):
         with pytest.raises(StringTooLong):

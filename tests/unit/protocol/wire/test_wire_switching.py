@@ -28,8 +28,8 @@ def is_generated(function: Callable[..., Any]) -> bool:
 
 
 def test_a_reader_is_generated_after_its_first_uses() -> None:
-    """Goal: a process that reads few messages generates nothing, one that reads many gets the fast function, and
-    results stay the same. Method: one use more than closures have, looking at which function is next.
+    """A process that reads few messages generates nothing, one that reads many gets the fast function, and
+    results stay the same.
     """
     readers = CodecFunctions(closure_reader, generated_reader)
     for _ in range(CLOSURE_USES):
@@ -51,7 +51,6 @@ def test_a_writer_is_generated_after_its_first_uses() -> None:
 
 
 def test_structs_are_generated_with_their_message() -> None:
-    """Goal: a generated function never runs closures. Method: generate a record's; look at its struct's."""
     readers = CodecFunctions(closure_reader, generated_reader)
     assert not is_generated(readers[EntityData])
     readers.generated(ClientQuotaRecord)
@@ -59,7 +58,6 @@ def test_structs_are_generated_with_their_message() -> None:
 
 
 def test_a_struct_of_a_long_array_is_generated_meanwhile() -> None:
-    """Goal: one long message is read fast, too. Method: a record with more structs than closures have uses."""
     readers = CodecFunctions(closure_reader, generated_reader)
     long = ClientQuotaRecord(entity=QUOTA.entity * (CLOSURE_USES + 1), key="k", value=1.0, remove=False)
     encoded = writing.encode(long)
@@ -69,7 +67,6 @@ def test_a_struct_of_a_long_array_is_generated_meanwhile() -> None:
 
 
 def test_closures_that_are_kept_lead_to_the_generated_function() -> None:
-    """Goal: who has looked a function up is not left behind. Method: keep it, and use it often."""
     readers = CodecFunctions(closure_reader, generated_reader)
     kept = readers[ClientQuotaRecord]
     for _ in range(CLOSURE_USES + 2):
@@ -78,10 +75,7 @@ def test_closures_that_are_kept_lead_to_the_generated_function() -> None:
 
 
 def test_closures_made_too_late_replace_nothing() -> None:
-    """Goal: the fast function stays, whichever thread comes last.
-
-    Method: a class is generated while its closures are made.
-    """
+    """The fast function stays, whichever thread comes last."""
     generated: list[Reader] = []
 
     def close_late(entity_type: EntityClass, others: CodecFunctions[Reader]) -> Reader:
@@ -94,9 +88,6 @@ def test_closures_made_too_late_replace_nothing() -> None:
 
 
 def test_two_threads_may_generate_a_class_at_once() -> None:
-    """Goal: long requests are parsed in a thread. Method: two threads, each of which waits for the other while it
-    generates the class.
-    """
     both = Barrier(2, timeout=30)
 
     def generate_together(entity_type: EntityClass, reader_of: FunctionOf[Reader]) -> Reader:
@@ -121,7 +112,7 @@ def test_two_threads_may_generate_a_class_at_once() -> None:
 
 @pytest.mark.skipif(CODEC != "python", reason="the native codec runs; QUORATE_NATIVE=off turns it off")
 def test_the_codec_counts_its_own_uses() -> None:
-    """Goal: messages and records come by the functions above. Method: read and write a class often."""
+    """Messages and records come by the functions above."""
     encoded = writing.encode(NoOpRecord())
     for _ in range(CLOSURE_USES + 1):
         assert reading.decode(NoOpRecord, writing.encode(NoOpRecord())) == NoOpRecord()

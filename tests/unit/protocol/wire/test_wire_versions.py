@@ -19,7 +19,6 @@ def response(error_code: ErrorCode = ErrorCode.none, **ranges: tuple[int, int]) 
 
 
 def test_a_peer_that_knows_our_version_ends_the_negotiation() -> None:
-    """Goal: one exchange is enough. Method: ask in the highest version, take ranges, choose versions."""
     negotiation = Negotiation("cluster", 1)
     assert (negotiation.version, negotiation.request.cluster_id, negotiation.request.node_id) == (
         5,
@@ -44,7 +43,6 @@ def test_a_peer_that_knows_our_version_ends_the_negotiation() -> None:
 def test_a_peer_that_refuses_our_version_is_asked_in_a_lower_one(
     refusal: ApiVersionsResponse, versions: list[int]
 ) -> None:
-    """Goal: old peers work, and no peer keeps us asking. Method: refuse each version, see the next."""
     negotiation = Negotiation()
     for version in versions:
         assert negotiation.receive(refusal) is None
@@ -52,7 +50,6 @@ def test_a_peer_that_refuses_our_version_is_asked_in_a_lower_one(
 
 
 def test_version_0_that_is_refused_is_an_error() -> None:
-    """Goal: the negotiation ends. Method: refuse version 0."""
     negotiation = Negotiation()
     negotiation.version = 0
     with pytest.raises(ProtocolError) as raised:
@@ -62,14 +59,12 @@ def test_version_0_that_is_refused_is_an_error() -> None:
 
 @pytest.mark.parametrize("error_code", [ErrorCode.rebootstrap_required, ErrorCode.invalid_request])
 def test_a_refusal_carries_its_error_code(error_code: ErrorCode) -> None:
-    """Goal: the caller can tell another node from a mistake. Method: two error codes."""
     with pytest.raises(ProtocolError, match=error_code.name.upper()) as raised:
         Negotiation("cluster", 1).receive(response(error_code))
     assert raised.value.error_code is error_code
 
 
 def test_a_later_negotiation_asks_in_a_version_that_the_peer_knows() -> None:
-    """Goal: no refusal that could be foreseen. Method: versions of a peer with 3, and of one that lists none."""
     assert Negotiation(known=PeerVersions({ApiKey.API_VERSIONS: (0, 3)})).version == 3
     assert Negotiation(known=PeerVersions({ApiKey.FETCH: (4, 17)})).version == 0
     assert Negotiation(known=PeerVersions()).version == 5
@@ -77,6 +72,5 @@ def test_a_later_negotiation_asks_in_a_version_that_the_peer_knows() -> None:
 
 @pytest.mark.parametrize("ranges", [{}, {ApiKey.FETCH: (0, 3)}, {ApiKey.FETCH: (19, 20)}])
 def test_no_common_version_is_an_error_that_names_both_sides(ranges: dict[int, tuple[int, int]]) -> None:
-    """Goal: a message that helps. Method: an API that the peer lacks, has too old, and has too new."""
     with pytest.raises(UnsupportedVersion, match="of Fetch; supported here are 4 to 18"):
         PeerVersions(ranges).version_for(APIS[ApiKey.FETCH])

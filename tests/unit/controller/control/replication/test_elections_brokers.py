@@ -17,7 +17,6 @@ def state(cluster, name: str = "a", partition_id: int = 0):
 
 
 def test_a_fenced_broker_leaves_isr_and_leadership(cluster, make_partition) -> None:
-    """Goal: as leader and as follower; others stay untouched. Method: one partition of each kind."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3), make_partition(2, 1, 3), make_partition(2, 3))
     records = cluster.transitions.on_broker_fenced(1)
     assert list(records) == [
@@ -27,14 +26,12 @@ def test_a_fenced_broker_leaves_isr_and_leadership(cluster, make_partition) -> N
 
 
 def test_the_next_leader_is_the_first_in_replica_order(cluster, make_partition) -> None:
-    """Goal: the order of the replicas counts, not that of the ISR. Method: an ISR in another order."""
     cluster.add_topic("a", make_partition(1, 2, 3, isr=(3, 1, 2), leader=1))
     cluster.fence(1)
     assert state(cluster) == (2, (3, 2), 6)
 
 
 def test_the_last_of_the_isr_stays_in_it_without_a_leader(cluster, make_partition) -> None:
-    """Goal: without ELR only the last in sync may lead again. Method: fence both, then bring both back."""
     cluster.add_topic("a", make_partition(1, 2))
     cluster.fence(1)
     cluster.fence(2)
@@ -45,7 +42,6 @@ def test_the_last_of_the_isr_stays_in_it_without_a_leader(cluster, make_partitio
 
 
 def test_fencing_costs_only_the_topics_of_that_broker(cluster, make_partition) -> None:
-    """Goal: no look at other topics. Method: partitions that must not be read."""
     cluster.add_topic("mine", make_partition(1, 2))
     other = cluster.image.topics.by_id[cluster.add_topic("other", make_partition(2, 3))]
 
@@ -62,10 +58,6 @@ def test_fencing_costs_only_the_topics_of_that_broker(cluster, make_partition) -
 
 
 def test_a_broker_in_controlled_shutdown_hands_over(cluster, make_partition) -> None:
-    """Goal: it leads nothing any more, if others can.
-
-    Method: one partition with another replica, one without.
-    """
     cluster.add_topic("a", make_partition(1, 2), make_partition(1))
     assert cluster.transitions.leads_any_partition(1)
     cluster.apply(cluster.transitions.on_controlled_shutdown(1))
@@ -77,7 +69,6 @@ def test_a_broker_in_controlled_shutdown_hands_over(cluster, make_partition) -> 
 
 
 def test_brokers_that_shut_down_are_not_elected(cluster, make_partition) -> None:
-    """Goal: no leadership moves to a broker that is about to leave. Method: 2 shuts down, 1 is fenced."""
     cluster.add_topic("a", make_partition(1, 2, 3))
     cluster.mark(2, shutting_down=True)
     cluster.fence(1)
@@ -85,7 +76,6 @@ def test_brokers_that_shut_down_are_not_elected(cluster, make_partition) -> None
 
 
 def test_an_unclean_election_only_where_it_is_enabled(cluster, make_partition) -> None:
-    """Goal: data is given up only with leave. Method: the last in sync goes; one of two topics allows it."""
     cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.add_topic("lossy", make_partition(1, 2, isr=(1,)))
     cluster.add_topic("safe", make_partition(1, 2, isr=(1,)))
@@ -96,7 +86,7 @@ def test_an_unclean_election_only_where_it_is_enabled(cluster, make_partition) -
 
 
 def test_offline_directories_take_only_their_partitions(make_cluster, make_partition) -> None:
-    """Goal: a broker with a lost disk goes on leading from the others. Method: two directories, one lost."""
+    """A broker with a lost disk goes on leading from the others."""
     cluster = make_cluster()
     cluster.add_broker(1, directories=2)
     cluster.add_broker(2)
@@ -110,7 +100,7 @@ def test_offline_directories_take_only_their_partitions(make_cluster, make_parti
 
 
 def test_a_replica_in_an_offline_directory_is_not_elected(make_cluster, make_partition) -> None:
-    """Goal: an active broker whose disk is lost can't lead. Method: the only other replica lies there."""
+    """An active broker whose disk is lost can't lead."""
     cluster = make_cluster()
     cluster.add_broker(1)
     cluster.add_broker(2, directories=2)
@@ -131,7 +121,7 @@ def elr_cluster(cluster):
 
 
 def test_eligible_leaders_keep_a_partition_alive(elr_cluster, make_partition) -> None:
-    """Goal: KIP-966. Method: all replicas go one by one; the last of them comes back from the ELR."""
+    """KIP-966."""
     elr_cluster.add_topic("a", make_partition(1, 2, 3))
     for broker_id in (1, 2, 3):
         elr_cluster.fence(broker_id)
@@ -147,10 +137,6 @@ def test_eligible_leaders_keep_a_partition_alive(elr_cluster, make_partition) ->
 
 
 def test_an_unclean_restart_ends_eligibility(elr_cluster, make_partition) -> None:
-    """Goal: a copy that may have lost records is not trusted.
-
-    Method: the one eligible replica restarts uncleanly.
-    """
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)))
     elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(2))
     assert elr_cluster.partition("a").elr == ()
@@ -161,10 +147,6 @@ def test_an_unclean_restart_ends_eligibility(elr_cluster, make_partition) -> Non
 
 
 def test_the_last_known_leader_may_come_back(elr_cluster, make_partition) -> None:
-    """Goal: with nobody eligible the last leader is elected, recovering.
-
-    Method: after an unclean restart of it.
-    """
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     elr_cluster.apply(elr_cluster.transitions.on_unclean_restart(1))
     elr_cluster.mark(1, fenced=True)
@@ -177,13 +159,12 @@ def test_the_last_known_leader_may_come_back(elr_cluster, make_partition) -> Non
 
 
 def test_an_unclean_restart_without_elr_is_a_fencing(cluster, make_partition) -> None:
-    """Goal: before KIP-966 the last in sync stays in the ISR. Method: the same as when it is fenced."""
+    """Before KIP-966 the last in sync stays in the ISR."""
     cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     assert list(cluster.transitions.on_unclean_restart(1)) == list(cluster.transitions.on_broker_fenced(1))
 
 
 def test_an_unregistered_broker_is_no_longer_eligible(elr_cluster, make_partition) -> None:
-    """Goal: it leaves ISR and ELR alike. Method: one partition of each kind."""
     elr_cluster.add_topic(
         "a", make_partition(1, 2), make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,))
     )
@@ -194,7 +175,6 @@ def test_an_unregistered_broker_is_no_longer_eligible(elr_cluster, make_partitio
 
 
 def test_a_new_minimum_clears_the_elr(cluster, make_partition) -> None:
-    """Goal: ClearElrRecord for a topic or for all, only with ELR. Method: before and after it is enabled."""
     cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     assert list(cluster.transitions.on_min_insync_replicas_changed(["a", None])) == []
     cluster.enable_elr()
@@ -204,7 +184,7 @@ def test_a_new_minimum_clears_the_elr(cluster, make_partition) -> None:
 
 
 def test_a_partition_without_isr_keeps_its_elr_when_others_are_cleared(elr_cluster, make_partition) -> None:
-    """Goal: nothing is written to it meanwhile, and nobody else can lead it cleanly."""
+    """Nothing is written to it meanwhile, and nobody else can lead it cleanly."""
     elr_cluster.add_topic(
         "a",
         make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),
@@ -223,7 +203,6 @@ def test_a_partition_without_isr_keeps_its_elr_when_others_are_cleared(elr_clust
 def test_who_was_eligible_leads_after_the_feature_is_switched_off(
     elr_cluster, make_partition, last_known_elr
 ) -> None:
-    """Goal: a partition without an ISR is not lost. Method: an event of the other replica comes first."""
     elr = () if last_known_elr else (1,)
     elr_cluster.add_topic(
         "a",
@@ -244,7 +223,6 @@ def test_who_was_eligible_leads_after_the_feature_is_switched_off(
 def test_the_last_in_sync_leads_again_although_it_had_no_leader_with_the_feature(
     elr_cluster, make_partition
 ) -> None:
-    """Goal: its only copy is not given up. Method: fenced without ELR, an unclean restart with ELR."""
     elr_cluster.enable_elr(0)
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     elr_cluster.fence(1)
@@ -261,7 +239,6 @@ def test_the_last_in_sync_leads_again_although_it_had_no_leader_with_the_feature
 def test_the_last_eligible_replica_is_remembered_although_it_never_led_with_the_feature(
     elr_cluster, make_partition
 ) -> None:
-    """Goal: as above. Method: the only eligible broker is unregistered."""
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1,)))
     elr_cluster.apply(elr_cluster.transitions.on_broker_unregistered(1))
     partition = elr_cluster.partition("a")
@@ -269,7 +246,6 @@ def test_the_last_eligible_replica_is_remembered_although_it_never_led_with_the_
 
 
 def test_another_level_of_the_feature_clears_stale_elrs(elr_cluster, make_partition) -> None:
-    """Goal: a leader without the feature acknowledges without its ELR. Method: off; without an ELR, on."""
     elr_cluster.add_topic("a", make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)))
     elr_cluster.enable_elr(0)
     records = list(elr_cluster.transitions.on_elr_level_changed())

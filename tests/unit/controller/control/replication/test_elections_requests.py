@@ -35,7 +35,6 @@ def results(decision):
 
 
 def test_the_preferred_leader_takes_over(cluster, make_partition) -> None:
-    """Goal: a clean election, ISR unchanged. Method: the second replica leads."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, leader=2))
     decision = elect(cluster, PREFERRED, ("a", (0,)))
     assert decision.records == (PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=1),)
@@ -44,7 +43,6 @@ def test_the_preferred_leader_takes_over(cluster, make_partition) -> None:
 
 
 def test_an_election_of_all_looks_only_at_partitions_that_need_one(cluster, make_partition) -> None:
-    """Goal: its time depends on the partitions to elect, not on all. Method: count the partitions that are read."""
     cluster.add_topic("a", *[make_partition(1, 2)] * 50, make_partition(1, 2, leader=2))
     topic = cluster.image.topics.by_name["a"]
     read = []
@@ -64,7 +62,7 @@ def test_an_election_of_all_looks_only_at_partitions_that_need_one(cluster, make
 
 
 def test_preferred_elections_refused(cluster, make_partition) -> None:
-    """Goal: Kafka's code and text for each reason. Method: all reasons in one request."""
+    """Kafka's code and text for each reason."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2, isr=(2,)))
     decision = elect(cluster, PREFERRED, ("a", (0, 1, 2)), ("b", (0,)))
     assert decision.records == ()
@@ -77,10 +75,7 @@ def test_preferred_elections_refused(cluster, make_partition) -> None:
 
 
 def test_an_unclean_election_on_request(cluster, make_partition) -> None:
-    """Goal: asked for, it needs no config; only leaderless partitions take part.
-
-    Method: one without, one with.
-    """
+    """Asked for, it needs no config; only leaderless partitions take part."""
     cluster.add_topic("a", make_partition(1, 2, isr=(1,), leader=-1), make_partition(2, 1))
     cluster.mark(1, fenced=True)
     decision = elect(cluster, UNCLEAN, ("a", (0, 1)))
@@ -95,7 +90,6 @@ def test_an_unclean_election_on_request(cluster, make_partition) -> None:
 
 
 def test_nobody_is_left_for_an_unclean_election(cluster, make_partition) -> None:
-    """Goal: ELIGIBLE_LEADERS_NOT_AVAILABLE. Method: the only replica is fenced."""
     cluster.add_topic("a", make_partition(1, leader=-1))
     cluster.mark(1, fenced=True)
     assert results(elect(cluster, UNCLEAN, ("a", (0,)))) == {
@@ -107,7 +101,7 @@ def test_nobody_is_left_for_an_unclean_election(cluster, make_partition) -> None
 
 
 def test_of_all_partitions_only_those_in_need_are_answered(cluster, make_partition) -> None:
-    """Goal: an election of everything does not list what was right already. Method: one of three is not."""
+    """An election of everything does not list what was right already."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2, leader=2))
     cluster.add_topic("b", make_partition(1))
     decision = elect(cluster, PREFERRED)
@@ -116,7 +110,6 @@ def test_of_all_partitions_only_those_in_need_are_answered(cluster, make_partiti
 
 
 def test_an_unknown_election_type_is_refused(cluster) -> None:
-    """Goal: INVALID_REQUEST. Method: a type that does not exist."""
     with pytest.raises(ControlError) as refused:
         elect(cluster, 7)
     assert (refused.value.error_code, refused.value.message) == (
@@ -126,7 +119,6 @@ def test_an_unknown_election_type_is_refused(cluster) -> None:
 
 
 def test_too_many_elections_at_once_are_refused(cluster, make_partition, monkeypatch) -> None:
-    """Goal: the bound holds. Method: lower it, and ask for one more."""
     monkeypatch.setattr(api, "RECORDS_PER_BATCH_MAX", 2)
     cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 3)
     with pytest.raises(ControlError) as refused:
@@ -137,9 +129,7 @@ def test_too_many_elections_at_once_are_refused(cluster, make_partition, monkeyp
 def test_a_partition_that_is_named_again_and_again_ends_at_the_bound(
     cluster, make_partition, monkeypatch
 ) -> None:
-    """Goal: a request is refused at the first election too many, not at the end of its topic. Method: partition ids
-    of which one more may not be read.
-    """
+    """A request is refused at the first election too many, not at the end of its topic."""
     monkeypatch.setattr(api, "RECORDS_PER_BATCH_MAX", 2)
     cluster.add_topic("a", make_partition(1, 2, leader=2))
 
@@ -154,7 +144,7 @@ def test_a_partition_that_is_named_again_and_again_ends_at_the_bound(
 
 
 def test_the_preferred_pass_goes_on_where_it_stopped(cluster, make_partition, monkeypatch) -> None:
-    """Goal: bounded steps that together elect everything. Method: steps of two over five partitions."""
+    """Bounded steps that together elect everything."""
     monkeypatch.setattr(elections, "ELECTIONS_PER_PASS_MAX", 2)
     cluster.add_topic("a", *[make_partition(1, 2, leader=2)] * 5)
     steps = []
@@ -168,10 +158,6 @@ def test_the_preferred_pass_goes_on_where_it_stopped(cluster, make_partition, mo
 
 
 def test_the_preferred_pass_skips_who_can_not_lead(cluster, make_partition) -> None:
-    """Goal: no election without an in-sync, active preferred replica.
-
-    Method: each reason once, and one good.
-    """
     cluster.mark(3, fenced=True)
     topic_id = cluster.add_topic(
         "a",
@@ -186,10 +172,6 @@ def test_the_preferred_pass_skips_who_can_not_lead(cluster, make_partition) -> N
 
 
 def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) -> None:
-    """Goal: only topics that allow it, in bounded steps.
-
-    Method: steps of one; one of two topics allows it.
-    """
     monkeypatch.setattr(elections, "ELECTIONS_PER_PASS_MAX", 1)
     cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.mark(1, fenced=True)
@@ -204,9 +186,7 @@ def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) 
 
 
 def test_a_step_looks_at_a_bounded_number_of_partitions(cluster, make_partition, monkeypatch) -> None:
-    """Goal: partitions that nobody can lead cost no turn its time. Method: five leaderless partitions,
-    two a step; the last one is elected, whose topic is the only one that allows an unclean election.
-    """
+    """Partitions that nobody can lead cost no turn its time."""
     monkeypatch.setattr(elections, "EXAMINED_PER_STEP_MAX", 2)
     cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.mark(1, fenced=True)
@@ -222,7 +202,6 @@ def test_a_step_looks_at_a_bounded_number_of_partitions(cluster, make_partition,
 
 
 def test_passes_with_nothing_to_do(cluster, make_partition) -> None:
-    """Goal: a healthy cluster gives no records. Method: both passes on led partitions."""
     cluster.add_topic("a", make_partition(1, 2))
     for decision, more in (cluster.elections.balance_leaders(), cluster.elections.elect_unclean_leaders()):
         assert (decision.records, more) == ((), False)

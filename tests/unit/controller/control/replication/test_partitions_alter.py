@@ -48,7 +48,6 @@ def code_of(decision) -> ErrorCode:
 
 
 def test_an_isr_shrinks_without_a_new_leader_epoch(cluster, make_partition) -> None:
-    """Goal: minimal record, epochs as the leader has to know them. Method: one of three replicas leaves."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3))
     decision = alter(cluster, topic_id, [1, 3])
     assert decision.records == (PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=(1, 3)),)
@@ -64,7 +63,7 @@ def test_an_isr_shrinks_without_a_new_leader_epoch(cluster, make_partition) -> N
 def test_before_3_6_a_shrink_bumps_the_leader_epoch(
     make_cluster, make_partition, metadata_version: int, leader_epoch: int
 ) -> None:
-    """Goal: KAFKA-15021's workaround ends with 3.6-IV0. Method: the levels on both sides of it."""
+    """KAFKA-15021's workaround ends with 3.6-IV0."""
     cluster = make_cluster(metadata_version=metadata_version)
     cluster.add_brokers(1, 2)
     topic_id = cluster.add_topic("a", make_partition(1, 2))
@@ -75,7 +74,7 @@ def test_before_3_6_a_shrink_bumps_the_leader_epoch(
 
 
 def test_an_isr_that_is_as_it_was_writes_nothing(cluster, make_partition) -> None:
-    """Goal: no record without a change; the answer is the present state. Method: ask for what is."""
+    """No record without a change; the answer is the present state."""
     topic_id = cluster.add_topic("a", make_partition(1, 2))
     decision = alter(cluster, topic_id, [1, 2])
     assert decision.records == ()
@@ -102,10 +101,7 @@ def test_an_isr_that_is_as_it_was_writes_nothing(cluster, make_partition) -> Non
     ],
 )
 def test_refused_changes(cluster, make_partition, change, code: ErrorCode) -> None:
-    """Goal: each check has Kafka's code, in Kafka's order.
-
-    Method: leader epoch 5, partition epoch 10, leader 1.
-    """
+    """Each check has Kafka's code, in Kafka's order."""
     cluster.add_broker(4)
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3))
     decision = alter(cluster, topic_id, **{"isr": [1, 2], **change})
@@ -113,7 +109,6 @@ def test_refused_changes(cluster, make_partition, change, code: ErrorCode) -> No
 
 
 def test_an_unknown_topic_id_is_answered_for_each_partition(cluster) -> None:
-    """Goal: UNKNOWN_TOPIC_ID, also for the zero id. Method: none given, which the decoder makes of zero."""
     assert code_of(alter(cluster, None, [1])) is ErrorCode.unknown_topic_id
 
 
@@ -121,10 +116,7 @@ def test_an_unknown_topic_id_is_answered_for_each_partition(cluster) -> None:
     "change", [{"fenced": True}, {"shutting_down": True}], ids=["fenced", "shutting down"]
 )
 def test_only_active_brokers_may_join_the_isr(cluster, make_partition, change) -> None:
-    """Goal: KIP-841.
-
-    Method: a replica that is fenced or shutting down, whatever epoch the leader has seen.
-    """
+    """KIP-841."""
     cluster.mark(2, **change)
     topic_id = cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     assert code_of(alter(cluster, topic_id, [1, 2])) is ErrorCode.ineligible_replica
@@ -132,13 +124,11 @@ def test_only_active_brokers_may_join_the_isr(cluster, make_partition, change) -
 
 
 def test_a_broker_that_is_gone_may_not_join_the_isr(cluster, make_partition) -> None:
-    """Goal: unregistered replicas are ineligible. Method: a replica on a broker that never registered."""
     topic_id = cluster.add_topic("a", make_partition(1, 9, isr=(1,)))
     assert code_of(alter(cluster, topic_id, [1, 9])) is ErrorCode.ineligible_replica
 
 
 def test_version_2_does_not_tell_epochs(cluster, make_partition) -> None:
-    """Goal: epoch -1 passes. Method: what the conversion from version 2 makes of it."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, isr=(1,)))
     assert code_of(alter(cluster, topic_id, [(1, -1), (2, -1)])) is ErrorCode.none
 
@@ -153,7 +143,6 @@ def test_version_2_does_not_tell_epochs(cluster, make_partition) -> None:
 def test_a_stale_broker_is_refused_as_a_whole(
     cluster, make_partition, broker_id: int, broker_epoch: int, message: str
 ) -> None:
-    """Goal: an old incarnation changes nothing. Method: a wrong epoch, and an unknown broker."""
     topic_id = cluster.add_topic("a", make_partition(1, 2))
     with pytest.raises(ControlError) as refused:
         alter(cluster, topic_id, [1], broker_id=broker_id, broker_epoch=broker_epoch)
@@ -161,10 +150,7 @@ def test_a_stale_broker_is_refused_as_a_whole(
 
 
 def test_a_recovering_leader_recovers(cluster, make_partition) -> None:
-    """Goal: KIP-704.
-
-    Method: still recovering with itself alone; then recovered; then never again recovering.
-    """
+    """KIP-704."""
     topic_id = cluster.add_topic("a", make_partition(1, 2, isr=(1,), leader_recovery_state=1))
     assert alter(cluster, topic_id, [1], recovering=True).records == ()
     assert code_of(alter(cluster, topic_id, [1, 2], recovering=True)) is ErrorCode.invalid_request
@@ -178,7 +164,7 @@ def test_a_recovering_leader_recovers(cluster, make_partition) -> None:
 
 
 def test_an_unknown_recovery_state_is_refused(cluster, make_partition) -> None:
-    """Goal: garbage gives an error code, not a crash. Method: a state that does not exist."""
+    """Garbage gives an error code, not a crash."""
     topic_id = cluster.add_topic("a", make_partition(1))
     data = kio_request.PartitionData(
         partition_index=0,
@@ -196,7 +182,7 @@ def test_an_unknown_recovery_state_is_refused(cluster, make_partition) -> None:
 
 
 def test_a_reassignment_completes_when_the_new_replicas_are_in_sync(cluster, make_partition) -> None:
-    """Goal: KIP-455's last step in one record. Method: 2 replaces 3, and 1 goes on leading."""
+    """KIP-455's last step in one record."""
     topic_id = cluster.add_topic(
         "a", make_partition(1, 2, 3, isr=(1, 3), adding_replicas=(2,), removing_replicas=(3,))
     )
@@ -211,7 +197,6 @@ def test_a_reassignment_completes_when_the_new_replicas_are_in_sync(cluster, mak
 
 
 def test_a_reassignment_goes_on_while_a_new_replica_is_missing(cluster, make_partition) -> None:
-    """Goal: nothing is removed too early. Method: of two new replicas one is in sync."""
     cluster.add_broker(4)
     topic_id = cluster.add_topic(
         "a", make_partition(1, 2, 3, 4, isr=(1,), adding_replicas=(2, 3), removing_replicas=(4,))
@@ -221,7 +206,6 @@ def test_a_reassignment_goes_on_while_a_new_replica_is_missing(cluster, make_par
 
 
 def test_a_leader_that_is_reassigned_away_is_told_to_read_the_metadata(cluster, make_partition) -> None:
-    """Goal: NEW_LEADER_ELECTED together with the record. Method: the leader itself is removed."""
     topic_id = cluster.add_topic(
         "a", make_partition(2, 1, isr=(1,), adding_replicas=(2,), removing_replicas=(1,))
     )
@@ -233,7 +217,6 @@ def test_a_leader_that_is_reassigned_away_is_told_to_read_the_metadata(cluster, 
 
 
 def test_partitions_of_one_request_succeed_and_fail_alone(cluster, make_partition) -> None:
-    """Goal: one stale partition does not hinder the others. Method: two topics, three partitions."""
     first = cluster.add_topic("a", make_partition(1, 2), make_partition(1, 2))
     second = cluster.add_topic("b", make_partition(1, 2))
 
@@ -263,10 +246,7 @@ def test_partitions_of_one_request_succeed_and_fail_alone(cluster, make_partitio
 
 
 def test_elr_takes_who_leaves_a_small_isr(cluster, make_partition) -> None:
-    """Goal: KIP-966: below min.insync.replicas who left stays eligible; from there on it is cleared.
-
-    Method: both.
-    """
+    """KIP-966: below min.insync.replicas who left stays eligible; from there on it is cleared."""
     cluster.enable_elr()
     cluster.configure("a", "min.insync.replicas", "2")
     topic_id = cluster.add_topic("a", make_partition(1, 2, 3))
@@ -279,10 +259,6 @@ def test_elr_takes_who_leaves_a_small_isr(cluster, make_partition) -> None:
 
 
 def test_min_insync_replicas_counts_at_most_the_replication_factor(cluster, make_partition) -> None:
-    """Goal: a partition with one replica is never below its minimum.
-
-    Method: minimum 2, one of one in sync.
-    """
     cluster.enable_elr()
     cluster.configure("a", "min.insync.replicas", "2")
     topic_id = cluster.add_topic("a", make_partition(1))

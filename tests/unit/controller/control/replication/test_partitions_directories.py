@@ -45,7 +45,6 @@ def jbod(make_cluster):
 
 
 def test_a_replica_is_assigned_to_an_online_directory(jbod, make_partition) -> None:
-    """Goal: the directory changes, nothing else. Method: a replica that was not placed yet."""
     topic_id = jbod.add_topic("a", make_partition(1, 2, directories=(UNASSIGNED_DIRECTORY,) * 2))
     decision = assign(jbod, jbod.directory(1, 1), (topic_id, 0))
     assert decision.records == (
@@ -60,10 +59,6 @@ def test_a_replica_is_assigned_to_an_online_directory(jbod, make_partition) -> N
 
 @pytest.mark.parametrize("lost", [LOST_DIRECTORY, UUID(int=9_999_999)], ids=["LOST", "not registered"])
 def test_a_replica_in_a_lost_directory_stops_leading(jbod, make_partition, lost: UUID) -> None:
-    """Goal: directory, ISR and leader change together.
-
-    Method: the leader's replica goes to a lost directory.
-    """
     topic_id = jbod.add_topic("a", make_partition(1, 2))
     jbod.apply(assign(jbod, lost, (topic_id, 0)))
     partition = jbod.partition("a")
@@ -72,17 +67,13 @@ def test_a_replica_in_a_lost_directory_stops_leading(jbod, make_partition, lost:
 
 
 def test_a_replica_that_is_online_again_may_lead(jbod, make_partition) -> None:
-    """Goal: a partition without a leader gets one when its disk is replaced. Method: lost, then assigned."""
+    """A partition without a leader gets one when its disk is replaced."""
     topic_id = jbod.add_topic("a", make_partition(1, directories=(LOST_DIRECTORY,), leader=-1))
     jbod.apply(assign(jbod, jbod.directory(1, 1), (topic_id, 0)))
     assert jbod.partition("a").leader == 1
 
 
 def test_wrong_assignments_are_refused_one_by_one(jbod, make_partition) -> None:
-    """Goal: a code for each partition.
-
-    Method: unknown topic, unknown partition, not a replica, a good one.
-    """
     topic_id = jbod.add_topic("a", make_partition(1), make_partition(2))
     unknown = UUID(int=77)
     decision = assign(jbod, jbod.directory(1, 1), (unknown, 0), (topic_id, 5), (topic_id, 1), (topic_id, 0))
@@ -96,7 +87,7 @@ def test_wrong_assignments_are_refused_one_by_one(jbod, make_partition) -> None:
 
 
 def test_assignments_need_metadata_version_17(make_cluster) -> None:
-    """Goal: refused before KIP-858. Method: the level below."""
+    """Refused before KIP-858."""
     cluster = make_cluster(metadata_version=16)
     cluster.add_broker(1)
     with pytest.raises(ControlError) as refused:
@@ -105,7 +96,6 @@ def test_assignments_need_metadata_version_17(make_cluster) -> None:
 
 
 def test_assignments_of_a_stale_broker_are_refused(jbod) -> None:
-    """Goal: an old incarnation changes nothing. Method: a wrong epoch."""
     with pytest.raises(ControlError) as refused:
         assign(jbod, jbod.directory(1), broker_epoch=1)
     assert refused.value.error_code is ErrorCode.stale_broker_epoch

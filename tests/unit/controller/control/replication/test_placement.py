@@ -19,7 +19,6 @@ def brokers(*racks: str | None, fenced: frozenset[int] = frozenset()) -> list[Us
 
 @pytest.mark.parametrize("seed", range(20))
 def test_replicas_of_a_partition_are_in_different_racks(seed: int) -> None:
-    """Goal: no rack holds two replicas while another holds none. Method: nine brokers in three racks."""
     racks = "aaabbbccc"
     for replicas in place_replicas(brokers(*racks), 50, 3, Random(seed)):
         assert {racks[broker_id] for broker_id in replicas} == set("abc")
@@ -27,14 +26,12 @@ def test_replicas_of_a_partition_are_in_different_racks(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_leaders_and_replicas_are_spread_evenly(seed: int) -> None:
-    """Goal: each broker leads and follows as often as any other. Method: count over whole rounds."""
     placed = place_replicas(brokers(*"aabbcc"), 60, 3, Random(seed))
     assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
     assert set(Counter(broker_id for replicas in placed for broker_id in replicas).values()) == {30}
 
 
 def test_partitions_of_one_round_start_one_rack_further_each() -> None:
-    """Goal: Kafka's stripes. Method: the racks of the leaders of as many partitions as there are brokers."""
     racks = "aabbcc"
     placed = place_replicas(brokers(*racks), 6, 2, Random(3))
     leaders = "".join(racks[replicas[0]] for replicas in placed)
@@ -43,7 +40,6 @@ def test_partitions_of_one_round_start_one_rack_further_each() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fenced_brokers_come_last_and_never_lead(seed: int) -> None:
-    """Goal: a fenced broker only gets what no unfenced one can take. Method: one rack, two of five fenced."""
     away = frozenset({1, 3})
     for replicas in place_replicas(brokers(None, None, None, None, None, fenced=away), 30, 4, Random(seed)):
         assert not away & set(replicas[:3])
@@ -51,19 +47,16 @@ def test_fenced_brokers_come_last_and_never_lead(seed: int) -> None:
 
 
 def test_a_rack_that_is_fenced_as_a_whole_gets_no_leader() -> None:
-    """Goal: the search for a leader passes over such a rack. Method: rack b has only fenced brokers."""
     placed = place_replicas(brokers("a", "b", "a", fenced=frozenset({1})), 10, 2, Random(0))
     assert all(replicas[0] in {0, 2} and replicas[1] == 1 for replicas in placed)
 
 
 def test_a_single_unfenced_broker_leads_everything() -> None:
-    """Goal: no endless loop with nothing to shuffle. Method: one unfenced broker, many partitions."""
     placed = place_replicas(brokers(None, None, fenced=frozenset({0})), 20, 2, Random(0))
     assert placed == [(1, 0)] * 20
 
 
 def test_the_same_random_gives_the_same_placement() -> None:
-    """Goal: simulations can be replayed. Method: two generators of one seed."""
     given = brokers(*"abcabc")
     assert place_replicas(given, 40, 3, Random(5)) == place_replicas(given, 40, 3, Random(5))
     assert place_replicas(given, 40, 3, Random(5)) != place_replicas(given, 40, 3, Random(6))
@@ -94,17 +87,12 @@ def test_the_same_random_gives_the_same_placement() -> None:
 def test_impossible_placements_are_refused(
     given: list[UsableBroker], replication_factor: int, message: str
 ) -> None:
-    """Goal: Kafka's code and text. Method: each reason once."""
     with pytest.raises(PlacementError) as refused:
         place_replicas(given, 1, replication_factor, Random(0))
     assert str(refused.value) == message
 
 
 def test_brokers_that_shut_down_or_are_cordoned_get_nothing(make_cluster) -> None:
-    """Goal: only brokers that may take replicas are offered. Method: one broker in each condition.
-
-    A broker that was fenced after its controlled shutdown counts as any fenced one.
-    """
     cluster = make_cluster()
     cluster.add_broker(1)
     cluster.add_broker(2, shutting_down=True)
@@ -124,7 +112,7 @@ def test_brokers_that_shut_down_or_are_cordoned_get_nothing(make_cluster) -> Non
 
 
 def test_brokers_are_read_again_when_they_have_changed(cluster) -> None:
-    """Goal: a broker that was fenced since the last topic leads none. Method: fence two of three."""
+    """A broker that was fenced since the last topic leads none."""
     placing = Placing(cluster.image, Random(0))
     assert {assignment.isr for assignment in placing.place(30, 1)} == {(1,), (2,), (3,)}
     for broker_id in (1, 2):
@@ -133,7 +121,6 @@ def test_brokers_are_read_again_when_they_have_changed(cluster) -> None:
 
 
 def test_each_topic_begins_anywhere() -> None:
-    """Goal: topics of one partition use all brokers alike. Method: count leaders over many topics of one request."""
     placer = Placer(brokers(*"aabbc"), Random(2))
     leaders = Counter(placer.place(1, 2)[0][0] for _ in range(3000))
     of_racks = Counter("aabbc"[leader] for leader in leaders.elements())

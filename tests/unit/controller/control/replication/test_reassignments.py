@@ -53,7 +53,7 @@ MANUAL = "The manual partition assignment"
 
 
 def test_a_replica_moves_in_two_records(five) -> None:
-    """Goal: the new replica is added, caught up, and the old one goes. Method: 3 to 4, step by step."""
+    """The new replica is added, caught up, and the old one goes."""
     decision = decide(five, ("a", 0, (1, 2, 4)))
     assert decision.atomic
     five.apply(decision)
@@ -69,7 +69,6 @@ def test_a_replica_moves_in_two_records(five) -> None:
 
 
 def test_all_replicas_move_and_with_them_the_lead(five) -> None:
-    """Goal: the last step elects one of the new. Method: from 1 alone among others to 4 and 5."""
     assert reassign(five, ("a", 0, (4, 5))) == FINE
     assert set_isr(five, "a", 1, 2, 3, 4) is ErrorCode.none
     assert five.partition("a").is_reassigning, "5 is not in sync yet"
@@ -82,7 +81,6 @@ def test_all_replicas_move_and_with_them_the_lead(five) -> None:
     ("replicas", "leader_epoch"), [((3, 2, 1), 5), ((1, 2), 6)], ids=["other order", "fewer"]
 )
 def test_what_needs_no_wait_is_done_at_once(five, replicas: tuple[int, ...], leader_epoch: int) -> None:
-    """Goal: one record. Method: replicas that are all in sync; only one that goes bumps the leader epoch."""
     assert reassign(five, ("a", 0, replicas)) == FINE
     done = five.partition("a")
     assert (done.replicas, done.is_reassigning, done.leader_epoch) == (replicas, False, leader_epoch)
@@ -91,7 +89,6 @@ def test_what_needs_no_wait_is_done_at_once(five, replicas: tuple[int, ...], lea
 
 
 def test_a_reassignment_is_replaced(five) -> None:
-    """Goal: the last one counts. Method: to 4, then to 5 while 4 is not in sync."""
     assert reassign(five, ("a", 0, (1, 2, 4))) == FINE
     assert reassign(five, ("a", 0, (1, 2, 5))) == FINE
     begun = five.partition("a")
@@ -101,7 +98,6 @@ def test_a_reassignment_is_replaced(five) -> None:
 
 
 def test_a_reassignment_is_cancelled(five) -> None:
-    """Goal: as before it. Method: cancel with the new replica in sync, and once more."""
     assert reassign(five, ("a", 0, (1, 4))) == FINE
     assert reassign(five, ("a", 0, None)) == FINE
     back = five.partition("a")
@@ -110,9 +106,6 @@ def test_a_reassignment_is_cancelled(five) -> None:
 
 
 def test_a_replica_that_was_reassigned_away_is_not_eligible(five, make_partition) -> None:
-    """Goal: nobody is elected whose copy was deleted. Method: with ELR on and the ISR below min.insync.replicas, a
-    partition of 1 and 2 keeps 1 alone; 2 comes back, empty, and 1 is fenced.
-    """
     five.enable_elr()
     five.configure("b", "min.insync.replicas", "2")
     five.add_topic("b", make_partition(1, 2))
@@ -125,7 +118,6 @@ def test_a_replica_that_was_reassigned_away_is_not_eligible(five, make_partition
 
 
 def test_a_cancellation_that_could_lose_data_needs_permission(five, make_partition) -> None:
-    """Goal: unclean only where the topic allows it. Method: the only one in sync is a new replica."""
     given = make_partition(1, 2, 4, isr=(4,), adding_replicas=(4,), removing_replicas=(2,))
     five.add_topic("b", given)
     message = (
@@ -163,14 +155,14 @@ def test_a_cancellation_that_could_lose_data_needs_permission(five, make_partiti
     ],
 )
 def test_refused(five, asked: tuple[object, ...], code: ErrorCode, message: str) -> None:
-    """Goal: Kafka's codes and words, for one partition alone. Method: beside one that is fine."""
+    """Kafka's codes and words, for one partition alone."""
     answered = reassign(five, ("a", 0, (3, 2, 1)), asked, allow=False)
     assert answered == [*FINE, (code, message)]
     assert five.partition("a").replicas == (3, 2, 1)
 
 
 def test_the_replication_factor_is_that_of_the_running_reassignment(five) -> None:
-    """Goal: KIP-860 compares with where the partition is going. Method: from three to two, then refuse three."""
+    """KIP-860 compares with where the partition is going."""
     assert reassign(five, ("a", 0, (4, 5))) == FINE
     refused = (ErrorCode.invalid_replication_factor, "The replication factor is changed from 2 to 3")
     assert reassign(five, ("a", 0, (1, 4, 5)), allow=False) == [refused]
@@ -178,7 +170,6 @@ def test_the_replication_factor_is_that_of_the_running_reassignment(five) -> Non
 
 
 def test_too_many_at_once(five, make_partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: one batch holds them all. Method: a bound of one record; the second is Kafka's silent error."""
     monkeypatch.setattr(reassignments, "RECORDS_PER_BATCH_MAX", 1)
     five.add_topic("b", make_partition(1))
     decision = decide(five, ("a", 0, (4,)), ("b", 0, (4,)), ("b", 0, (1,)))
@@ -192,7 +183,7 @@ def test_too_many_at_once(five, make_partition, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_new_replica_on_an_older_cluster_has_no_directory(make_cluster, make_partition) -> None:
-    """Goal: below metadata.version 17 records say nothing of directories. Method: move at 16."""
+    """Below metadata.version 17 records say nothing of directories."""
     cluster = make_cluster(metadata_version=16)
     cluster.add_brokers(1, 2)
     cluster.add_topic("a", make_partition(1))
@@ -221,10 +212,6 @@ def list_reassignments(cluster, *topics):
 
 
 def test_running_reassignments_are_listed(cluster, make_partition) -> None:
-    """Goal: all of them, or those asked for.
-
-    Method: one running, others not; unknown names are passed over.
-    """
     running = make_partition(1, 2, 3, adding_replicas=(2,), removing_replicas=(3,))
     cluster.add_topic("a", make_partition(1), running)
     cluster.add_topic("b", make_partition(1))

@@ -54,7 +54,6 @@ def error(cluster, asked) -> tuple[ErrorCode, str | None]:
 
 
 def test_records_come_in_kafkas_order(cluster) -> None:
-    """Goal: Topic, its configs, its partitions; all in one batch. Method: two topics in one request."""
     decision = create(cluster, topic("a", 2, 3, cleanup__policy="compact"), topic("b"))
     assert [type(record) for record in decision.records] == [
         TopicRecord,
@@ -70,7 +69,6 @@ def test_records_come_in_kafkas_order(cluster) -> None:
 
 
 def test_a_new_partition_is_led_by_its_first_replica(cluster) -> None:
-    """Goal: leader, ISR, epochs and directories of a new partition. Method: one topic, all brokers active."""
     cluster.apply(create(cluster, topic("a", 1, 3)))
     partition = cluster.partition("a")
     assert partition.isr == partition.replicas
@@ -80,7 +78,6 @@ def test_a_new_partition_is_led_by_its_first_replica(cluster) -> None:
 
 
 def test_the_isr_begins_with_the_active_replicas(make_cluster) -> None:
-    """Goal: a fenced replica is placed, but not in sync. Method: replication on all of three brokers."""
     cluster = make_cluster()
     cluster.add_brokers(1, 2)
     cluster.add_broker(3, fenced=True)
@@ -92,7 +89,7 @@ def test_the_isr_begins_with_the_active_replicas(make_cluster) -> None:
 
 
 def test_directories_are_known_only_for_brokers_with_one(make_cluster) -> None:
-    """Goal: KIP-858's default directories. Method: a broker with one directory and one with two."""
+    """KIP-858's default directories."""
     cluster = make_cluster()
     cluster.add_broker(1)
     cluster.add_broker(2, directories=2)
@@ -101,7 +98,6 @@ def test_directories_are_known_only_for_brokers_with_one(make_cluster) -> None:
 
 
 def test_no_directories_before_metadata_version_17(make_cluster) -> None:
-    """Goal: the record can be written in version 0. Method: the oldest metadata.version."""
     cluster = make_cluster(metadata_version=7)
     cluster.add_broker(1)
     decision = create(cluster, topic("a"))
@@ -110,7 +106,6 @@ def test_no_directories_before_metadata_version_17(make_cluster) -> None:
 
 
 def test_the_answer_describes_the_topic(cluster) -> None:
-    """Goal: id, sizes and configs are answered from version 5 on. Method: versions 5 and 4."""
     decision = create(cluster, topic("a", 2, 3, retention__ms="5"), api_version=5)
     (result,) = decision.response.topics
     assert (result.name, result.error_code, result.error_message) == ("a", ErrorCode.none, None)
@@ -124,13 +119,12 @@ def test_the_answer_describes_the_topic(cluster) -> None:
 
 
 def test_topic_ids_are_random_and_new(cluster) -> None:
-    """Goal: no two topics share an id. Method: many topics from one seed."""
     decision = create(cluster, *(topic(f"t{number}") for number in range(100)))
     assert len({result.topic_id for result in decision.response.topics}) == 100
 
 
 def test_minus_one_means_the_default(make_cluster) -> None:
-    """Goal: KIP-464. Method: defaults that differ from Kafka's own."""
+    """KIP-464."""
     cluster = make_cluster(num_partitions=3, default_replication_factor=2)
     cluster.add_brokers(1, 2)
     (result,) = cluster.apply(create(cluster, topic("a", -1, -1))).topics
@@ -138,7 +132,6 @@ def test_minus_one_means_the_default(make_cluster) -> None:
 
 
 def test_validate_only_writes_nothing_and_answers_the_same(cluster) -> None:
-    """Goal: a dry run. Method: one good and one bad topic."""
     decision = create(cluster, topic("a", 2, 3), topic("b", 1, 9), validate_only=True)
     assert decision.records == ()
     assert [result.error_code for result in decision.response.topics] == [
@@ -148,7 +141,6 @@ def test_validate_only_writes_nothing_and_answers_the_same(cluster) -> None:
 
 
 def test_topics_succeed_and_fail_alone(cluster) -> None:
-    """Goal: one bad topic does not hinder another. Method: bad ones around a good one."""
     decision = create(cluster, topic("a b"), topic("good"), topic("c", 0))
     assert [result.error_code for result in decision.response.topics] == [
         ErrorCode.invalid_topic_exception,
@@ -159,7 +151,6 @@ def test_topics_succeed_and_fail_alone(cluster) -> None:
 
 
 def test_manual_assignment(cluster) -> None:
-    """Goal: replicas are where the client wants them. Method: two partitions, the second listed first."""
     (result,) = cluster.apply(create(cluster, assigned("a", (1, [3, 1]), (0, [2, 3])))).topics
     assert (result.num_partitions, result.replication_factor) == (2, 2)
     assert cluster.partition("a", 0).replicas == (2, 3)
@@ -167,7 +158,6 @@ def test_manual_assignment(cluster) -> None:
 
 
 def test_a_manual_assignment_may_name_fenced_brokers(cluster) -> None:
-    """Goal: the first active replica leads. Method: the first of the list is fenced."""
     cluster.mark(1, fenced=True)
     cluster.apply(create(cluster, assigned("a", (0, [1, 2, 3]))))
     partition = cluster.partition("a")
@@ -272,14 +262,13 @@ def test_a_manual_assignment_may_name_fenced_brokers(cluster) -> None:
     ],
 )
 def test_refusals(cluster, make_partition, asked, code: ErrorCode, message: str) -> None:
-    """Goal: Kafka's code and text for each reason. Method: topics 'old' and 'old.one' exist."""
+    """Kafka's code and text for each reason."""
     cluster.add_topic("old", make_partition(1))
     cluster.add_topic("old.one", make_partition(1))
     assert error(cluster, asked) == (code, message)
 
 
 def test_no_active_broker_in_a_manual_assignment(cluster) -> None:
-    """Goal: a partition can't begin without a leader. Method: one broker fenced, one shutting down."""
     cluster.mark(1, fenced=True)
     cluster.mark(2, shutting_down=True)
     assert error(cluster, assigned("a", (0, [1, 2]))) == (
@@ -293,7 +282,7 @@ def test_no_active_broker_in_a_manual_assignment(cluster) -> None:
 
 
 def test_no_active_broker_at_all(cluster) -> None:
-    """Goal: Kafka's text when everything is fenced. Method: fence all."""
+    """Kafka's text when everything is fenced."""
     for broker_id in (1, 2, 3):
         cluster.mark(broker_id, fenced=True)
     assert error(cluster, topic("a")) == (
@@ -308,7 +297,6 @@ def test_no_active_broker_at_all(cluster) -> None:
 
 
 def test_a_name_that_is_asked_twice_is_refused_once(cluster) -> None:
-    """Goal: neither of the two is created. Method: a duplicate beside a good topic."""
     decision = create(cluster, topic("twice"), topic("good"), topic("twice", 2))
     results = [(result.name, result.error_code, result.error_message) for result in decision.response.topics]
     assert results == [
@@ -327,7 +315,6 @@ def test_a_name_that_is_asked_twice_is_refused_once(cluster) -> None:
     ],
 )
 def test_too_many_partitions_are_refused_as_a_whole(cluster, topics) -> None:
-    """Goal: POLICY_VIOLATION before any is placed. Method: in one topic and in two."""
     with pytest.raises(ControlError) as refused:
         create(cluster, *topics)
     assert refused.value.error_code is ErrorCode.policy_violation
@@ -335,7 +322,6 @@ def test_too_many_partitions_are_refused_as_a_whole(cluster, topics) -> None:
 
 
 def test_too_many_records_are_refused_as_a_whole(cluster) -> None:
-    """Goal: an atomic batch has at most 10,000 records. Method: 10,000 partitions and their topic."""
     with pytest.raises(ControlError) as refused:
         response_of(create(cluster, topic("a", 10_000)))
     assert refused.value.error_code is ErrorCode.policy_violation
@@ -343,16 +329,12 @@ def test_too_many_records_are_refused_as_a_whole(cluster) -> None:
 
 
 def test_an_empty_request_is_answered(cluster) -> None:
-    """Goal: nothing asked, nothing done. Method: no topics."""
     decision = create(cluster)
     assert (decision.records, decision.response.topics) == ((), ())
 
 
 def test_each_step_of_a_large_request_decides_on_what_there_is(cluster) -> None:
-    """Goal: others decide between the steps of CreateTopics, and each topic is written as a whole.
-
-    Method: hundreds of topics; behind the first step another request creates the last one, and a broker is fenced.
-    """
+    """Others decide between the steps of CreateTopics, and each topic is written as a whole."""
     names = [f"t{number}" for number in range(400)]
     decision = create(cluster, *(topic(name, 2, 1) for name in names))
     assert decision.steps is not None
@@ -372,7 +354,6 @@ def test_each_step_of_a_large_request_decides_on_what_there_is(cluster) -> None:
 
 
 def test_replicas_that_fit_no_batch_are_refused_before_they_are_placed(cluster) -> None:
-    """Goal: no work for what cannot be written. Method: more than 8 MiB of replicas, and a cheap error beside it."""
     for broker_id in range(10, 60):
         cluster.add_broker(broker_id)
     with pytest.raises(ControlError) as refused:
@@ -383,7 +364,6 @@ def test_replicas_that_fit_no_batch_are_refused_before_they_are_placed(cluster) 
 
 
 def test_a_large_request_that_is_only_validated_writes_nothing(cluster) -> None:
-    """Goal: a dry run of any size. Method: hundreds of topics, and those of a request that is too large."""
     many = [topic(f"t{number}", 2, 1) for number in range(400)]
     decision = create(cluster, *many, validate_only=True)
     assert decision.steps is not None
@@ -394,10 +374,7 @@ def test_a_large_request_that_is_only_validated_writes_nothing(cluster) -> None:
 
 @pytest.mark.parametrize("is_fenced", [False, True])
 def test_a_large_topic_is_placed_in_steps_and_written_as_a_whole(cluster, is_fenced: bool) -> None:
-    """Goal: others come in between the steps of placing, and brokers that leave meanwhile do not lead.
-
-    Method: thousands of partitions beside a small topic, which is written first; then a broker may be fenced.
-    """
+    """Others come in between the steps of placing, and brokers that leave meanwhile do not lead."""
     decision = create(cluster, topic("small"), topic("large", 2_000, 2))
     assert [type(record) for record in decision.records] == [TopicRecord, PartitionRecord]
     cluster.replay(*decision.records)
@@ -411,7 +388,6 @@ def test_a_large_topic_is_placed_in_steps_and_written_as_a_whole(cluster, is_fen
 
 
 def test_a_large_topic_that_others_create_meanwhile_exists(cluster) -> None:
-    """Goal: the last step decides. Method: another request creates the topic between the steps of placing."""
     decision = create(cluster, topic("large", 2_000, 2))
     assert decision.records == ()
     cluster.apply(create(cluster, topic("large", 1, 1)))

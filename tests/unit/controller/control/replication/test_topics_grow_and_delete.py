@@ -54,7 +54,7 @@ def responses(decision):
 
 
 def test_new_partitions_follow_the_old_ones(cluster, make_partition) -> None:
-    """Goal: ids go on, and the replication factor stays. Method: two partitions grow to five."""
+    """Ids go on, and the replication factor stays."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(2, 3))
     decision = grow(cluster, ("a", 5, None))
     assert results(decision) == [("a", ErrorCode.none, None)]
@@ -65,7 +65,7 @@ def test_new_partitions_follow_the_old_ones(cluster, make_partition) -> None:
 
 
 def test_new_partitions_where_the_client_wants_them(cluster, make_partition) -> None:
-    """Goal: assignments are kept, with the active brokers in the ISR. Method: one broker is fenced."""
+    """Assignments are kept, with the active brokers in the ISR."""
     cluster.add_topic("a", make_partition(1, 2))
     cluster.mark(3, fenced=True)
     cluster.apply(grow(cluster, ("a", 3, [(3, 1), (2, 1)])))
@@ -74,7 +74,6 @@ def test_new_partitions_where_the_client_wants_them(cluster, make_partition) -> 
 
 
 def test_growing_in_validate_only_writes_nothing(cluster, make_partition) -> None:
-    """Goal: a dry run. Method: as above, without records."""
     cluster.add_topic("a", make_partition(1))
     decision = grow(cluster, ("a", 2, None), validate_only=True)
     assert (decision.records, results(decision)) == ((), [("a", ErrorCode.none, None)])
@@ -115,10 +114,7 @@ def test_growing_in_validate_only_writes_nothing(cluster, make_partition) -> Non
     ],
 )
 def test_growth_refused(cluster, make_partition, asked, code: ErrorCode, message: str | None) -> None:
-    """Goal: Kafka's code and text for each reason.
-
-    Method: 'a' has two partitions, 'wide' too many replicas.
-    """
+    """Kafka's code and text for each reason."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(2, 3))
     cluster.add_topic("wide", make_partition(1, 2, 3, 4, directories=(UUID(int=500),) * 4))
     decision = grow(cluster, asked)
@@ -127,7 +123,6 @@ def test_growth_refused(cluster, make_partition, asked, code: ErrorCode, message
 
 
 def test_topics_grow_alone_and_duplicates_not_at_all(cluster, make_partition) -> None:
-    """Goal: each topic on its own. Method: a duplicate, a bad and a good one."""
     for name in ("good", "twice", "bad"):
         cluster.add_topic(name, make_partition(1))
     decision = grow(cluster, ("twice", 2, None), ("bad", 1, None), ("good", 2, None), ("twice", 3, None))
@@ -140,7 +135,7 @@ def test_topics_grow_alone_and_duplicates_not_at_all(cluster, make_partition) ->
 
 
 def test_growing_too_much_is_refused_as_a_whole(cluster, make_partition) -> None:
-    """Goal: the bound of an atomic batch holds before anything is placed. Method: the greatest count."""
+    """The bound of an atomic batch holds before anything is placed."""
     cluster.add_topic("a", make_partition(1))
     with pytest.raises(ControlError) as refused:
         grow(cluster, ("a", 2**31 - 1, None))
@@ -148,7 +143,6 @@ def test_growing_too_much_is_refused_as_a_whole(cluster, make_partition) -> None
 
 
 def test_topics_are_deleted_by_name_and_by_id(cluster, make_partition) -> None:
-    """Goal: both ways lead to one record and an answer with name and id. Method: one topic each."""
     first = cluster.add_topic("a", make_partition(1))
     second = cluster.add_topic("b", make_partition(1))
     decision = delete(cluster, "a", second)
@@ -159,7 +153,6 @@ def test_topics_are_deleted_by_name_and_by_id(cluster, make_partition) -> None:
 
 
 def test_unknown_topics_are_not_deleted(cluster) -> None:
-    """Goal: names and ids have codes of their own. Method: one of each."""
     unknown = UUID(int=77)
     decision = delete(cluster, "a", unknown)
     assert decision.records == ()
@@ -170,7 +163,7 @@ def test_unknown_topics_are_not_deleted(cluster) -> None:
 
 
 def test_unclear_deletions_are_refused(cluster, make_partition) -> None:
-    """Goal: what is asked twice or ambiguously is left alone. Method: each way to be unclear once."""
+    """What is asked twice or ambiguously is left alone."""
     ids = {name: cluster.add_topic(name, make_partition(1)) for name in ("both", "name", "id", "mixed")}
     decision = delete(
         cluster,
@@ -198,10 +191,7 @@ def test_unclear_deletions_are_refused(cluster, make_partition) -> None:
     ("api_version", "code"), [(2, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
 )
 def test_deletion_can_be_disabled(make_cluster, api_version: int, code: ErrorCode) -> None:
-    """Goal: ``delete.topic.enable=false`` is obeyed.
-
-    Method: a client that knows the code and one that doesn't.
-    """
+    """``delete.topic.enable=false`` is obeyed."""
     cluster = make_cluster(static_configs={"delete.topic.enable": "false"})
     with pytest.raises(ControlError) as refused:
         delete(cluster, "a", api_version=api_version)
@@ -209,7 +199,7 @@ def test_deletion_can_be_disabled(make_cluster, api_version: int, code: ErrorCod
 
 
 def test_a_deleted_name_may_be_used_again(cluster, make_partition) -> None:
-    """Goal: no trace is left that a new topic could stumble over. Method: delete, then a colliding name."""
+    """No trace is left that a new topic could stumble over."""
     cluster.add_topic("a.b", make_partition(1))
     cluster.apply(delete(cluster, "a.b"))
     cluster.add_topic("a_b", make_partition(2))
@@ -220,9 +210,6 @@ def test_a_deleted_name_may_be_used_again(cluster, make_partition) -> None:
 def test_a_large_growth_is_placed_in_steps_and_decided_by_the_last(
     cluster, make_partition, others: str
 ) -> None:
-    """Goal: a growth adds what is missing to what there is then. Method: others change the topic between the steps of
-    placing: it has one more partition, or it is another one with fewer replicas.
-    """
     cluster.add_topic("a", make_partition(1, 2))
     decision = grow(cluster, ("a", 2_001, None))
     assert (decision.records, decision.response) == ((), None)
@@ -241,9 +228,6 @@ def test_a_large_growth_is_placed_in_steps_and_decided_by_the_last(
 
 
 def test_a_long_deletion_deletes_what_is_still_there(cluster, make_partition) -> None:
-    """Goal: others decide between the steps of DeleteTopics. Method: hundreds of topics; behind the first step the
-    last one is deleted, and made anew.
-    """
     names = [f"t{number}" for number in range(500)]
     for name in names:
         cluster.add_topic(name, make_partition(1))

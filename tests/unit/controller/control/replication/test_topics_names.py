@@ -10,7 +10,6 @@ from quorate_protocol.image.topics import TopicsImage
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "_", "x" * 249, "..."])
 def test_valid_names(name: str) -> None:
-    """Goal: what Kafka allows is allowed. Method: every kind of character, and the greatest length."""
     assert why_invalid(name) is None
 
 
@@ -30,7 +29,6 @@ def test_valid_names(name: str) -> None:
     ],
 )
 def test_invalid_names(name: str, reason: str) -> None:
-    """Goal: Kafka's text for each rule. Method: one name per rule; a line end must not slip through."""
     assert why_invalid(name) == f"Topic name is invalid: {reason}"
 
 
@@ -52,21 +50,16 @@ def topics(*names: str) -> TopicsImage:
     ],
 )
 def test_names_that_differ_in_dots_and_underscores_collide(name: str, collides: str) -> None:
-    """Goal: found with few such characters and with many. Method: both."""
+    """Found with few such characters and with many."""
     assert topics("ab", "unrelated", collides).named_alike(name) == (collides,)
 
 
 @pytest.mark.parametrize("name", ["ab", "a-b", "a.bc", "a_b_c_d_e_f_g_h_i_k"])
 def test_other_names_do_not_collide(name: str) -> None:
-    """Goal: no false alarm. Method: names close to existing ones."""
     assert topics("a.b", "a_b_c_d_e_f_g_h_i_j", "ab").named_alike(name) == ()
 
 
 def test_looking_for_collisions_does_not_scan_all_topics() -> None:
-    """Goal: CreateTopics costs the same in any cluster. Method: tables that refuse to be listed, and a name with more
-    separators than could be tried in all spellings.
-    """
-
     class Unlistable(dict[Any, Any]):
         def __iter__(self):
             raise AssertionError("scanned")
@@ -81,9 +74,7 @@ def test_looking_for_collisions_does_not_scan_all_topics() -> None:
 
 
 def test_collisions_follow_the_image() -> None:
-    """Goal: no trace of a removed topic, and none of a copy's. Method: names that collide, as those of old clusters
-    do; remove them, and put one back, in an image and in its copy.
-    """
+    """No trace of a removed topic, and none of a copy's."""
     image = topics("a.b", "a_b")
     assert image.named_alike("a.b") == ("a.b", "a_b")
     copied = image.copy()
