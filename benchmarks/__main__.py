@@ -197,7 +197,7 @@ def _lake(bench: Bench) -> dict[str, object]:
         _print_ingests(ingests)
     measured = asdict(lake) | {
         "estimate": asdict(estimate(lake)),
-        "ingests": [asdict(one) for one in ingests],
+        "ingests": [asdict(ingest) for ingest in ingests],
     }
     return {"lake": measured}
 
@@ -319,10 +319,10 @@ def _print_ingests(ingests: Sequence[Ingest]) -> None:
         cell = f"{median(values):.1f} s ({min(values):.1f} to {max(values):.1f})"
         table.add_row(label, cell, aim)
 
-    row("from the start of the process to its end", [one.seconds for one in ingests], "<= 8 s")
-    row("processor time of all processes", [one.cpu_seconds for one in ingests], "none")
-    row("the same, of the JVM", [one.jvm_cpu_seconds for one in ingests], "none")
-    most = max(one.memory_bytes_max for one in ingests)
+    row("from the start of the process to its end", [ingest.seconds for ingest in ingests], "<= 8 s")
+    row("processor time of all processes", [ingest.cpu_seconds for ingest in ingests], "none")
+    row("the same, of the JVM", [ingest.jvm_cpu_seconds for ingest in ingests], "none")
+    most = max(ingest.memory_bytes_max for ingest in ingests)
     table.add_row("memory, all processes", tables.mebibytes(most), "none")
     Console(width=110).print(table)
 

@@ -268,11 +268,11 @@ def measure_authorization(
                 raise TimeoutError(f"{implementation.name}: the broker was not unfenced")
             clients.append(_Clients(cluster, stack))
         for number in range(-1, BLOCKS):  # the first is to warm up
-            for one in clients:
+            for client in clients:
                 progress(f"block {number + 1} of {BLOCKS}")
-                one.run_block()
+                client.run_block()
                 if number < 0:
-                    one.forget()
+                    client.forget()
     without, with_acls = clients
     return AuthorizationMeasurements(
         create_p50_seconds=(without.created.p50_seconds, with_acls.created.p50_seconds),

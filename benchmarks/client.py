@@ -99,7 +99,9 @@ class Connection:
 
     def ask_all(self, requests: Sequence[Payload]) -> list[Any]:
         """Sends requests, as many as may be in flight, and waits for all their responses."""
-        self._socket.sendall(b"".join(self._protocol.send(one, one.__version__) for one in requests))
+        self._socket.sendall(
+            b"".join(self._protocol.send(request, request.__version__) for request in requests)
+        )
         responses: list[Any] = []
         while len(responses) < len(requests):
             received = self._socket.recv(RECEIVE_BYTES)

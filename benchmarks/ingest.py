@@ -95,14 +95,14 @@ def main() -> int:
     parser.add_argument("options", nargs="*", help="options of `quorate lake ingest`, after --")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        for one in measure_ingests(
+        for ingest in measure_ingests(
             *(sys.executable, Path(scratch)),
             runs=given.runs,
             records=given.records,
             topics=given.topics,
             options=given.options,
         ):
-            print(json.dumps(asdict(one)), flush=True)
+            print(json.dumps(asdict(ingest)), flush=True)
     return 0
 
 

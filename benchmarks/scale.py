@@ -175,7 +175,7 @@ class ScaleRun:
         window = watch.window
         if window is None or quorum.active() != active_id:
             raise TimeoutError(f"no snapshot of one active controller in {SNAPSHOT_BOUND_SECONDS:.0f} s")
-        self._figures |= _latencies("snapshot", [one for one in samples if window.overlaps(*one)])
+        self._figures |= _latencies("snapshot", [sample for sample in samples if window.overlaps(*sample)])
         self._figures |= {
             "snapshot_seconds": window.seconds,
             "snapshot_cpu_seconds": window.processor_seconds - window.seconds * idle_share,
@@ -227,7 +227,7 @@ class ScaleRun:
         """kill -9 of a standby and its start, until it knows the last topic that was created before."""
         quorum = self._quorum
         active_id = quorum.active()
-        node_id = next(one for one in quorum.addresses if one != active_id)
+        node_id = next(address for address in quorum.addresses if address != active_id)
         (last,) = self._new_topics(1, 1)
         self._create_topics([last])
         quorum.kill(node_id)

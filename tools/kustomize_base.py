@@ -36,7 +36,7 @@ def rendered(helm: str) -> str:
     ]
     values = ("--set", "crds.install=false,tests.create=false")
     made = subprocess.run([*command, *values], check=True, capture_output=True, text=True).stdout
-    objects = [one for one in yaml.safe_load_all(made) if one]
+    objects = [document for document in yaml.safe_load_all(made) if document]
     for one in objects:
         _strip(one["metadata"])
         if one["kind"] == "Deployment":

@@ -192,7 +192,7 @@ def _class(value: type, node: ast.ClassDef) -> str:
         ]
         if methods and owner is not value:
             parts.append(f"### {owner.__name__}\n\n{_doc(body)}")
-        parts.extend(f"#### {value.__name__}.{one.name}\n\n{_function(one)}" for one in methods)
+        parts.extend(f"#### {value.__name__}.{method.name}\n\n{_function(method)}" for method in methods)
     return "\n".join(parts)
 
 
@@ -233,7 +233,7 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
     line = f"{prefix} {node.name}({arguments}){returns}"
     if len(line) > 110:
-        arguments = "".join(f"    {one},\n" for one in _arguments(node) if one != "self")
+        arguments = "".join(f"    {argument},\n" for argument in _arguments(node) if argument != "self")
         line = f"{prefix} {node.name}(\n{arguments}){returns}"
     return f"```text\n{line}\n```\n\n{_doc(node)}"
 

@@ -148,7 +148,7 @@ SCRAM: Final[Sequence[tuple[list[Any], list[Any]]]] = (
 
 def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Answer:
     """AlterUserScramCredentials."""
-    values = [dict(zip(_SCRAM_FIELDS, one, strict=True)) for one in upsertions]
+    values = [dict(zip(_SCRAM_FIELDS, upsertion, strict=True)) for upsertion in upsertions]
     request = scram.AlterUserScramCredentialsRequest(
         deletions=tuple(
             scram.ScramCredentialDeletion(name=name, mechanism=mechanism) for name, mechanism in deletions
@@ -160,7 +160,7 @@ def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Answer:
             for one in values
         ),
     )
-    results = [[one.user, *_outcome(one)] for one in ask(request, DIRECT).results]
+    results = [[result.user, *_outcome(result)] for result in ask(request, DIRECT).results]
     return {"results": sorted(results, key=str)}
 
 

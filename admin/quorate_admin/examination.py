@@ -391,7 +391,7 @@ def _registered(
     return RegisteredNode(
         kind=kind,
         node_id=node_id,
-        endpoints=tuple((one.host, one.port) for one in registration.listeners.values()),
+        endpoints=tuple((listener.host, listener.port) for listener in registration.listeners.values()),
         features=dict(registration.supported_features),
         fenced=fenced,
     )

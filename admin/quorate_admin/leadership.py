@@ -134,9 +134,11 @@ async def search_quorum(config: AdminConfig) -> QuorumSearch:
         answer, others = await _ask(address, config)
         asked[address] = answer
         if config.follow_advertised and not answer.leads:
-            await asyncio.gather(*(visit(one) for one in others))
+            await asyncio.gather(*(visit(other) for other in others))
 
-    await asyncio.gather(*(visit(one) for one in config.bootstrap_controllers))
+    await asyncio.gather(
+        *(visit(bootstrap_controller) for bootstrap_controller in config.bootstrap_controllers)
+    )
     return QuorumSearch(asked=tuple(asked.values()))
 
 
@@ -168,7 +170,8 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
     leads = {ErrorCode.none: True, ErrorCode.not_leader_or_follower: False}.get(code)
     cluster_id, (node_id, configs) = await asyncio.gather(_cluster_id(connection), _configs(connection))
     voters = {
-        node.node_id: tuple(Address(one.host, one.port) for one in node.listeners) for node in quorum.nodes
+        node.node_id: tuple(Address(listener.host, listener.port) for listener in node.listeners)
+        for node in quorum.nodes
     } or _static_voters(configs.get(_STATIC_VOTERS) or "")
     others = (at for addresses in voters.values() for at in addresses)
     asked = AskedController(
@@ -212,22 +215,24 @@ async def _configs(connection: Connection) -> tuple[int | None, Mapping[str, str
         node_id = int(found[1])
         question = node_question([node_id], (_STATIC_VOTERS, _BOOTSTRAP_SERVERS))
         response = await connection.request(question, DETAILS_TIMEOUT_MS)
-        return node_id, {one.name: one.value for result in response.results for one in result.configs}
+        return node_id, {
+            config.name: config.value for result in response.results for config in result.configs
+        }
     return None, {}
 
 
 def _static_voters(text: str) -> Mapping[int, tuple[Address, ...]]:
     """The voters of `id@host:port,...`."""
-    pairs = (one.strip().partition("@") for one in text.split(",") if "@" in one)
+    pairs = (part.strip().partition("@") for part in text.split(",") if "@" in part)
     return {int(node_id): _listed(address) for node_id, _, address in pairs if node_id.isdecimal()}
 
 
 def _listed(text: str) -> tuple[Address, ...]:
     """The addresses of `host:port,...`; those that are none are left out, because they are another node's."""
     found = []
-    for one in text.split(","):
+    for part in text.split(","):
         with suppress(ValueError):
-            found.append(Address.parse(one))
+            found.append(Address.parse(part))
     return tuple(found)
 
 

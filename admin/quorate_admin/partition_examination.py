@@ -38,13 +38,13 @@ class PartitionsExamined:
     def add(self, topic: TopicDescription, min_isr: int | None) -> None:
         """Count the partitions of a topic."""
         self._tally.add_topic()
-        for one in topic.partitions:
+        for partition in topic.partitions:
             self._tally.add(
                 topic.name,
-                one.partition,
-                replicas=one.replicas,
-                isr=one.isr,
-                has_leader=one.leader is not None,
+                partition.partition,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                has_leader=partition.leader is not None,
                 min_isr=min_isr,
             )
 

@@ -49,8 +49,8 @@ def export(
     """
     target = _target(context, cluster, secret)
     manifests, warnings = run(lambda admin: _exported(admin, target, topics=topics, users=users), context)
-    for one in warnings:
-        warn(one)
+    for warning in warnings:
+        warn(warning)
     show(context, lambda: _yaml(manifests), lambda: manifests)
 
 
@@ -61,7 +61,9 @@ def _target(context: typer.Context, cluster: str | None, secret: str | None) -> 
             raise UsageError("--secret is for bootstrapServers: give either --cluster or --secret")
         return {"cluster": cluster}
     config = admin_config(tool_options(context))
-    target: dict[str, Any] = {"bootstrapServers": [str(one) for one in config.bootstrap_servers]}
+    target: dict[str, Any] = {
+        "bootstrapServers": [str(bootstrap_server) for bootstrap_server in config.bootstrap_servers]
+    }
     protocol, sasl = config.security.protocol, config.security.sasl
     if protocol.name != "PLAINTEXT":
         target["security"] = {"protocol": protocol.name}
@@ -133,13 +135,13 @@ def _usable(manifests: Sequence[dict[str, Any]], warnings: list[str]) -> list[di
     from quorate_operator.models.manifests import ManifestError, load_entity
 
     usable = []
-    for one in manifests:
+    for manifest in manifests:
         try:
-            load_entity(one, "left out")
+            load_entity(manifest, "left out")
         except ManifestError as error:
             warnings.append(str(error))
         else:
-            usable.append(one)
+            usable.append(manifest)
     return usable
 
 

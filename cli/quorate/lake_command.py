@@ -103,7 +103,7 @@ def ingest(
 
         settings = _settings(conf or ())
         # Refuses a source on this machine before it makes a lake; listing a store twice would take too long.
-        job.find_places([one for one in sources if "://" not in one], {}, cluster_id)
+        job.find_places([source for source in sources if "://" not in source], {}, cluster_id)
         with steps_shown() as steps, Lake.writing(to, format_) as found:
             steps.begin("listing the sources")
             news = job.find_news(found, sources, cluster_id)

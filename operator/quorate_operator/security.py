@@ -99,7 +99,7 @@ def directory_variable(directory: str, file: str) -> str:
 
 def keys_in_use(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Returns the keys that a node reads by the name of the Secret: properties refer to it, or have its path."""
-    return _keys_of(properties, (file for one in _oauths(node) for file in oauth_files(one).values()))
+    return _keys_of(properties, (file for oauth in _oauths(node) for file in oauth_files(oauth).values()))
 
 
 def _keys_of(properties: Mapping[str, str], files: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
@@ -146,7 +146,7 @@ def secret_revision(
     """Returns the parts of a node's revision that change with the values that only a start reads from Secrets."""
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
     # Kafka reads a changed key set again by itself.
-    trusted = (one.trusted_secret_name for one in _oauths(node))
+    trusted = (oauth.trusted_secret_name for oauth in _oauths(node))
     files = ((name, TLS_AUTHORITIES) for name in trusted if name is not None)
     found = fingerprints(_keys_of(_read_at_start(node, secured), files), secrets)
     parts = {"secrets": json.dumps(found, sort_keys=True)} if found else {}

@@ -53,7 +53,7 @@ def nullable(name: str, kind: DataType, comment: str) -> StructField:
 def list_of(*fields: StructField) -> ArrayType:
     """The type of a list of structs. Spark's casts into one require that all fields may be null."""
     return ArrayType(
-        StructType([StructField(one.name, one.dataType, metadata=one.metadata) for one in fields])
+        StructType([StructField(field.name, field.dataType, metadata=field.metadata) for field in fields])
     )
 
 

@@ -42,7 +42,7 @@ _CONTROLS: Final = {"a": 7, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9}
 def union(*ranges: Ranges) -> Ranges:
     """The code points that are in any of the sets."""
     merged: list[tuple[int, int]] = []
-    for first, last in sorted(pair for one in ranges for pair in one):
+    for first, last in sorted(pair for range_ in ranges for pair in range_):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
@@ -61,7 +61,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def _of(characters: Iterable[str]) -> Ranges:
-    return union([(ord(one), ord(one)) for one in characters])
+    return union([(ord(character), ord(character)) for character in characters])
 
 
 _BLANK: Final = _of(" \t\n\x0b\f\r")
@@ -129,7 +129,9 @@ class _Translation:
 
     def __init__(self, text: str, *, is_for_ascii: bool) -> None:
         self._characters = _unquoted(text)
-        self._text = "".join("\0" if one.is_literal else one.value for one in self._characters)
+        self._text = "".join(
+            "\0" if character.is_literal else character.value for character in self._characters
+        )
         """In which quoted characters can't be taken for syntax."""
         self._is_for_ascii = is_for_ascii
         self._at = 0

@@ -110,15 +110,17 @@ def test_our_checkpoint_has_head_and_sizes_of_kafkas(path: Path) -> None:
         )
     )
     ours, *_ = decode_batches(written)
-    assert [decode_control(one) for one in ours.records] == [decode_control(one) for one in first.records]
-    values = [one.value for batch in rest if not batch.is_control for one in batch.records]
-    our_values = [
-        encode_record(one, record_version_for(type(one), image.metadata_version))
-        for one in read_checkpoint([written]).records
+    assert [decode_control(record) for record in ours.records] == [
+        decode_control(record) for record in first.records
     ]
-    assert sorted(len(one or b"") for one in values) == sorted(len(one) for one in our_values)
-    kinds = {(one[1], one[2]) for one in values if one}
-    assert {(one[1], one[2]) for one in our_values} == kinds
+    values = [record.value for batch in rest if not batch.is_control for record in batch.records]
+    our_values = [
+        encode_record(record, record_version_for(type(record), image.metadata_version))
+        for record in read_checkpoint([written]).records
+    ]
+    assert sorted(len(value or b"") for value in values) == sorted(len(value) for value in our_values)
+    kinds = {(value[1], value[2]) for value in values if value}
+    assert {(value[1], value[2]) for value in our_values} == kinds
 
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=identify)
@@ -128,7 +130,7 @@ def test_reading_and_writing_a_checkpoint_gives_its_bytes(path: Path) -> None:
     checkpoint = read_checkpoint([data])
     records = list(checkpoint.records)
     batches = list(decode_batches(data))
-    level = max((getattr(one, "feature_level", 0) for one in records[:1]), default=30)
+    level = max((getattr(record, "feature_level", 0) for record in records[:1]), default=30)
     written = write_records(
         records,
         metadata_version=level,
@@ -139,8 +141,8 @@ def test_reading_and_writing_a_checkpoint_gives_its_bytes(path: Path) -> None:
         voters=checkpoint.voters,
     )
     ours = [batch for chunk in written for batch in decode_batches(chunk)]
-    assert [[one.value for one in batch.records] for batch in ours] == [
-        [one.value for one in batch.records] for batch in batches
+    assert [[record.value for record in batch.records] for batch in ours] == [
+        [record.value for record in batch.records] for batch in batches
     ]
     assert [batch.base_offset for batch in ours] == [batch.base_offset for batch in batches]
 

@@ -34,14 +34,14 @@ async def test_what_is_exported_is_what_is_there(shared_cluster: Cluster) -> Non
         assert ran.exit_code == 0, ran.stderr
         documents = list(yaml.safe_load_all(ran.stdout))
         resource = load_entity(
-            next(one for one in documents if one["spec"].get("topicName") == topic), "exported"
+            next(document for document in documents if document["spec"].get("topicName") == topic), "exported"
         )
         assert isinstance(resource, KafkaTopic)
         (observed,) = (await observe_topics(admin, [topic])).values()
         assert isinstance(observed, ObservedTopic)
         plan = plan_topic(resource, observed, await observe_kafka(admin))
         assert (tuple(plan.changes), tuple(plan.refusals)) == ((), ())
-        (exported,) = [one for one in documents if one["metadata"]["name"] == user]
+        (exported,) = [document for document in documents if document["metadata"]["name"] == user]
         # Without an authorizer there is nothing to say about ACLs.
         assert exported["spec"] == {
             "bootstrapServers": servers.split(","),

@@ -108,7 +108,7 @@ def await_partitions(
 
     def look() -> bool:
         partitions = partitions_of(cluster, topic, via)
-        return len(partitions) == PARTITIONS and all(holds(one) for one in partitions)
+        return len(partitions) == PARTITIONS and all(holds(partition) for partition in partitions)
 
     eventually(look, WAIT_S, what, lambda: cluster.describe(partitions_of(cluster, topic, via)))
 
@@ -131,7 +131,7 @@ def assert_topics_kept(cluster: Cluster, names: list[str]) -> None:
     )
     quorum = cluster.await_quorum()
     with cluster.frozen():
-        image = assert_same_images([cluster.metadata(one) for one in cluster.controllers])
+        image = assert_same_images([cluster.metadata(controller) for controller in cluster.controllers])
     assert image.provenance.end_offset >= quorum.high_watermark
     assert set(names) <= image.topics.by_name.keys()
 
@@ -161,7 +161,7 @@ def test_a_killed_broker_is_fenced_and_comes_back(cluster: Cluster) -> None:
 def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
     """Kafka-leader-election moves leaders through our controllers."""
     topic = create_topic(cluster, "preferred")
-    preferred = [one.leader for one in partitions_of(cluster, topic)]
+    preferred = [partition.leader for partition in partitions_of(cluster, topic)]
     restarted = cluster.brokers[0]
     via = cluster.brokers[1]
     assert restarted in preferred
@@ -169,12 +169,12 @@ def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
     cluster.start(restarted)
     cluster.await_unfenced(*cluster.brokers)
     await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR", via)
-    assert restarted not in {one.leader for one in partitions_of(cluster, topic, via)}
+    assert restarted not in {partition.leader for partition in partitions_of(cluster, topic, via)}
     election = cluster.tool("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
     assert election.returncode == 0, election.stdout + election.stderr
     assert "Successfully completed leader election (PREFERRED) for partitions" in election.stdout
     eventually(
-        lambda: [one.leader for one in partitions_of(cluster, topic, via)] == preferred,
+        lambda: [partition.leader for partition in partitions_of(cluster, topic, via)] == preferred,
         WAIT_S,
         f"the leaders {preferred}",
         lambda: partitions_of(cluster, topic, via),
@@ -187,14 +187,14 @@ def test_a_broker_that_leaves_hands_its_leaders_over_first(cluster: Cluster) -> 
     leaving = cluster.brokers[2]
     left = set(cluster.brokers) - {leaving}
     via = min(left)
-    assert any(one.leader == leaving for one in partitions_of(cluster, topic))
+    assert any(partition.leader == leaving for partition in partitions_of(cluster, topic))
     leaderless = []
     cluster.signal(leaving, signal.SIGTERM)
     while cluster.runs(leaving):
-        leaderless += [one for one in partitions_of(cluster, topic, via) if one.leader < 0]
+        leaderless += [partition for partition in partitions_of(cluster, topic, via) if partition.leader < 0]
     cluster.await_exit(leaving)
     assert leaderless == []
-    assert {one.leader for one in partitions_of(cluster, topic, via)} <= left
+    assert {partition.leader for partition in partitions_of(cluster, topic, via)} <= left
     seen = cluster.describe_brokers(via)
     assert seen is not None
     assert leaving not in unfenced(seen)
@@ -247,7 +247,7 @@ def test_killing_all_controllers_loses_nothing(cluster: Cluster) -> None:
 
 def test_an_active_controller_that_leaves_hands_over_at_once(patient: Cluster) -> None:
     leader = patient.await_quorum().leader_id
-    others = [one for one in patient.controllers if one != leader]
+    others = [controller for controller in patient.controllers if controller != leader]
 
     def successor() -> int | None:
         quorum = patient.quorum(*others)

@@ -179,10 +179,10 @@ def test_images_and_snapshots_are_the_same_in_java_and_in_python(quorum: Cluster
             epochs.add(quorum.await_quorum().leader_epoch)
     assert len(epochs) == len(LEADERS), f"there were {epochs}"
     with quorum.frozen():
-        logs = [quorum.metadata(one) for one in quorum.controllers]
+        logs = [quorum.metadata(controller) for controller in quorum.controllers]
         image = assert_same_images(logs)
         assert_snapshots_hold(logs)
-        assert min(end_offset(log) for log in logs) >= max(one.end_offset for one in snapshots)
+        assert min(end_offset(log) for log in logs) >= max(snapshot.end_offset for snapshot in snapshots)
         for log in logs:
             assert_java_agrees(log, snapshots)
     assert content(image).keys() >= IN_THE_IMAGE

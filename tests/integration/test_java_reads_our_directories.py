@@ -125,7 +125,7 @@ def as_java_prints(value: object) -> object:
 def camel(name: str) -> str:
     """`topic_id` as `topicId`."""
     first, *others = name.split("_")
-    return first + "".join(one.capitalize() for one in others)
+    return first + "".join(other.capitalize() for other in others)
 
 
 def assert_same_records(printed: str, batches: Iterable[RecordBatch]) -> set[str]:
@@ -162,7 +162,7 @@ def test_metadata_shell_shows_our_image(written: Cluster) -> None:
         f"cat /image/cluster/controllers/{CONTROLLER}",
     ]
     printed = shell(written, snapshot, text="\n".join([*looks, "exit", ""]))
-    listed, topic_id, *others = (one.strip() for one in printed.split(">> ")[1 : len(looks) + 1])
+    listed, topic_id, *others = (part.strip() for part in printed.split(">> ")[1 : len(looks) + 1])
     assert sorted(listed.split()) == sorted(image.topics.by_name)
     assert topic_id == as_java_prints(topic.topic_id)
     for number, partition in sorted(topic.partitions.items()):

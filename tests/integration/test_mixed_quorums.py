@@ -99,7 +99,9 @@ def test_directories_change_hands_in_the_middle_of_life(running: Cluster) -> Non
 @pytest.mark.parametrize("leader_is", ["java", "python"])
 def test_an_empty_disk_is_filled_by_fetching_a_snapshot(running: Cluster, leader_is: str) -> None:
     leader = lead_with(running, leader_is)
-    follower = next(one for one in running.controllers if running.implementation(one) != leader_is)
+    follower = next(
+        controller for controller in running.controllers if running.implementation(controller) != leader_is
+    )
     with ContinuousTopics(running.bootstrap_servers, f"snapshot-{leader_is}") as topics:
         await_progress(running, topics)
         eventually(lambda: snapshots_in(running.metadata(leader)), PROGRESS_TIMEOUT_S, "a snapshot")
@@ -111,7 +113,7 @@ def test_an_empty_disk_is_filled_by_fetching_a_snapshot(running: Cluster, leader
         await_progress(running, topics)
     assert running.await_leader() == leader, "the leader that was to serve the snapshot was lost"
     begin = start_offset(running.metadata(follower))
-    assert begin in [one.end_offset for one in snapshots_in(running.metadata(leader))]
-    assert begin in [one.end_offset for one in snapshots_in(running.metadata(follower))]
+    assert begin in [snapshot.end_offset for snapshot in snapshots_in(running.metadata(leader))]
+    assert begin in [snapshot.end_offset for snapshot in snapshots_in(running.metadata(follower))]
     assert_same_everywhere(running, topics.acknowledged)
     running.start_all()

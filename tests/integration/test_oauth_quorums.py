@@ -163,7 +163,7 @@ def test_leadership_passes_while_tokens_are_replaced(federated: Federated) -> No
             asked, nodes = len(endpoint.requests), len(cluster.controllers) + len(cluster.brokers)
             eventually(
                 lambda asked=asked, nodes=nodes: (
-                    sum(one["path"] == "/token" for one in endpoint.requests[asked:]) >= 2 * nodes
+                    sum(request["path"] == "/token" for request in endpoint.requests[asked:]) >= 2 * nodes
                 ),
                 RENEWED_TIMEOUT_S,
                 "each node has got a new token twice",
@@ -177,7 +177,7 @@ def test_leadership_passes_while_tokens_are_replaced(federated: Federated) -> No
     assert_same_everywhere(cluster, topics.acknowledged)
     for node_id in cluster.controllers_in("python"):
         assert "its session is over" not in cluster.log_of(node_id)
-    assert {one.get("scope", "kafka") for one in endpoint.requests} == {"kafka"}
+    assert {request.get("scope", "kafka") for request in endpoint.requests} == {"kafka"}
 
 
 def test_tokens_are_refused_alike(federated: Federated) -> None:

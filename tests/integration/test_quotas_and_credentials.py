@@ -263,8 +263,15 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     login = cluster.login(token["tokenId"], token["hmac"], options='tokenauth="true"')
     eventually(lambda: lists_topics(cluster, login), TIMEOUT_S, "a log-in with the token")
     quorums = [
-        ("--bootstrap-controller", cluster.secured_at(one), "--command-config", login, "describe", "--status")
-        for one in cluster.controllers
+        (
+            "--bootstrap-controller",
+            cluster.secured_at(controller),
+            "--command-config",
+            login,
+            "describe",
+            "--status",
+        )
+        for controller in cluster.controllers
     ]
     for quorum in quorums:
         eventually(
@@ -295,7 +302,7 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
         assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in ran.stdout + ran.stderr
     assert "DELEGATION_TOKEN_NOT_FOUND" in refused(quorate("delegation-tokens", *as_owner, *renew))
     secret = next(iter(TOKEN_SECRET.values()))
-    assert not any(secret in cluster.log_of(one) for one in cluster.controllers)
+    assert not any(secret in cluster.log_of(controller) for controller in cluster.controllers)
 
 
 def test_log_levels_belong_to_one_controller(cluster: SecuredCluster, java_tool: JavaTools) -> None:

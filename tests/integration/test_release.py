@@ -140,7 +140,9 @@ def test_the_chart_finds_the_images_of_its_registry(helm: Helm, tmp_path: Path) 
         chart = only(make_dist(directory, *options), "quorate-chart-", ".tgz")
         rendered = helm("template", "quorate", str(chart), "--kube-version=1.34.0")
         assert rendered.returncode == 0, rendered.stderr
-        objects: list[dict[str, Any]] = [one for one in yaml.safe_load_all(rendered.stdout) if one]
+        objects: list[dict[str, Any]] = [
+            document for document in yaml.safe_load_all(rendered.stdout) if document
+        ]
         (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         environment = {one["name"]: one.get("value") for one in container["env"]}

@@ -104,7 +104,7 @@ def test_no_request_is_lost_and_nobody_is_elected(
 ) -> None:
     """Files of certificates and authorities change below running controllers, and nobody notices."""
     directory = certificates.authority.parent
-    quorum, pids = cluster.await_quorum(), [cluster.pid(one) for one in cluster.controllers]
+    quorum, pids = cluster.await_quorum(), [cluster.pid(controller) for controller in cluster.controllers]
     assert cluster.controller_security is not None
     client = ControllerRequests(cluster.bootstrap_controllers, cluster.controller_security)
     with retries_counted(), client:
@@ -116,7 +116,7 @@ def test_no_request_is_lost_and_nobody_is_elected(
         for node_id, files in stores.items():
             files.show(certificates, f"early-{node_id}", "other-ca")
         eventually(
-            lambda: all("would not trust each other" in cluster.log_of(one) for one in stores),
+            lambda: all("would not trust each other" in cluster.log_of(store) for store in stores),
             HANG_S,
             "the refusal of all",
         )
@@ -147,4 +147,4 @@ def test_no_request_is_lost_and_nobody_is_elected(
     sys.stdout.write(f"\n{client.tally}; elections {after.leader_epoch - quorum.leader_epoch}\n")
     assert client.tally.failed == []
     assert after.leader_epoch == quorum.leader_epoch
-    assert [cluster.pid(one) for one in cluster.controllers] == pids
+    assert [cluster.pid(controller) for controller in cluster.controllers] == pids

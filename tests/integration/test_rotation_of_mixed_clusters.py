@@ -261,7 +261,7 @@ def rotated(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
     cluster = Cluster.settle(directory / "cluster", kafka_jars, manifests(java=(3000,), brokers=2))
     try:
         nodes = (*cluster.controllers, *cluster.brokers)
-        stores = {one: NodeStores.create(directory / "stores" / str(one), certificates) for one in nodes}
+        stores = {node: NodeStores.create(directory / "stores" / str(node), certificates) for node in nodes}
         made = Rotated(cluster, certificates, stores)
         for node_id in nodes:
             made.configure(node_id)
@@ -287,17 +287,17 @@ class Clients:
 
     def await_answers(self) -> None:
         """Wait until each has got answers to requests that it began from now on."""
-        counts = [one.tally.answered for one in self.admins]
+        counts = [admin.tally.answered for admin in self.admins]
         produced = len(self.producer.acknowledged)
 
         def look() -> bool:
-            answered = [one.tally.answered for one in self.admins]
+            answered = [admin.tally.answered for admin in self.admins]
             return (
                 all(now > then + ANSWERS for now, then in zip(answered, counts, strict=True))
                 and len(self.producer.acknowledged) > produced + ANSWERS
             )
 
-        eventually(look, 2 * HANG_S, "more answers", lambda: [one.tally for one in self.admins])
+        eventually(look, 2 * HANG_S, "more answers", lambda: [admin.tally for admin in self.admins])
 
 
 @contextmanager
@@ -324,11 +324,11 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
 def test_certificates_are_renewed(rotated: Rotated) -> None:
     """Nobody notices that certificates change below running nodes."""
     cluster = rotated.cluster
-    pids = [cluster.pid(one) for one in rotated.stores]
+    pids = [cluster.pid(store) for store in rotated.stores]
     quorum = cluster.await_quorum()
     with clients(rotated):
         rotated.renew("ca")
-    assert [cluster.pid(one) for one in rotated.stores] == pids
+    assert [cluster.pid(store) for store in rotated.stores] == pids
     assert cluster.await_quorum().leader_epoch == quorum.leader_epoch
 
 

@@ -97,7 +97,7 @@ class Log:
         base_offset = self.image.end_offset
         self.image.replay_batch(records, base_offset=base_offset, epoch=1, timestamp_ms=1_000)
         version = self.image.metadata_version
-        values = [encode_record(one, record_version_for(type(one), version)) for one in records]
+        values = [encode_record(record, record_version_for(type(record), version)) for record in records]
         with (self.directory / f"{0:020}.log").open("ab") as file:
             file.write(build_batch(values, base_offset, 1, 1_000))
 
@@ -113,9 +113,9 @@ def write_log(
         decided = ScramManager(log.image).alter_user_scram_credentials(request)
         assert all(result.error_code == 0 for result in decided.response.results)
         records = [
-            one
-            for one in decided.records
-            if with_transactions or not isinstance(one, BeginTransactionRecord | EndTransactionRecord)
+            record
+            for record in decided.records
+            if with_transactions or not isinstance(record, BeginTransactionRecord | EndTransactionRecord)
         ]
         log.append(records)
     return log

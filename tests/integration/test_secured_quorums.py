@@ -183,7 +183,7 @@ def test_registrations_say_how_listeners_are_secured(secured: Secured) -> None:
     high_watermark = cluster.await_quorum().high_watermark
     image = image_of(cluster.metadata(cluster.controllers_in("python")[0]), high_watermark)
     protocols = {
-        node_id: [one.security_protocol for one in controller.listeners.values()]
+        node_id: [listener.security_protocol for listener in controller.listeners.values()]
         for node_id, controller in image.cluster.controllers.items()
     }
     assert protocols == {one: [secured.as_node.protocol] for one in cluster.controllers}

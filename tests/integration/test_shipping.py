@@ -95,8 +95,8 @@ def test_a_history_has_no_hole(tmp_path: Path, kafka_jars: Path) -> None:
 
 def all_is_shipped(cluster: Cluster, node_id: int, history: Path) -> bool:
     """Whether the history has each closed segment and each snapshot of the source."""
-    there = {one.path.name for one in snapshots_in(home(history, node_id) / PARTITION)}
-    snapshots = {one.path.name for one in snapshots_in(cluster.metadata(node_id))}
+    there = {snapshot.path.name for snapshot in snapshots_in(home(history, node_id) / PARTITION)}
+    snapshots = {snapshot.path.name for snapshot in snapshots_in(cluster.metadata(node_id))}
     return closed(cluster, node_id) <= shipped(history, node_id).keys() and snapshots <= there
 
 

@@ -78,7 +78,7 @@ def snapshots_of(events: Iterable[Event]) -> list[Written]:
 
 def in_turn(events: Iterable[Event]) -> list[Written]:
     """The snapshots for which a controller waited until it was its turn. A slow machine also has others."""
-    return [one for one in snapshots_of(events) if not one.waited_for_nobody]
+    return [snapshot for snapshot in snapshots_of(events) if not snapshot.waited_for_nobody]
 
 
 async def write_while(cluster: Cluster, goes_on: asyncio.Event) -> None:

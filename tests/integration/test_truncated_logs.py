@@ -37,7 +37,7 @@ def test_followers_that_were_away_too_long_fetch_a_snapshot(cluster: Cluster) ->
         cluster.await_leader(other_than=JAVA)
         cluster.start(JAVA)
     leader = cluster.await_quorum().leader_id
-    ours = next(one for one in cluster.controllers_in("python") if one != leader)
+    ours = next(controller for controller in cluster.controllers_in("python") if controller != leader)
     with ContinuousTopics(cluster.bootstrap_servers, "truncated") as topics:
         for follower in (JAVA, ours):
             cluster.terminate(follower)
@@ -52,10 +52,10 @@ def test_followers_that_were_away_too_long_fetch_a_snapshot(cluster: Cluster) ->
             cluster.await_quorum()
             begin = start_offset(cluster.metadata(follower))
             assert begin > needed
-            assert begin in [one.end_offset for one in snapshots_in(cluster.metadata(follower))]
+            assert begin in [snapshot.end_offset for snapshot in snapshots_in(cluster.metadata(follower))]
     assert cluster.await_quorum().leader_id == leader, "the leader that was to serve snapshots was lost"
     with cluster.frozen():
-        partitions = [cluster.metadata(one) for one in cluster.controllers]
+        partitions = [cluster.metadata(controller) for controller in cluster.controllers]
         image = assert_same_images(partitions)
         assert_snapshots_hold(partitions)
     assert topics.acknowledged

@@ -61,7 +61,7 @@ def ask(cluster: Cluster, question: Callable[[AdminClient], Awaitable[Any]]) -> 
             refusals.append(error)
         return True
 
-    running = [one for one in cluster.controllers if cluster.runs(one)]
+    running = [controller for controller in cluster.controllers if cluster.runs(controller)]
     assert cluster.ask(catch, controllers=running), cluster.describe("no controller answered")
     return refusals[0] if refusals else None
 
@@ -105,7 +105,7 @@ def registered(cluster: Cluster) -> set[int]:
 
 def registrations(cluster: Cluster) -> dict[int, ControllerRegistration]:
     """What all running controllers have in their logs, which have to agree."""
-    running = [cluster.metadata(one) for one in cluster.controllers if cluster.runs(one)]
+    running = [cluster.metadata(controller) for controller in cluster.controllers if cluster.runs(controller)]
     with cluster.frozen():
         image = assert_same_images(running)
     return dict(image.cluster.controllers)
@@ -123,7 +123,9 @@ def has_snapshot_without(cluster: Cluster, node_id: int) -> bool:
     return all(
         snapshots and node_id not in snapshots[-1].image().cluster.controllers
         for snapshots in (
-            snapshots_in(cluster.metadata(one)) for one in cluster.controllers if cluster.runs(one)
+            snapshots_in(cluster.metadata(controller))
+            for controller in cluster.controllers
+            if cluster.runs(controller)
         )
     )
 
@@ -147,7 +149,7 @@ def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
     finalize(cluster, UNREGISTRATION)
     stop_registered_observer(cluster)
     assert unregister(cluster, OBSERVER) is None
-    voters = [one for one in cluster.controllers if one != OBSERVER]
+    voters = [controller for controller in cluster.controllers if controller != OBSERVER]
     # Whoever is asked may not have the record yet.
     eventually(lambda: registered(cluster) == set(voters), TIMEOUT_S, "nobody to know it any more")
     eventually(lambda: set(registrations(cluster)) == set(voters), TIMEOUT_S, "no log to have it any more")
@@ -161,7 +163,7 @@ def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
     cluster.await_quorum(*voters)
     eventually(lambda: registered(cluster) == set(voters), TIMEOUT_S, "the same controllers")
     with cluster.frozen():
-        assert_snapshots_hold([cluster.metadata(one) for one in voters])
+        assert_snapshots_hold([cluster.metadata(voter) for voter in voters])
 
 
 def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None:
@@ -182,7 +184,7 @@ def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None
 def test_voters_are_refused_at_level_33(cluster: Cluster) -> None:
     finalize(cluster, UNREGISTRATION)
     leader_id = cluster.await_leader()
-    others = [one for one in cluster.controllers if one not in (leader_id, OBSERVER)]
+    others = [controller for controller in cluster.controllers if controller not in (leader_id, OBSERVER)]
     for controller_id in (leader_id, others[0]):
         refusal = unregister(cluster, controller_id)
         assert refusal is not None

@@ -104,7 +104,7 @@ def test_a_stock_broker_forwards_to_our_controllers(tmp_path: Path) -> None:
 
 def test_the_order_of_java_s_checks_below_the_level(stock: Cluster) -> None:
     leader = stock.await_leader()
-    follower = next(one for one in stock.controllers if one != leader)
+    follower = next(controller for controller in stock.controllers if controller != leader)
     for unregister in ways(stock):
         refusal = unregister(leader)
         assert refusal is not None
@@ -116,7 +116,7 @@ def test_the_order_of_java_s_checks_below_the_level(stock: Cluster) -> None:
 def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -> None:
     finalize(stock, UNREGISTRATION)
     leader = stock.await_leader()
-    follower = next(one for one in stock.controllers if one != leader)
+    follower = next(controller for controller in stock.controllers if controller != leader)
     for unregister in ways(stock):
         assert unregister(follower) is None
         eventually(lambda: registered(stock) == set(stock.controllers), TIMEOUT_S, "it to register again")
@@ -130,8 +130,8 @@ def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None
     """
     finalize(stock, UNREGISTRATION)
     leader = stock.await_leader()
-    stopped = next(one for one in stock.controllers if one != leader)
-    left = ",".join(stock.address(one) for one in stock.controllers if one != stopped)
+    stopped = next(controller for controller in stock.controllers if controller != leader)
+    left = ",".join(stock.address(controller) for controller in stock.controllers if controller != stopped)
 
     def findings() -> list[str]:
         ran = quorate("doctor", "--bootstrap-controller", left, "-o", "json")
@@ -141,7 +141,7 @@ def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None
     assert next(ways(stock))(stopped) is None
     quorum = stock.quorum()
     assert quorum is not None
-    assert stopped in [one.node_id for one in quorum.voters]
+    assert stopped in [voter.node_id for voter in quorum.voters]
     assert "voter-not-registered" in findings()
     stock.start(stopped)
     eventually(lambda: registered(stock) == set(stock.controllers), TIMEOUT_S, "it to register again")
@@ -158,13 +158,13 @@ def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> 
     """Our tools work at a stock quorum, and through its brokers."""
     finalize(stock, UNREGISTRATION)
     quorum = stock.await_quorum()
-    gone = next(one for one in quorum.voters if one.node_id != quorum.leader_id)
-    left = [one for one in stock.controllers if one != gone.node_id]
+    gone = next(voter for voter in quorum.voters if voter.node_id != quorum.leader_id)
+    left = [controller for controller in stock.controllers if controller != gone.node_id]
     at_controllers = ("--bootstrap-controller", ",".join(map(stock.address, left)))
     at_broker = ("--bootstrap-server", stock.bootstrap_servers)
     listing = ("metadata-shell", *at_controllers, "ls", "/image/cluster/controllers")
     stock.terminate(gone.node_id)
-    assert succeeded(quorate(*listing)).split() == [str(one) for one in stock.controllers]
+    assert succeeded(quorate(*listing)).split() == [str(controller) for controller in stock.controllers]
 
     removal = (
         "--controller-id",

@@ -56,7 +56,7 @@ class AddressedQuorum(Cluster):
         cluster.http_ports = {
             one: first + nodes + place for place, one in enumerate(cluster.controllers_in("python"))
         }
-        peers = [cluster.peer_port(one) for one in cluster.controllers]
+        peers = [cluster.peer_port(controller) for controller in cluster.controllers]
         cluster.peer_addresses = network.addresses(peers) if peers_forwarded else []
         cluster.advertise(network.addresses(list(cluster.client_ports.values())))
         cluster.format(*cluster.controllers, *cluster.brokers)
@@ -90,7 +90,7 @@ class AddressedQuorum(Cluster):
     @property
     def bootstrap(self) -> list[str]:
         """Where clients always reach this quorum."""
-        return [self.address(one) for one in self.controllers]
+        return [self.address(controller) for controller in self.controllers]
 
     def move(self, network: Network) -> None:
         """Restart all nodes with new addresses."""
@@ -117,7 +117,7 @@ class AddressedQuorum(Cluster):
         """The names of all subscriptions, which have to be the same on every node."""
         self.await_quorum()
         with self.frozen():
-            image = assert_same_images([self.metadata(one) for one in self.controllers])
+            image = assert_same_images([self.metadata(controller) for controller in self.controllers])
         return {
             name for (kind, name), _ in image.configs.items() if kind == ConfigResourceType.CLIENT_METRICS
         }

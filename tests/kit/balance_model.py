@@ -96,8 +96,8 @@ def _set(values: dict[str, str], changes: Mapping[str, str | None]) -> None:
 def spread_of(model: BalanceModel) -> int:
     """The difference between the most and the fewest replicas of brokers that stay."""
     counts = {one.broker_id: 0 for one in model.brokers if not one.is_leaving}
-    for one in model.partitions.values():
-        for broker in one.replicas:
+    for partition in model.partitions.values():
+        for broker in partition.replicas:
             counts[broker] = counts.get(broker, 0) + 1
     return max(counts.values()) - min(counts.values())
 

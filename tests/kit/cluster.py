@@ -185,7 +185,9 @@ class Cluster:
 
     def controllers_in(self, implementation: str) -> tuple[int, ...]:
         """The ids of the controllers of one implementation."""
-        return tuple(one for one in self.controllers if self.implementation(one) == implementation)
+        return tuple(
+            controller for controller in self.controllers if self.implementation(controller) == implementation
+        )
 
     def run_with(self, node_id: int, implementation: str) -> None:
         """From its next start on, have a controller run by `python` or by `java`."""
@@ -287,7 +289,7 @@ class Cluster:
         A broker that truncates the first voters of a stock leader finds no controller from then on (ADR 29).
         """
         self.start(*controllers)
-        if any(self.implementation(one) == "java" for one in controllers):
+        if any(self.implementation(controller) == "java" for controller in controllers):
             self.await_quorum(*controllers)
         self.start(*self.brokers)
         self.await_quorum(*controllers)
@@ -376,7 +378,7 @@ class Cluster:
 
     def quorum(self, *node_ids: int) -> QuorumDescription | None:
         """The quorum as its leader describes it, asked at these or all controllers; None without an answer."""
-        asked = [one for one in node_ids or self.controllers if self.runs(one)]
+        asked = [node_id for node_id in node_ids or self.controllers if self.runs(node_id)]
 
         async def describe(client: AdminClient) -> QuorumDescription:
             return await client.describe_metadata_quorum()
@@ -385,7 +387,7 @@ class Cluster:
 
     def describe_brokers(self, via: int | None = None) -> ClusterDescription | None:
         """The brokers, as one that runs knows them."""
-        asked = [via] if via is not None else [one for one in self.brokers if self.runs(one)]
+        asked = [via] if via is not None else [broker for broker in self.brokers if self.runs(broker)]
 
         async def describe(client: AdminClient) -> ClusterDescription:
             return await client.describe_cluster()
@@ -401,8 +403,8 @@ class Cluster:
     ) -> _Answer | None:
         """The answer of the first of some nodes; None when none of them gives one."""
 
-        controller_addresses = [self.address(one) for one in controllers]
-        broker_addresses = [self.address(one) for one in brokers]
+        controller_addresses = [self.address(controller) for controller in controllers]
+        broker_addresses = [self.address(broker) for broker in brokers]
 
         async def ask() -> _Answer:
             client = AdminClient(
@@ -459,7 +461,7 @@ class Cluster:
     def await_unfenced(self, *node_ids: int, via: int | None = None) -> None:
         """Wait until brokers (asked: all that run, or one) know that these are in service."""
         wanted = set(node_ids)
-        ask = [via] if via is not None else [one for one in self.brokers if self.runs(one)]
+        ask = [via] if via is not None else [broker for broker in self.brokers if self.runs(broker)]
 
         def look() -> bool:
             seen = [self.describe_brokers(one) for one in ask]

@@ -192,12 +192,12 @@ class FakeNode:
                 "DescribeConfigs",
                 "DescribeConfigsResult",
                 error_code=ErrorCode.none
-                if one.resource_name == str(self.node_id)
+                if resource.resource_name == str(self.node_id)
                 else ErrorCode.invalid_request,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
-            for one in request.body.resources
+            for resource in request.body.resources
         )
         return answer("DescribeConfigs", results=results)
 

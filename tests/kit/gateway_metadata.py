@@ -86,7 +86,7 @@ class Metadata:
                     leader=isr[0] if isr else -1,
                     leader_epoch=0,
                     partition_epoch=0,
-                    directories=tuple(UUID(int=5000 + one) for one in replicas),
+                    directories=tuple(UUID(int=5000 + replica) for replica in replicas),
                     **{"removing_replicas": (), "adding_replicas": (), **fields},
                 )
                 for number, (replicas, isr) in enumerate(partitions)

@@ -170,10 +170,12 @@ class Script:
     def voters_come_and_go(self) -> None:
         """The fourth controller becomes a voter; a founder leaves, and comes back with another directory."""
         cluster = self.cluster
-        newcomer = next(one for one in cluster.controllers if one not in cluster.founders)
+        newcomer = next(
+            controller for controller in cluster.controllers if controller not in cluster.founders
+        )
         cluster.observe(newcomer)
         self._add(newcomer)
-        leaver = next(one for one in cluster.founders if one != self._leader())
+        leaver = next(founder for founder in cluster.founders if founder != self._leader())
         directory_id = cluster.directory_id(leaver)
         with self.ledger.noting("voter", leaver, directory_id, value=False):
             cluster.remove(leaver, directory_id)
@@ -210,7 +212,7 @@ class Script:
         """The leader goes on alone until it has records that nobody else has, and is killed. Its log is kept."""
         cluster = self.cluster
         leader = self._leader()
-        others = [one for one in cluster.voters() if one != leader]
+        others = [voter for voter in cluster.voters() if voter != leader]
         cluster.suspend(*others)
         alone_from = end_offset(cluster.metadata(leader))
         # NoOpRecords make its log grow, and nobody is there to have them. The first of them answers the requests
@@ -223,8 +225,8 @@ class Script:
         with self.ledger.noting("lost leader", leader):
             cluster.kill(leader)
             shutil.copytree(cluster.data(leader), self._kept)
-            for one in others:
-                cluster.signal(one, signal.SIGCONT)
+            for other in others:
+                cluster.signal(other, signal.SIGCONT)
             cluster.await_leader(other_than=leader)
         self.note_leader(*others)
         self._create("after-the-loss", 1)
@@ -314,7 +316,14 @@ def found(directory: Path, jars: Path, *, java: bool) -> Membership:
 
 def directories(cluster: Cluster, *kept: Path) -> list[Path]:
     """What there is to ingest: the log directories of the controllers, and those that were kept."""
-    return [*(cluster.data(one) for one in cluster.controllers if cluster.metadata(one).exists()), *kept]
+    return [
+        *(
+            cluster.data(controller)
+            for controller in cluster.controllers
+            if cluster.metadata(controller).exists()
+        ),
+        *kept,
+    ]
 
 
 def _now() -> datetime:

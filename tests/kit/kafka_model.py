@@ -76,7 +76,7 @@ class TopicModel:
                     before = partitions[number]
                     assert not before.is_moving
                     assert len(set(replicas)) == len(replicas) > 0
-                    assert {*replicas} <= {one.broker_id for one in self._kafka.brokers}
+                    assert {*replicas} <= {broker.broker_id for broker in self._kafka.brokers}
                     partitions[number] = ObservedPartition(
                         replicas=(*dict.fromkeys((*replicas, *before.replicas)),),
                         isr=before.isr,
@@ -84,7 +84,7 @@ class TopicModel:
                         removing=frozenset(before.replicas) - {*replicas},
                     )
                 self.topic = replace(topic, partitions=partitions)
-                moving = sum(one.is_moving for one in partitions.values())
+                moving = sum(partition.is_moving for partition in partitions.values())
                 self.max_moving = max(self.max_moving, moving)
             case _:
                 raise AssertionError(f"{change!r}: no request does this")
@@ -100,7 +100,7 @@ class TopicModel:
         return self.topic
 
     def _placed(self, factor: int) -> ObservedPartition:
-        ids = [one.broker_id for one in self._kafka.brokers if one.is_usable][:factor]
+        ids = [broker.broker_id for broker in self._kafka.brokers if broker.is_usable][:factor]
         assert len(ids) == factor, "INVALID_REPLICATION_FACTOR"
         return ObservedPartition(replicas=tuple(ids), isr=tuple(ids))
 
@@ -108,7 +108,8 @@ class TopicModel:
 def _moved(partition: ObservedPartition) -> ObservedPartition:
     if not partition.is_moving:
         return partition
-    replicas = tuple(one for one in partition.replicas if one not in partition.removing)
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.removing)
     return ObservedPartition(
-        replicas=replicas, isr=tuple(one for one in replicas if one in {*partition.isr, *partition.adding})
+        replicas=replicas,
+        isr=tuple(replica for replica in replicas if replica in {*partition.isr, *partition.adding}),
     )

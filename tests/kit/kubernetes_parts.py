@@ -106,7 +106,7 @@ def brokered(operated: Operated, kafka_jars: Path, tmp_path: Path) -> Operated:
 
 def _is_established(api: kubernetes.client.ApiextensionsV1Api, name: str) -> bool:
     conditions = api.read_custom_resource_definition(name).status.conditions or []
-    return any(one.type == "Established" and one.status == "True" for one in conditions)
+    return any(condition.type == "Established" and condition.status == "True" for condition in conditions)
 
 
 def _is_served(client: kubernetes.client.ApiClient, spec: Object) -> bool:
@@ -155,6 +155,6 @@ def render(helm: Callable[..., subprocess.CompletedProcess[str]]) -> Render:
         arguments = ("template", release, str(CHART), "--namespace", namespace, "--kube-version", KUBERNETES)
         ran = helm(*arguments, "--values", "-", stdin=yaml.safe_dump(values or {}))
         assert ran.returncode == 0, ran.stderr
-        return [one for one in yaml.safe_load_all(ran.stdout) if one]
+        return [document for document in yaml.safe_load_all(ran.stdout) if document]
 
     return make

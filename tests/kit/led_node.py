@@ -69,7 +69,9 @@ class LedNode:
 
     def _note(self, effects: Effects) -> Effects:
         self._sends += effects.sends
-        self.responses |= {one.token: one.outcome for one in effects.control_answers}
+        self.responses |= {
+            control_response.token: control_response.outcome for control_response in effects.control_answers
+        }
         return effects
 
     def wait(self) -> Effects:

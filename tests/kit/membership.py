@@ -87,11 +87,11 @@ class Membership(Cluster):
     def voters(self) -> dict[int, str]:
         """The voters as the leader describes them: directory id by node id."""
         quorum = eventually(self.quorum, START_TIMEOUT_S, "the quorum", lambda: self.describe("no leader"))
-        return {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters}
+        return {voter.node_id: uuid_to_text(voter.directory_id) for voter in quorum.voters}
 
     def await_voters(self, *node_ids: int) -> QuorumDescription:
         """Wait until exactly these are voters, with the directories that they have, and caught up."""
-        expected = {one: self.directory_id(one) for one in node_ids}
+        expected = {node_id: self.directory_id(node_id) for node_id in node_ids}
         eventually(
             lambda: self.voters() == expected,
             START_TIMEOUT_S,
@@ -102,7 +102,7 @@ class Membership(Cluster):
 
     def asks(self) -> str:
         """The addresses of the controllers that run, for --bootstrap-controller."""
-        return ",".join(self.address(one) for one in self.controllers if self.runs(one))
+        return ",".join(self.address(controller) for controller in self.controllers if self.runs(controller))
 
     # Steps
 
@@ -121,9 +121,9 @@ class Membership(Cluster):
             assert self.runs(node_id), self.describe(f"{node_id} ended")
             quorum = self.quorum()
             return quorum is not None and any(
-                (one.node_id, uuid_to_text(one.directory_id)) == (node_id, directory_id)
-                and one.log_end_offset >= quorum.high_watermark >= 0
-                for one in quorum.observers
+                (observer.node_id, uuid_to_text(observer.directory_id)) == (node_id, directory_id)
+                and observer.log_end_offset >= quorum.high_watermark >= 0
+                for observer in quorum.observers
             )
 
         eventually(look, START_TIMEOUT_S, f"{node_id} to follow", lambda: self.describe(self.quorum()))
@@ -207,7 +207,7 @@ class Membership(Cluster):
         self.start(*self.founders, *self.brokers)
         self.await_leader()
         voters = self.voters()
-        self.join(*(one for one in node_ids if one not in voters))
+        self.join(*(node_id for node_id in node_ids if node_id not in voters))
         for one in voters.keys() - set(node_ids):
             self.remove(one, voters[one])
         self.await_voters(*node_ids)
@@ -230,7 +230,7 @@ class Membership(Cluster):
     def founding_voters(self) -> str:
         """The argument of --initial-controllers."""
         facts = quorum_facts(self.layout.desired, self.layout.identity)
-        return initial_controllers([one for one in facts.voters if one.node_id in self.founders])
+        return initial_controllers([voter for voter in facts.voters if voter.node_id in self.founders])
 
 
 def lead_with(cluster: Cluster, implementation: str, voters: Collection[int] = ()) -> int:
@@ -239,8 +239,10 @@ def lead_with(cluster: Cluster, implementation: str, voters: Collection[int] = (
         leader = cluster.await_quorum(*voters).leader_id
         if cluster.implementation(leader) == implementation:
             return leader
-        others = [one for one in voters or cluster.controllers if one != leader]
-        _resign(cluster, leader, [one for one in others if cluster.implementation(one) != implementation])
+        others = [voter for voter in voters or cluster.controllers if voter != leader]
+        _resign(
+            cluster, leader, [other for other in others if cluster.implementation(other) != implementation]
+        )
         cluster.await_leader(other_than=leader)
         cluster.start(leader)
     raise AssertionError(cluster.describe(f"{HANDOVERS_MAX} handovers, and none to {implementation}"))
@@ -257,7 +259,7 @@ def _resign(cluster: Cluster, leader: int, rivals: Collection[int]) -> None:
         quorum = cluster.quorum(leader)
         assert quorum is not None, cluster.describe(f"{leader} does not lead any more")
         ends = {voter.node_id: voter.log_end_offset for voter in quorum.voters}
-        behind = max((ends[one] for one in rivals), default=-1)
+        behind = max((ends[rival] for rival in rivals), default=-1)
         return all(end > behind for one, end in ends.items() if one not in rivals)
 
     with cluster.frozen(rivals):
@@ -288,8 +290,8 @@ def assert_same_everywhere(
     promised = tuple(acknowledged)
     quorum = cluster.await_quorum(*controllers)
     with cluster.frozen():
-        partitions = [cluster.metadata(one) for one in controllers or cluster.controllers]
-        assert min(end_offset(one) for one in partitions) >= quorum.high_watermark
+        partitions = [cluster.metadata(controller) for controller in controllers or cluster.controllers]
+        assert min(end_offset(partition) for partition in partitions) >= quorum.high_watermark
         image = assert_same_images(partitions)
         assert_snapshots_hold(partitions)
     assert promised, "no topic was created"

@@ -83,7 +83,7 @@ def images_of(partition: Path, offsets: Sequence[int]) -> Iterator[ImageState]:
     batches = batches_in(partition)
     if start_offset(partition) > 0:
         image = next(
-            one for one in snapshots_in(partition) if one.end_offset >= start_offset(partition)
+            snapshot for snapshot in snapshots_in(partition) if snapshot.end_offset >= start_offset(partition)
         ).image()
     for offset in offsets:
         assert image.end_offset <= offset, f"{partition} has nothing from before {image.end_offset}"

@@ -235,7 +235,7 @@ def ask_java(jars: Path, questions: Sequence[Sequence[str]]) -> list[str | None]
         text=True,
         timeout=120,
     )
-    return [None if one == "!" else base64.b64decode(one).decode() for one in run.stdout.splitlines()]
+    return [None if line == "!" else base64.b64decode(line).decode() for line in run.stdout.splitlines()]
 
 
 def map_by_java(jars: Path, pairs: Sequence[tuple[str, str]]) -> list[str | None]:

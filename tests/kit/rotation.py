@@ -53,7 +53,7 @@ class NodeStores:
 
     def trust(self, *authorities: Path) -> None:
         """Have the node trust these authorities and no others."""
-        _replace(self.truststore, "".join(one.read_text() for one in authorities))
+        _replace(self.truststore, "".join(authority.read_text() for authority in authorities))
 
 
 def _replace(file: Path, text: str) -> None:

@@ -79,7 +79,7 @@ class Situation:
 
     def refusals(self) -> dict[str, str]:
         """Messages by code."""
-        return {one.code: one.message for one in self.plan().refusals}
+        return {refusal.code: refusal.message for refusal in self.plan().refusals}
 
     # -- what is desired
 

@@ -69,9 +69,9 @@ class ScriptedDisk:
 
     def append(self, data: bytes) -> None:
         self._do("append", data)
-        for one in scan_batches(data):
-            assert one.base_offset == self.log.end_offset, (one, self.log.end_offset)
-            self.log.end_offset = one.last_offset + 1
+        for batch in scan_batches(data):
+            assert batch.base_offset == self.log.end_offset, (batch, self.log.end_offset)
+            self.log.end_offset = batch.last_offset + 1
 
     def flush(self) -> None:
         self._do("flush")
@@ -156,12 +156,12 @@ class ScriptedRaft:
                 if self.role is not Role.LEADER:
                     raise RaftSafetyError(f"records proposed as {self.role}")
                 end_offset = self.log_end_offset
-                for one in scan_batches(batches):
-                    if (one.base_offset, one.partition_leader_epoch) != (end_offset, self.epoch):
+                for batch in scan_batches(batches):
+                    if (batch.base_offset, batch.partition_leader_epoch) != (end_offset, self.epoch):
                         raise RaftSafetyError(
-                            f"a batch {one} is proposed at {end_offset} in epoch {self.epoch}"
+                            f"a batch {batch} is proposed at {end_offset} in epoch {self.epoch}"
                         )
-                    end_offset = one.last_offset + 1
+                    end_offset = batch.last_offset + 1
             case Persisted(end_offset=end_offset) if end_offset > self.log_end_offset:
                 raise RaftSafetyError(f"{end_offset} is durable, but was never appended")
             case SnapshotTaken(snapshot_id=snapshot_id) if snapshot_id.offset > self.high_watermark:

@@ -172,8 +172,8 @@ def transcript(cluster: SecuredCluster) -> str:
     for command in COMMANDS:
         words = [
             word
-            for one in shlex.split(command)
-            for word in (options if one == "$at" else (masks.hmac if one == "$hmac" else one,))
+            for part in shlex.split(command)
+            for word in (options if part == "$at" else (masks.hmac if part == "$hmac" else part,))
         ]
         ran = _until_described(words) if "--describe" in words or "--renew" in words else quorate(*words)
         assert (ran.returncode != 0) is (command in REFUSED), (words, ran.stdout, ran.stderr)
@@ -203,7 +203,9 @@ class _Masks:
         for node_id in cluster.controllers:
             self._texts[cluster.address(node_id)] = f"{node_id}.{HOST}:9093"
             self._texts[cluster.secured_at(node_id)] = f"{node_id}.{HOST}:9094"
-        self._port_of = {cluster.secured_ports[one]: f"{one}" for one in cluster.controllers}
+        self._port_of = {
+            cluster.secured_ports[controller]: f"{controller}" for controller in cluster.controllers
+        }
 
     def learn(self, ran: subprocess.CompletedProcess[str]) -> None:
         """Remember the ids in an output that later ones repeat."""

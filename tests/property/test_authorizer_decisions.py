@@ -42,7 +42,7 @@ def scanned(
     """The decision by a look at each ACL."""
     if principal == SUPER_USER:
         return True
-    about = [one for one in acls if one.resource_type == action.resource_type and _covers(one, action)]
+    about = [acl for acl in acls if acl.resource_type == action.resource_type and _covers(acl, action)]
     if not about:
         return default
     applied = [

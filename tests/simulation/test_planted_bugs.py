@@ -201,7 +201,7 @@ def test_finds_a_transaction_that_nobody_aborts(monkeypatch: pytest.MonkeyPatch)
 
     def without_abort(*args: object) -> ControlResult:
         result = activate(*args)  # type: ignore[arg-type]
-        records = tuple(one for one in result.records if not isinstance(one, AbortTransactionRecord))
+        records = tuple(record for record in result.records if not isinstance(record, AbortTransactionRecord))
         return replace(result, records=records)
 
     monkeypatch.setattr(controller, "activation", without_abort)

@@ -39,7 +39,9 @@ class Commands:
             return cls(bootstrap, bootstrap, _servers(facts), config)
         nodes = {} if facts.quorum is None else facts.quorum.nodes
         addresses = [
-            f"{one.host}:{one.port}" for _, endpoints in sorted(nodes.items()) for one in endpoints[:1]
+            f"{endpoint.host}:{endpoint.port}"
+            for _, endpoints in sorted(nodes.items())
+            for endpoint in endpoints[:1]
         ]
         if not addresses:
             return cls(bootstrap, bootstrap_servers=bootstrap, config=config)

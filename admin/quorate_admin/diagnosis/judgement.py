@@ -59,8 +59,10 @@ class LeaderView:
         nobody before its election, so the oldest time of a fetch is later.
         """
         replicas = (*quorum.voters, *quorum.observers)
-        fetches_ms = [one.last_fetch_ms for one in replicas if one.last_fetch_ms is not None]
-        caught_up_ms = [one.last_caught_up_ms for one in replicas if one.last_caught_up_ms is not None]
+        fetches_ms = [replica.last_fetch_ms for replica in replicas if replica.last_fetch_ms is not None]
+        caught_up_ms = [
+            replica.last_caught_up_ms for replica in replicas if replica.last_caught_up_ms is not None
+        ]
         now_ms = max((*fetches_ms, *caught_up_ms), default=0)
         known_ms = (*fetches_ms, now_ms) if since_ms is None else (*fetches_ms, now_ms, since_ms)
         return cls(quorum, now_ms, min(known_ms))
@@ -93,7 +95,7 @@ class LeaderView:
     def node_follows(self, node_id: int) -> bool:
         """Whether a node fetches, with any directory: a controller, or a broker, which is an observer."""
         replicas = (*self.quorum.voters, *self.quorum.observers)
-        return any(self.follows(one) for one in replicas if one.node_id == node_id)
+        return any(self.follows(replica) for replica in replicas if replica.node_id == node_id)
 
     def is_caught_up(self, replica: ReplicaDescription) -> bool:
         """Whether the replica follows and has all that is committed, or had everything a moment ago."""
@@ -138,7 +140,7 @@ class ClusterFacts:
 
         None while no leader answers, and while a new leader has not heard from the node.
         """
-        if any(one.follows for one in (*self.voters, *self.observers) if one.node_id == node_id):
+        if any(voter.follows for voter in (*self.voters, *self.observers) if voter.node_id == node_id):
             return True
         return None if self.leader_id is None or self.is_leader_new else False
 
@@ -154,12 +156,12 @@ class ClusterFacts:
     @property
     def voter_ids(self) -> frozenset[int]:
         """The voters' node ids."""
-        return frozenset(one.node_id for one in self.voters)
+        return frozenset(voter.node_id for voter in self.voters)
 
     @property
     def caught_up_voters(self) -> frozenset[int]:
         """The voters that are caught up, by node id."""
-        return frozenset(one.node_id for one in self.voters if one.caught_up)
+        return frozenset(voter.node_id for voter in self.voters if voter.caught_up)
 
     @property
     def spare_voters(self) -> int:
@@ -169,7 +171,11 @@ class ClusterFacts:
     @property
     def ghosts(self) -> tuple[int, ...]:
         """The controllers that are registered and gone, in ascending order; empty while no leader answers."""
-        registered = {one.node_id for one in self.registrations if one.kind is NodeKind.CONTROLLER}
+        registered = {
+            registration.node_id
+            for registration in self.registrations
+            if registration.kind is NodeKind.CONTROLLER
+        }
         return tuple(node_id for node_id in sorted(registered) if self.presence_of(node_id) is Presence.GONE)
 
     @property
@@ -180,8 +186,8 @@ class ClusterFacts:
         """
         if self.finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
             return ()
-        known = {*self.voter_ids, *(one.node_id for one in self.registrations)}
-        return tuple(sorted({one.node_id for one in self.observers if one.follows} - known))
+        known = {*self.voter_ids, *(registration.node_id for registration in self.registrations)}
+        return tuple(sorted({observer.node_id for observer in self.observers if observer.follows} - known))
 
     @property
     def possible_voters(self) -> tuple[int, ...]:
@@ -191,8 +197,12 @@ class ClusterFacts:
         """
         if self.leader_id is None or self.finalized.get(KRAFT_VERSION, 0) < 1:
             return ()
-        registered = {one.node_id for one in self.registrations if one.kind is NodeKind.CONTROLLER}
-        caught_up = {one.node_id for one in self.observers if one.caught_up}
+        registered = {
+            registration.node_id
+            for registration in self.registrations
+            if registration.kind is NodeKind.CONTROLLER
+        }
+        caught_up = {observer.node_id for observer in self.observers if observer.caught_up}
         return tuple(sorted((registered & caught_up) - self.voter_ids))
 
     def blockers(self, feature: str, level: int) -> tuple[Blocker, ...]:
@@ -200,17 +210,17 @@ class ClusterFacts:
         return (
             *missing_voters(self.finalized, self.registrations, self.voter_ids),
             *(
-                Blocker.of(one, feature)
-                for one in self.registrations
-                if one.features is not None and not supports(one.features, feature, level)
+                Blocker.of(registration, feature)
+                for registration in self.registrations
+                if registration.features is not None and not supports(registration.features, feature, level)
             ),
         )
 
     def outlooks(self) -> tuple[FeatureOutlook, ...]:
         """Returns how far each feature can go by the registrations; the target is the highest registered level."""
         highest: dict[str, int] = {}
-        for one in self.registrations:
-            for feature, (_, high) in (one.features or {}).items():
+        for registration in self.registrations:
+            for feature, (_, high) in (registration.features or {}).items():
                 highest[feature] = max(high, highest.get(feature, 0))
         return registered_outlooks(self.finalized, highest, self.registrations, self.voter_ids)
 
@@ -231,8 +241,8 @@ def judge(facts: Examination) -> ClusterFacts:
     return ClusterFacts(
         leader_id=facts.quorum.leader_id,
         is_leader_new=view.is_new,
-        voters=tuple(judged(one) for one in facts.quorum.voters),
-        observers=tuple(judged(one) for one in facts.quorum.observers),
+        voters=tuple(judged(voter) for voter in facts.quorum.voters),
+        observers=tuple(judged(observer) for observer in facts.quorum.observers),
         registrations=registrations,
         finalized=finalized,
     )

@@ -68,7 +68,7 @@ def _under_min_isr(
 
 def _described(facts: Examination, commands: Commands, which: str) -> tuple[str, ...]:
     """The command that lists the partitions, if a broker can answer it."""
-    has_broker = any(not one.fenced for one in (facts.brokers or {}).values())
+    has_broker = any(not broker.fenced for broker in (facts.brokers or {}).values())
     return (commands.describe_partitions(which),) if has_broker else ()
 
 

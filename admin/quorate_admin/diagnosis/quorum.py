@@ -111,7 +111,7 @@ def _size(quorum: QuorumDescription, judged: ClusterFacts, commands: Commands) -
 
 
 def _bring_back(judged: ClusterFacts, lacking: list[int]) -> str:
-    silent = sorted(one.node_id for one in judged.voters if not one.follows)
+    silent = sorted(voter.node_id for voter in judged.voters if not voter.follows)
     if silent:
         return f"Start {_listed('controller', silent)}."
     return f"Wait until {_listed('voter', lacking)} has caught up, before another one is restarted."
@@ -164,7 +164,7 @@ def _way_back(
     if not is_dynamic:
         return f"Start controller {node_id}.", ()
     remove = commands.remove_voter(node_id, voter.directory_id)
-    if any(one.node_id == node_id and view.follows(one) for one in view.quorum.observers):
+    if any(observer.node_id == node_id and view.follows(observer) for observer in view.quorum.observers):
         advice = (
             f"Controller {node_id} runs with another directory: it was formatted again, or its disk was replaced. "
             "Remove the voter with the old directory. Then add the controller, on its host, with its own properties "
@@ -227,7 +227,7 @@ def _static(facts: Examination, commands: Commands) -> Iterator[Finding]:
 
 
 def _lag_text(view: LeaderView, replica: ReplicaDescription) -> str:
-    leader = next((one for one in view.quorum.voters if one.node_id == view.quorum.leader_id), None)
+    leader = next((voter for voter in view.quorum.voters if voter.node_id == view.quorum.leader_id), None)
     behind = "" if leader is None else f"{leader.log_end_offset - replica.log_end_offset} records behind"
     behind_ms = view.behind_ms(replica)
     when = (

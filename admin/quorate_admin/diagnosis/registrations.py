@@ -157,9 +157,9 @@ def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) 
     """The upgrade that is possible without this blocker; that of metadata.version, if it blocks several features."""
     for outlook, blocker in sorted(blocked, key=lambda one: one[0].feature != METADATA_VERSION):
         others = [one for one in outlook.blockers if one is not blocker]
-        if any(not one.is_registered for one in others):
+        if any(not other.is_registered for other in others):
             continue
-        level = min((one.highest for one in others), default=outlook.target)
+        level = min((other.highest for other in others), default=outlook.target)
         if level > max(outlook.reachable, outlook.finalized):
             return (commands.upgrade(outlook.feature, level),)
     return ()

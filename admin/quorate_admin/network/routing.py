@@ -241,8 +241,8 @@ class Routing:
             else [Target(address=one) for one in self._bootstrap]
         )
         # A node that has described the cluster in vain may be outdated: ask the others first, except failed ones.
-        others = [one for one in targets if one.address not in self._described]
-        targets = [one for one in others if self._blocked_until_ms(one.address) <= now_ms] or targets
+        others = [target for target in targets if target.address not in self._described]
+        targets = [other for other in others if self._blocked_until_ms(other.address) <= now_ms] or targets
         step = self._ask_or_wait(targets, now_ms, load)
         return Discover(target=step.target) if isinstance(step, Ask) else step
 

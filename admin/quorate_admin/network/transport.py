@@ -284,7 +284,10 @@ class Transport:
         """
         with suppress(ConnectionFailedError, RequestTimeoutError):
             response = await connection.negotiate(limit_ms, connection.identity)
-            levels = {one.name: one.max_version_level for one in response.finalized_features}
+            levels = {
+                finalized_feature.name: finalized_feature.max_version_level
+                for finalized_feature in response.finalized_features
+            }
             is_known = response.finalized_features_epoch >= 0 and METADATA_VERSION in levels
             return is_known and levels[METADATA_VERSION] < CONTROLLER_REGISTRATION_SINCE
         return False

@@ -165,7 +165,7 @@ class ConfigOperations(KeyedOperations):
 
         request = ListConfigResourcesRequest(resource_types=tuple(sorted(types)))
         response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
-        return [_resource(one) for one in response.config_resources]
+        return [_resource(config_resource) for config_resource in response.config_resources]
 
     async def _list_with_metadata(self, timeout_ms: int) -> list[ConfigResource]:
         from kio.schema.metadata.v13.request import MetadataRequest

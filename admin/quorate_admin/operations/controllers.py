@@ -80,7 +80,9 @@ class ControllerOperations(ClusterOperations):
             timeout=self._server_timeout(timeout_ms),
             voter_id=node_id,
             voter_directory_id=directory_id,
-            listeners=tuple(Listener(name=one.name, host=one.host, port=one.port) for one in endpoints),
+            listeners=tuple(
+                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in endpoints
+            ),
             ack_when_committed=ack_when_committed,
         )
         await self._ask(request, To.LEADER_OF_QUORUM, timeout_ms=timeout_ms)
@@ -122,8 +124,13 @@ class ControllerOperations(ClusterOperations):
             incarnation_id=registration.incarnation_id,
             zk_migration_ready=False,
             listeners=tuple(
-                Listener(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
-                for one in registration.listeners
+                Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in registration.listeners
             ),
             features=tuple(
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
@@ -316,7 +323,8 @@ def _quorum(partition: Any, nodes: Sequence[Any]) -> QuorumDescription:
         observers=tuple(_replica(replica) for replica in partition.observers),
         nodes={
             node.node_id: tuple(
-                RaftVoterEndpoint(name=one.name, host=one.host, port=one.port) for one in node.listeners
+                RaftVoterEndpoint(name=listener.name, host=listener.host, port=listener.port)
+                for listener in node.listeners
             )
             for node in nodes
         },

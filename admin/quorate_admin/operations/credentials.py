@@ -156,8 +156,8 @@ class CredentialOperations(KeyedOperations):
             owner_principal_type=None if owner is None else owner.principal_type,
             owner_principal_name=None if owner is None else owner.name,
             renewers=tuple(
-                CreatableRenewers(principal_type=one.principal_type, principal_name=one.name)
-                for one in renewers
+                CreatableRenewers(principal_type=renewer.principal_type, principal_name=renewer.name)
+                for renewer in renewers
             ),
             max_lifetime=timedelta(milliseconds=max_lifetime_ms),
         )
@@ -217,8 +217,8 @@ class CredentialOperations(KeyedOperations):
         asked = None
         if owners is not None:
             asked = tuple(
-                DescribeDelegationTokenOwner(principal_type=one.principal_type, principal_name=one.name)
-                for one in owners
+                DescribeDelegationTokenOwner(principal_type=owner.principal_type, principal_name=owner.name)
+                for owner in owners
             )
         response = await self._ask(
             DescribeDelegationTokenRequest(owners=asked), To.READER, timeout_ms=timeout_ms

@@ -50,8 +50,8 @@ def outcomes(
     results: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], Any] = lambda _: None
 ) -> Iterator[Outcome[K, Any]]:
     """The outcomes in a list of a response: `key` and `value` read an entry, which has its own error code."""
-    for one in results:
-        yield Outcome(key(one), value(one), one.error_code, getattr(one, "error_message", None))
+    for result in results:
+        yield Outcome(key(result), value(result), result.error_code, getattr(result, "error_message", None))
 
 
 def error_of(error_code: ErrorCode, message: str | None = None) -> ServerError | None:
@@ -152,9 +152,9 @@ class KeyedOperations(Operations):
 
         answers = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
         silent = [
-            one
-            for one in answers.values()
-            if isinstance(one, AdminError) and not isinstance(one, ServerError)
+            response
+            for response in answers.values()
+            if isinstance(response, AdminError) and not isinstance(response, ServerError)
         ]
         if silent and len(silent) == len(answers):
             raise silent[0]

@@ -60,7 +60,7 @@ class PartitionOperations(KeyedOperations):
             return await self._ask_each(partitions, request_for, _election_outcomes, timeout_ms=timeout_ms)
         request = request_for(None, self._server_timeout(timeout_ms))
         outcomes = list(_election_outcomes(await self._ask(request, timeout_ms=timeout_ms)))
-        errors = {one.key: error_of(one.error_code, one.message) for one in outcomes}
+        errors = {response.key: error_of(response.error_code, response.message) for response in outcomes}
         return Results(
             {key: None for key, error in errors.items() if error is None},
             {key: error for key, error in errors.items() if error is not None},
@@ -109,9 +109,9 @@ class PartitionOperations(KeyedOperations):
 
         def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartition, None]]:
             for topic in response.responses:
-                for one in topic.partitions:
-                    key = TopicPartition(topic.name, one.partition_index)
-                    yield Outcome(key, None, one.error_code, one.error_message)
+                for partition in topic.partitions:
+                    key = TopicPartition(topic.name, partition.partition_index)
+                    yield Outcome(key, None, partition.error_code, partition.error_message)
 
         return await self._ask_each(reassignments, request_for, outcomes_of, timeout_ms=timeout_ms)
 
@@ -133,13 +133,13 @@ class PartitionOperations(KeyedOperations):
         request = ListPartitionReassignmentsRequest(timeout=self._server_timeout(timeout_ms), topics=topics)
         response = await self._ask(request, timeout_ms=timeout_ms)
         return {
-            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
-                replicas=tuple(one.replicas),
-                adding_replicas=tuple(one.adding_replicas),
-                removing_replicas=tuple(one.removing_replicas),
+            TopicPartition(topic.name, partition.partition_index): PartitionReassignment(
+                replicas=tuple(partition.replicas),
+                adding_replicas=tuple(partition.adding_replicas),
+                removing_replicas=tuple(partition.removing_replicas),
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     # Log directories
@@ -215,12 +215,14 @@ class PartitionOperations(KeyedOperations):
     async def _move_replicas(
         self, to: To, assignments: Mapping[TopicPartitionReplica, str], timeout_ms: int | None
     ) -> Results[TopicPartitionReplica, None]:
-        asked = {(one.topic, one.partition): one for one in assignments}
+        asked = {(assignment.topic, assignment.partition): assignment for assignment in assignments}
 
         def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartitionReplica, None]]:
             for topic in response.results:
-                for one in topic.partitions:
-                    yield Outcome(asked[topic.topic_name, one.partition_index], None, one.error_code)
+                for partition in topic.partitions:
+                    yield Outcome(
+                        asked[topic.topic_name, partition.partition_index], None, partition.error_code
+                    )
 
         return await self._ask_each(
             assignments,
@@ -267,8 +269,8 @@ def _by_broker(
     replicas: Iterable[TopicPartitionReplica],
 ) -> dict[To, Sequence[TopicPartitionReplica]]:
     by_broker = defaultdict(list)
-    for one in dict.fromkeys(replicas):
-        by_broker[To.node(one.broker_id)].append(one)
+    for replica in dict.fromkeys(replicas):
+        by_broker[To.node(replica.broker_id)].append(replica)
     return dict(by_broker)
 
 
@@ -278,11 +280,13 @@ def _log_dir(result: Any) -> LogDirDescription:
     return LogDirDescription(
         error=error_of(result.error_code),
         replicas={
-            TopicPartition(topic.name, one.partition_index): ReplicaInfo(
-                size_bytes=one.partition_size, offset_lag=one.offset_lag, is_future=one.is_future_key
+            TopicPartition(topic.name, partition.partition_index): ReplicaInfo(
+                size_bytes=partition.partition_size,
+                offset_lag=partition.offset_lag,
+                is_future=partition.is_future_key,
             )
             for topic in result.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         },
         total_bytes=None if result.total_bytes < 0 else result.total_bytes,
         usable_bytes=None if result.usable_bytes < 0 else result.usable_bytes,

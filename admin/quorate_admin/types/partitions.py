@@ -43,8 +43,8 @@ class TopicPartitionReplica:
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, each once and in order."""
     by_topic: dict[str, list[int]] = defaultdict(list)
-    for one in sorted(set(partitions)):
-        by_topic[one.topic].append(one.partition)
+    for partition in sorted(set(partitions)):
+        by_topic[partition.topic].append(partition.partition)
     return dict(by_topic)
 
 

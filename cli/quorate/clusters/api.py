@@ -58,9 +58,9 @@ class ClustersApi:
     def cluster(self, name: str) -> Cluster:
         """Returns the cluster of this name."""
         clusters = self.clusters()
-        found = next((one for one in clusters if one.name == name), None)
+        found = next((cluster for cluster in clusters if cluster.name == name), None)
         if found is None:
-            known = ", ".join(one.name for one in clusters) or "none"
+            known = ", ".join(cluster.name for cluster in clusters) or "none"
             raise CommandError(
                 f"there is no KafkaController {name!r} in namespace {self._namespace!r}; there are: {known}"
             )

@@ -31,7 +31,7 @@ def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
 
 def is_healthy(findings: tuple[ClusterFinding, ...]) -> bool:
     """Whether all findings are mere notes."""
-    return all(one.severity is Severity.NOTE for one in findings)
+    return all(finding.severity is Severity.NOTE for finding in findings)
 
 
 def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
@@ -76,9 +76,11 @@ def _of_empty_brokers(cluster: Cluster) -> Iterator[ClusterFinding]:
         status = pool.status
         assert isinstance(status, KafkaBrokerStatus)
         counts |= {
-            one.node_id: one.replicas
-            for one in status.brokers
-            if one.replicas is not None and one.state == "ready" and one.node_id not in pool.decommission
+            broker.node_id: broker.replicas
+            for broker in status.brokers
+            if broker.replicas is not None
+            and broker.state == "ready"
+            and broker.node_id not in pool.decommission
         }
     empty = ",".join(str(node_id) for node_id, replicas in sorted(counts.items()) if not replicas)
     if empty and any(counts.values()):

@@ -16,7 +16,7 @@ BUSY = ("Rebalancing", "Stopping")
 
 def of_cluster(rebalances: Iterable[Rebalance], cluster: str) -> Rebalance | None:
     """Returns the oldest KafkaRebalance of the cluster; None if there is none."""
-    own = [one for one in rebalances if one.get("spec", {}).get("cluster") == cluster]
+    own = [rebalance for rebalance in rebalances if rebalance.get("spec", {}).get("cluster") == cluster]
     return min(
         own,
         key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"]),
@@ -66,7 +66,7 @@ def stalled(rebalance: Rebalance) -> str | None:
     status = status_of(rebalance)
     if status.observed_generation != rebalance["metadata"].get("generation"):
         return None
-    found = next((one for one in status.conditions if one.type == "Stalled"), None)
+    found = next((condition for condition in status.conditions if condition.type == "Stalled"), None)
     return f"{found.reason}: {found.message}" if found is not None and found.status == "True" else None
 
 
@@ -85,12 +85,12 @@ def proposal_text(rebalance: Rebalance) -> str:
     rows = [("BROKER", "REPLICAS", "", "LEADERS", "", "SIZE", "")]
     rows += [
         (
-            str(one.broker_id),
-            *(str(one.replicas), f"-> {one.replicas_after}"),
-            *(str(one.leaders), f"-> {one.leaders_after}"),
-            *(format_bytes(one.size_bytes), f"-> {format_bytes(one.size_bytes_after)}"),
+            str(broker.broker_id),
+            *(str(broker.replicas), f"-> {broker.replicas_after}"),
+            *(str(broker.leaders), f"-> {broker.leaders_after}"),
+            *(format_bytes(broker.size_bytes), f"-> {format_bytes(broker.size_bytes_after)}"),
         )
-        for one in status.brokers
+        for broker in status.brokers
     ]
     return head + table(rows)
 

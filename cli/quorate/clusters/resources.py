@@ -57,7 +57,7 @@ class Pool:
     @property
     def conditions(self) -> dict[str, Condition]:
         """The conditions of the status, by type."""
-        return {one.type: one for one in self.status.conditions}
+        return {condition.type: condition for condition in self.status.conditions}
 
     @property
     def status(self) -> KafkaControllerStatus | KafkaBrokerStatus:
@@ -134,8 +134,10 @@ class Cluster:
 
 def clusters_of(controllers: Iterable[KafkaObject], brokers: Iterable[KafkaObject]) -> Iterator[Cluster]:
     """The clusters that these resources make up, by namespace and name."""
-    pools = [Pool(one) for one in brokers]
-    quorums = sorted((Pool(one) for one in controllers), key=lambda pool: (pool.namespace, pool.name))
+    pools = [Pool(broker) for broker in brokers]
+    quorums = sorted(
+        (Pool(controller) for controller in controllers), key=lambda pool: (pool.namespace, pool.name)
+    )
     for quorum in quorums:
         own = (
             pool

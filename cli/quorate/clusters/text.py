@@ -80,16 +80,16 @@ def plan_text(cluster: Cluster) -> str:
 def doctor_text(cluster: Cluster, findings: tuple[ClusterFinding, ...]) -> str:
     """The findings, each with the commands to type next."""
     lines = [f"Cluster {cluster.namespace}/{cluster.name}:"]
-    for one in findings:
-        label = f"{one.severity.upper():<{_LABEL_WIDTH}}"
+    for finding in findings:
+        label = f"{finding.severity.upper():<{_LABEL_WIDTH}}"
         lines += textwrap.wrap(
-            f"{one.about}: {one.message}",
+            f"{finding.about}: {finding.message}",
             WIDTH,
             initial_indent=label,
             subsequent_indent=" " * _LABEL_WIDTH,
             break_long_words=False,
         )
-        lines += [f"{'':{_LABEL_WIDTH}}  $ {command}" for command in one.commands]
+        lines += [f"{'':{_LABEL_WIDTH}}  $ {command}" for command in finding.commands]
     if not findings:
         lines.append("Nothing is wrong.")
     return "\n".join(lines) + "\n"
@@ -126,12 +126,12 @@ def doctor_json(cluster: Cluster, findings: tuple[ClusterFinding, ...]) -> dict[
         "healthy": is_healthy(findings),
         "findings": [
             {
-                "severity": one.severity,
-                "about": one.about,
-                "message": one.message,
-                "commands": list(one.commands),
+                "severity": finding.severity,
+                "about": finding.about,
+                "message": finding.message,
+                "commands": list(finding.commands),
             }
-            for one in findings
+            for finding in findings
         ],
     }
 

@@ -35,7 +35,7 @@ class _OptionsCommand(ToolCommand):
         if args:
             parser = self.make_parser(ctx)
             _, _, occurrences = parser.parse_args(args=list(args))
-            given = tuple(max(one.opts, key=len) for one in occurrences)
+            given = tuple(max(occurrence.opts, key=len) for occurrence in occurrences)
             for parameter, option in zip(occurrences, given, strict=True):
                 if given.count(option) > 1 and not (
                     parameter.multiple or getattr(parameter, "is_flag", False)

@@ -123,10 +123,10 @@ def show_plan(console: Console, status: ClusterStatus) -> None:
         console.print(Text(f"refused ({refusal['code']}): {refusal['message']}", "yellow"), soft_wrap=True)
     if status.trouble:
         console.print(Text(f"the last step failed: {status.trouble}", "yellow"), soft_wrap=True)
-    for one in status.addresses:
-        if one["retiredAtMs"] is not None:
-            users = "" if one["connections"] is None else f", {one['connections']} connections"
-            text = f"{one['address']} is no longer advertised and still leads to node {one['nodeId']}{users}"
+    for address in status.addresses:
+        if address["retiredAtMs"] is not None:
+            users = "" if address["connections"] is None else f", {address['connections']} connections"
+            text = f"{address['address']} is no longer advertised and still leads to node {address['nodeId']}{users}"
             console.print(Text(text), soft_wrap=True)
 
 

@@ -238,7 +238,7 @@ def registration_text(registration: "ControllerRegistration", *, dry_run: bool) 
     lines = [
         f"{done} the registration of controller {registration.controller_id}:\n",
         f"  incarnation id: {uuid_to_text(registration.incarnation_id)}\n",
-        f"  listeners: {', '.join(one.name for one in registration.listeners) or 'none'}\n",
+        f"  listeners: {', '.join(listener.name for listener in registration.listeners) or 'none'}\n",
     ]
     lines += [f"  {name}: {low} to {high}\n" for name, (low, high) in sorted(registration.features.items())]
     return "".join(lines)
@@ -254,12 +254,12 @@ def registration_json(registration: "ControllerRegistration", *, dry_run: bool) 
         "incarnationId": uuid_to_text(registration.incarnation_id),
         "listeners": [
             {
-                "name": one.name,
-                "host": one.host,
-                "port": one.port,
-                "securityProtocol": one.security_protocol,
+                "name": listener.name,
+                "host": listener.host,
+                "port": listener.port,
+                "securityProtocol": listener.security_protocol,
             }
-            for one in registration.listeners
+            for listener in registration.listeners
         ],
         "features": {
             name: {"minSupportedVersion": low, "maxSupportedVersion": high}

@@ -129,10 +129,10 @@ def diagnosis_json(
         ],
         "features": [
             {
-                "feature": one.feature,
-                "finalizedLevel": one.finalized,
-                "reachableLevel": one.reachable,
-                "highestLevel": one.target,
+                "feature": outlook.feature,
+                "finalizedLevel": outlook.finalized,
+                "reachableLevel": outlook.reachable,
+                "highestLevel": outlook.target,
                 "blockers": [
                     {
                         "nodeKind": blocker.kind,
@@ -141,11 +141,11 @@ def diagnosis_json(
                         "minLevel": blocker.lowest,
                         "maxLevel": blocker.highest,
                     }
-                    for blocker in one.blockers
+                    for blocker in outlook.blockers
                 ],
-                "obstacle": one.obstacle,
+                "obstacle": outlook.obstacle,
             }
-            for one in diagnosis.outlooks
+            for outlook in diagnosis.outlooks
         ],
     }
 
@@ -278,13 +278,13 @@ def _outlook_text(outlooks: "tuple[FeatureOutlook, ...]") -> str:
     rows = [("Feature", "Finalized", "Possible", "Known", "Held back by")]
     rows += [
         (
-            one.feature,
-            str(one.finalized),
-            str(one.reachable),
-            str(one.target),
-            ", ".join(_holders(one)),
+            outlook.feature,
+            str(outlook.finalized),
+            str(outlook.reachable),
+            str(outlook.target),
+            ", ".join(_holders(outlook)),
         )
-        for one in outlooks
+        for outlook in outlooks
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "".join(

@@ -284,7 +284,11 @@ def parse_format_target(properties: Mapping[str, str], *, stock_kafka: bool = Fa
     voters = parse_voters(_strings(values[VOTERS]), problem)
     node_id = _node_id(properties, values, problem)
     bound, advertised = (
-        [one for one in parse_listeners(key, _strings(values[key]), problem) if one.name in names]
+        [
+            listener
+            for listener in parse_listeners(key, _strings(values[key]), problem)
+            if listener.name in names
+        ]
         for key in (LISTENERS, ADVERTISED_LISTENERS)
     )
     address = None

@@ -61,7 +61,7 @@ _READERS: Final[Mapping[str, Callable[[Path, str], str]]] = {
 
 def provider_names(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The providers that a configuration names."""
-    return tuple(one.strip() for one in properties.get(PROVIDERS, "").split(",") if one.strip())
+    return tuple(part.strip() for part in properties.get(PROVIDERS, "").split(",") if part.strip())
 
 
 def check_providers(properties: Mapping[str, str], problem: Problems) -> None:
@@ -115,7 +115,7 @@ def resolved(properties: Mapping[str, str], problem: Problems) -> dict[str, str]
 
 def _allowed(properties: Mapping[str, str], name: str, path: Path) -> Path:
     key = f"{PROVIDER_PREFIX}{name}.param.{ALLOWED_PATHS}"
-    listed = [one.strip() for one in properties.get(key, "").split(",") if one.strip()]
+    listed = [part.strip() for part in properties.get(key, "").split(",") if part.strip()]
     real = path.resolve()
     if listed and not any(real.is_relative_to(Path(one).resolve()) for one in listed):
         raise _ProviderError(f"{path} is not in {key}={','.join(listed)}")

@@ -185,7 +185,7 @@ class AclManager:
                 continue
             matching: list[tuple[UUID, AccessControlEntry]] = []
             for start in range(0, len(acls), ACLS_PER_LOOK):
-                some = [one for one in acls[start : start + ACLS_PER_LOOK] if _matches(wanted, one[1])]
+                some = [acl for acl in acls[start : start + ACLS_PER_LOOK] if _matches(wanted, acl[1])]
                 matching += some
                 known.update(acl_id for acl_id, _ in some)
                 matches += len(some)

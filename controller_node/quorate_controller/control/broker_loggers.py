@@ -88,7 +88,7 @@ class LoggerManager:
 
 def are_all_loggers(request: IncrementalAlterConfigsRequest) -> bool:
     """Whether the request is about levels only, which need no active controller."""
-    return all(is_logger(one.resource_type) for one in request.resources)
+    return all(is_logger(resource.resource_type) for resource in request.resources)
 
 
 def is_logger(resource_type: int) -> bool:

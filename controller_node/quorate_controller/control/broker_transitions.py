@@ -299,7 +299,7 @@ class PartitionTransitions:
         self, broker: "BrokerRegistration", partitions: Iterable[_Partition], directories: Collection[UUID]
     ) -> "Sequence[MetadataRecord]":
         """Takes a broker out of the last of its partitions in lost directories, and these out of its registration."""
-        kept = tuple(one for one in broker.directories if one not in directories)
+        kept = tuple(directory for directory in broker.directories if directory not in directories)
         registration = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=kept
         )

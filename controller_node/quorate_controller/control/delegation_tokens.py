@@ -89,7 +89,9 @@ class DelegationTokenManager:
         ):
             return _refused_creation(ErrorCode.delegation_token_authorization_failed, owner, context)
         error_code = self._unavailable()
-        if error_code is ErrorCode.none and any(one.principal_type != USER_TYPE for one in request.renewers):
+        if error_code is ErrorCode.none and any(
+            renewer.principal_type != USER_TYPE for renewer in request.renewers
+        ):
             error_code = ErrorCode.invalid_principal_type
         if error_code is not ErrorCode.none:
             return ControlResult(response=_created(error_code, _no_token(owner, 0), context, b""))
@@ -102,7 +104,9 @@ class DelegationTokenManager:
             token_id=uuid_to_text(uuid_from(self._rng)),
             owner=owner,
             requester=context.principal,
-            renewers=tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers),
+            renewers=tuple(
+                f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers
+            ),
             issue_timestamp_ms=unix_ms,
             max_timestamp_ms=max_timestamp_ms,
             expiration_timestamp_ms=min(max_timestamp_ms, _later(unix_ms, self._renewal_ms_max)),

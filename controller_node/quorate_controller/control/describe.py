@@ -247,7 +247,7 @@ class ConfigDescriber:
                     raise ControlError(ErrorCode.invalid_request, "Broker id must not be empty")
                 self._check_is_this_node(name, " but")
                 levels = self._loggers.levels().items()
-                return "broker", _by_name(_Entry(*one, _LOGGER, ()) for one in levels)
+                return "broker", _by_name(_Entry(*level, _LOGGER, ()) for level in levels)
             case ConfigResourceType.CLIENT_METRICS:
                 return "client_metrics", _by_name(self._client_metrics_entries(name))
             case ConfigResourceType.GROUP:

@@ -165,7 +165,7 @@ class SecurityDescriber:
     ) -> Generator[None, None, DescribeDelegationTokenResponse]:
         owners = None
         if request.owners is not None:
-            owners = frozenset(f"{one.principal_type}:{one.principal_name}" for one in request.owners)
+            owners = frozenset(f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners)
         described = []
         budget = StepBudget()
         rows = () if owners == frozenset() else _rows(self._image.delegation_tokens)

@@ -496,7 +496,7 @@ def _finding_creatable(
 def _as_policies_see(
     topic: create_request.CreatableTopic, configs: Mapping[str, str | None], placed: Sequence[Assignment]
 ) -> NewTopic:
-    given = {one.partition_index: tuple(one.broker_ids) for one in topic.assignments}
+    given = {assignment.partition_index: tuple(assignment.broker_ids) for assignment in topic.assignments}
     return NewTopic(
         name=topic.name,
         num_partitions=None if given else len(placed),

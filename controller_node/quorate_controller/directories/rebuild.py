@@ -71,7 +71,7 @@ def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms:
 def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) -> RebuiltQuorum:
     state = storage.log_state()
     if not state.voters or not any(
-        one.kraft_version >= KRAFT_VERSION_DYNAMIC for one in state.kraft_versions
+        kraft_version.kraft_version >= KRAFT_VERSION_DYNAMIC for kraft_version in state.kraft_versions
     ):
         raise StorageError(
             config.storage.metadata_log_dir / METADATA_DIRECTORY,
@@ -81,7 +81,12 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
     survivor = Voter(
         key=ReplicaKey(node_id=config.node_id, directory_id=storage.directory_id),
         endpoints=tuple(
-            Endpoint(listener=one.name, host=one.host, port=one.port) for one in config.advertised_listeners
+            Endpoint(
+                listener=advertised_listener.name,
+                host=advertised_listener.host,
+                port=advertised_listener.port,
+            )
+            for advertised_listener in config.advertised_listeners
         ),
         kraft_versions=SUPPORTED_KRAFT_VERSIONS,
     )

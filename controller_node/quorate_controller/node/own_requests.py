@@ -62,7 +62,7 @@ class OwnRequests:
     def deadline_ms(self) -> int | None:
         """When the next one is due; None while none will be."""
         deadlines = [self._registration_deadline_ms(), self._heartbeat_deadline_ms()]
-        return min((one for one in deadlines if one is not None), default=None)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def take_due(self, now_ms: int) -> list[Due]:
         """Returns what is due now; each counts as sent."""

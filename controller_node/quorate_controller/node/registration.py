@@ -67,7 +67,10 @@ class ControllerIdentity:
             return "not registered"
         if registration.incarnation_id != self.incarnation_id:
             return "another incarnation is registered"
-        endpoints = {one.name: (one.host, one.port, self.protocols[one.name]) for one in self.listeners}
+        endpoints = {
+            listener.name: (listener.host, listener.port, self.protocols[listener.name])
+            for listener in self.listeners
+        }
         registered = registration.listeners.values()
         if {one.name: (one.host, one.port, one.security_protocol) for one in registered} != endpoints:
             return "other endpoints are registered"

@@ -92,7 +92,7 @@ class RequestProcessor:
         if self._long_reads.has_reads:
             return True
         return bool(self._of_clients) and any(
-            type(one.request).__name__ in READS for one in self._of_clients.items()
+            type(client.request).__name__ in READS for client in self._of_clients.items()
         )
 
     @property

@@ -162,7 +162,7 @@ class SnapshotTurns:
     def _is_fragile(self, now_ms: int) -> bool:
         """Whether voters have fallen behind, and the loss of one more would cost the majority."""
         voters = self._raft.voters.voters
-        caught_up = len(self._caught_up(now_ms)) + any(one.node_id == self._node_id for one in voters)
+        caught_up = len(self._caught_up(now_ms)) + any(voter.node_id == self._node_id for voter in voters)
         return caught_up < len(voters) and caught_up - 1 < len(voters) // 2 + 1
 
     def _caught_up(self, now_ms: int) -> frozenset[int]:

@@ -187,7 +187,7 @@ def _check_audience(claims: Mapping[str, Any], expected: frozenset[str]) -> None
         return
     found = claims.get("aud")
     audiences = [found] if isinstance(found, str) else found
-    if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
+    if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
         raise InvalidTokenError("its claim aud is missing, or neither a text nor texts")
     if expected.isdisjoint(audiences):
         raise InvalidTokenError(f"it is for another audience: aud={str(found)[:200]}")
@@ -204,7 +204,7 @@ def _check_texts(claims: Mapping[str, Any], issuer: str | None) -> None:
 def _scopes(claim: str, value: object) -> frozenset[str]:
     """The scopes of a token, which may have none. Kafka's validator allows no scope twice."""
     texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    scopes = [_trimmed(one) if isinstance(one, str) else "" for one in texts]
+    scopes = [_trimmed(text) if isinstance(text, str) else "" for text in texts]
     if not all(scopes) or len(set(scopes)) < len(scopes):
         raise InvalidTokenError(f"its claim {claim} has an empty scope, or one twice")
     return frozenset(scopes)

@@ -73,6 +73,6 @@ def _alternative_names(fields: list[Value]) -> frozenset[bytes]:
             parts = values_of(extension.content)
             if identifier_of(parts[0].content) == _ALTERNATIVE_NAMES:
                 return frozenset(
-                    one.encoded for one in values_of(only_value(parts[-1].content, SEQUENCE).content)
+                    value.encoded for value in values_of(only_value(parts[-1].content, SEQUENCE).content)
                 )
     return frozenset()

@@ -274,5 +274,5 @@ def _told(message: str) -> SaslRefusalError:
 
 
 def _is_token(extensions: str) -> bool:
-    values = dict(one.split("=", 1) for one in extensions.split(",") if one)
+    values = dict(part.split("=", 1) for part in extensions.split(",") if part)
     return values.get("tokenauth", "").lower() == "true"

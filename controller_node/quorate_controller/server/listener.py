@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 AUTHENTICATION_TIMEOUT_S: Final = 30.0
 """How long a client may take to authenticate with SASL. Kafka's only bound is connections.max.idle.ms."""
 SWEEP_EVERY_S: Final = 1.0
-_PROTOCOLS: Final = {(one.is_tls, one.is_sasl): one for one in SecurityProtocol}
+_PROTOCOLS: Final = {(protocol.is_tls, protocol.is_sasl): protocol for protocol in SecurityProtocol}
 REQUEST_MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
 """queued.max.request.bytes where it is not configured: the largest request."""
 

@@ -156,7 +156,7 @@ class ControllerServer:
             OSError: an address cannot be bound. Nothing stays open.
         """
         try:
-            self._following = [asyncio.create_task(one.follow()) for one in self._validators]
+            self._following = [asyncio.create_task(validator.follow()) for validator in self._validators]
             for listener, address in zip(self._listeners, self._config.listeners, strict=True):
                 await listener.start(address.host, address.port)
                 facts = {"listener": address.name, "host": address.host or "*", "port": listener.port}

@@ -49,7 +49,7 @@ class _Seen:
     @classmethod
     def now(cls, config: ListenerTls) -> _Seen:
         stores = (config.tls.keystore, config.tls.truststore)
-        files = [Path(one.location) for one in stores if one is not None and one.location]
+        files = [Path(store.location) for store in stores if store is not None and store.location]
         return cls(config, tuple(_version(file) for file in files))
 
 

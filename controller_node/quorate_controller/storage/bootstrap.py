@@ -97,7 +97,9 @@ def read_bootstrap_records(file_system: FileSystem, log_dir: Path) -> BootstrapR
         records = _metadata_records(file_system, path)
         if not records:
             continue
-        if not any(isinstance(one, FeatureLevelRecord) and one.name == METADATA_VERSION for one in records):
+        if not any(
+            isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION for record in records
+        ):
             raise CorruptFileError(
                 path, f"has bootstrap records, but none for {METADATA_VERSION}", advice=_DAMAGE_ADVICE
             )

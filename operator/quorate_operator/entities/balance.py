@@ -157,8 +157,8 @@ class _Look:
         changes: list[Change] = list(rate_changes)
         if absent:
             changes.append(SetThrottled(topics=absent))
-        size = sum(one.moved_bytes for one in moves)
-        changes.append(MoveReplicas(targets={one.partition: one.target for one in moves}, size_bytes=size))
+        size = sum(move.moved_bytes for move in moves)
+        changes.append(MoveReplicas(targets={move.partition: move.target for move in moves}, size_bytes=size))
         return self._plan(REBALANCING, changes, rates=rates)
 
     def _is_there(self, move: Move) -> bool:
@@ -170,7 +170,7 @@ class _Look:
         return moving is not None and moving.target == frozenset(move.target)
 
     def _elections(self, moves: Sequence[Move]) -> list[Change]:
-        return _elections(self.observed, [one.partition for one in moves if self._is_there(one)])
+        return _elections(self.observed, [move.partition for move in moves if self._is_there(move)])
 
     def _throttled(self) -> dict[str, dict[str, str]]:
         """Returns the throttled replicas of the slice's topics: sources as leaders, new replicas as followers."""
@@ -200,7 +200,7 @@ class _Look:
         self, wanted: int | None, names: Sequence[str] = (LEADER_RATE, FOLLOWER_RATE)
     ) -> tuple[list[Change], tuple[int, ...]]:
         """Returns the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
-        own = {str(one) for one in self.had.rates}
+        own = {str(rate) for rate in self.had.rates}
         there = self.observed.rates
         text = None if wanted is None else str(wanted)
         rates = {
@@ -259,7 +259,7 @@ class _Look:
             return obstacle
         brokers = _members(self.observed.brokers)
         plan = self._moves()
-        data = [one for one in plan.moves if one.adding]
+        data = [move for move in plan.moves if move.adding]
         goals = _digest(self.resource)
         between = self._directory_moves()
         proposal = ProposalStatus(
@@ -340,7 +340,7 @@ class _Look:
     def _obstacle(self) -> EntityPlan | None:
         """Returns the plan for a cluster that is not complete, or lacks what the goals name; None for others."""
         goals, ids = goals_of(self.resource), {one.broker_id for one in self.observed.brokers}
-        held = {broker for one in self.observed.partitions.values() for broker in one.replicas}
+        held = {broker for partition in self.observed.partitions.values() for broker in partition.replicas}
         known = ids | held if goals.mode is Mode.REMOVE_BROKERS else ids
         unknown = sorted(goals.brokers - known)
         if unknown:
@@ -388,7 +388,7 @@ class _Look:
 def next_slice(moves: Sequence[Move], partitions_at_a_time: int) -> tuple[Move, ...]:
     """Returns the first moves: `partitions_at_a_time` that copy data, or, without data, as many as a status holds."""
     if moves[0].adding:
-        return tuple(one for one in moves[:partitions_at_a_time] if one.adding)
+        return tuple(move for move in moves[:partitions_at_a_time] if move.adding)
     return tuple(moves[:PARTITIONS_AT_A_TIME_MAX])
 
 
@@ -403,7 +403,10 @@ def _elections(observed: ObservedBalance, partitions: Sequence[PartitionId]) -> 
 
 
 def _covered(resource: KafkaRebalance, observed: ObservedBalance) -> list[PartitionId]:
-    goals, leaving = goals_of(resource), {one.broker_id for one in observed.brokers if one.is_leaving}
+    goals, leaving = (
+        goals_of(resource),
+        {broker.broker_id for broker in observed.brokers if broker.is_leaving},
+    )
     return [
         key
         for key, one in observed.partitions.items()
@@ -413,7 +416,7 @@ def _covered(resource: KafkaRebalance, observed: ObservedBalance) -> list[Partit
 
 def _members(brokers: Sequence[BrokerState]) -> tuple[int, ...]:
     """The brokers that a proposal is made for: those that stay."""
-    return tuple(sorted(one.broker_id for one in brokers if not one.is_leaving))
+    return tuple(sorted(broker.broker_id for broker in brokers if not broker.is_leaving))
 
 
 def _is_void(resource: KafkaRebalance, proposal: ProposalStatus, brokers: Sequence[BrokerState]) -> bool:
@@ -446,7 +449,7 @@ def _id(
     """Returns an id that no earlier proposal had, because an approval is for one proposal only."""
     earlier = before.id if before is not None else ""
     return _hashed(
-        repr((earlier, goals, list(brokers), [(one.partition, one.target) for one in moves], between))
+        repr((earlier, goals, list(brokers), [(move.partition, move.target) for move in moves], between))
     )
 
 
@@ -458,15 +461,15 @@ def _loads(plan: RebalancePlan) -> tuple[LoadStatus, ...]:
     ids = sorted(plan.before.keys() & plan.after.keys())[:LOADS_MAX]
     return tuple(
         LoadStatus(
-            broker_id=one,
-            replicas=plan.before[one].replicas,
-            replicas_after=plan.after[one].replicas,
-            leaders=plan.before[one].leaders,
-            leaders_after=plan.after[one].leaders,
-            size_bytes=plan.before[one].size_bytes,
-            size_bytes_after=plan.after[one].size_bytes,
+            broker_id=id_,
+            replicas=plan.before[id_].replicas,
+            replicas_after=plan.after[id_].replicas,
+            leaders=plan.before[id_].leaders,
+            leaders_after=plan.after[id_].leaders,
+            size_bytes=plan.before[id_].size_bytes,
+            size_bytes_after=plan.after[id_].size_bytes,
         )
-        for one in ids
+        for id_ in ids
     )
 
 

@@ -129,7 +129,7 @@ class SetThrottled:
 
     @property
     def text(self) -> str:
-        removes = all(value is None for one in self.topics.values() for value in one.values())
+        removes = all(value is None for topic in self.topics.values() for value in topic.values())
         return f"{'remove' if removes else 'set'} throttled replicas of {len(self.topics)} topic(s)"
 
 

@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 
 def topic_manifest(name: str, topic: ObservedTopic, target: Mapping[str, Any]) -> Manifest:
     """Returns the KafkaTopic of a topic. `target` has the fields that name its cluster."""
-    factors = {len(one.replicas) - len(one.removing) for one in topic.partitions.values()}
+    factors = {len(partition.replicas) - len(partition.removing) for partition in topic.partitions.values()}
     spec: Manifest = {**target}
     resource_name = resource_name_of(name)
     if resource_name != name:
@@ -69,8 +69,8 @@ def resource_name_of(name: str) -> str:
 def _acls(bindings: Iterable[AclBinding]) -> list[Manifest]:
     """Returns an entry for the operations of each resource, permission and host."""
     grouped: dict[tuple[Any, ...], list[str]] = {}
-    for one in sorted(bindings):
-        pattern, entry = one.pattern, one.entry
+    for binding in sorted(bindings):
+        pattern, entry = binding.pattern, binding.entry
         key = (pattern.resource_type, pattern.name, pattern.pattern_type, entry.permission_type, entry.host)
         grouped.setdefault(key, []).append(word_of(entry.operation.name))
     return [

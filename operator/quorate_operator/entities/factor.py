@@ -46,7 +46,7 @@ def plan_factor(
     factor: int | None, partitions: Mapping[int, ObservedPartition], brokers: Sequence[Broker]
 ) -> FactorPlan:
     """Plans reassignments to `factor` replicas for each partition; None keeps what is there."""
-    moving = sum(one.is_moving for one in partitions.values())
+    moving = sum(partition.is_moving for partition in partitions.values())
     waits = [f"the replicas of {moving} of {len(partitions)} partition(s) to be moved"] if moving else []
     wrong = {
         number: one
@@ -83,9 +83,9 @@ class _Choice:
     """Chooses replicas for one partition after the other. Each choice counts as load for the next one."""
 
     def __init__(self, partitions: Mapping[int, ObservedPartition], brokers: Sequence[Broker]) -> None:
-        self._racks = {one.broker_id: one.rack for one in brokers}
-        self._usable = [one.broker_id for one in brokers if one.is_usable]
-        self._load = Counter(replica for one in partitions.values() for replica in one.replicas)
+        self._racks = {broker.broker_id: broker.rack for broker in brokers}
+        self._usable = [broker.broker_id for broker in brokers if broker.is_usable]
+        self._load = Counter(replica for partition in partitions.values() for replica in partition.replicas)
 
     def replicas(self, partition: ObservedPartition, factor: int) -> tuple[int, ...]:
         """Returns `factor` replicas, or fewer if there are too few brokers."""
@@ -110,4 +110,8 @@ class _Choice:
     def _crowd(self, broker_id: int, replicas: Sequence[int]) -> int:
         """How many others of these replicas share the broker's rack."""
         rack = self._racks.get(broker_id)
-        return sum(self._racks.get(one) == rack for one in replicas if one != broker_id) if rack else 0
+        return (
+            sum(self._racks.get(replica) == rack for replica in replicas if replica != broker_id)
+            if rack
+            else 0
+        )

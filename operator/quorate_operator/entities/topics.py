@@ -169,8 +169,11 @@ def plan_topic(
             name,
             topicId=topic_id,
             partitions=count,
-            replicationFactor=min((one.present for one in observed.partitions.values()), default=None),
-            reassigningPartitions=sum(one.is_moving for one in observed.partitions.values()) or None,
+            replicationFactor=min(
+                (partition.present for partition in observed.partitions.values()), default=None
+            ),
+            reassigningPartitions=sum(partition.is_moving for partition in observed.partitions.values())
+            or None,
             managedConfig=sorted({*spec.config, *(had.config & observed.config.keys())}),
         ),
         note=_found(name, topic_id, had),

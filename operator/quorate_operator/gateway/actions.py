@@ -86,7 +86,7 @@ async def _add_voter(action: steps.AddVoter, leader: Leader) -> None:
         described = await leader.client.describe_metadata_quorum()
         directory_id = uuid_from_text(action.directory_id)
         if (action.node_id, directory_id) not in {
-            (one.node_id, one.directory_id) for one in described.voters
+            (voter.node_id, voter.directory_id) for voter in described.voters
         }:
             raise
 

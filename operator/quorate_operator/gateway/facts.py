@@ -44,7 +44,7 @@ def observed_quorum(
     The leader was elected at `leader_since_ms` or before, by its clock; None if that is unknown. Times in the result
     are converted from the leader's clock to that of `now_ms`.
     """
-    leader = next((one for one in described.voters if one.node_id == described.leader_id), None)
+    leader = next((voter for voter in described.voters if voter.node_id == described.leader_id), None)
     view = LeaderView.of(described, leader_since_ms)
     ahead_ms = view.now_ms - now_ms
     others = frozenset(brokers)
@@ -70,7 +70,9 @@ def observed_quorum(
         kraft_version=kraft_version,
         is_leader_new=view.is_new,
         voters=voters,
-        observers=tuple(observed(one) for one in described.observers if one.node_id not in others),
+        observers=tuple(
+            observed(observer) for observer in described.observers if observer.node_id not in others
+        ),
     )
 
 
@@ -246,11 +248,11 @@ def _shifted(time_ms: int | None, ahead_ms: int) -> int | None:
 
 
 def _voter_endpoints(endpoints: Iterable[RaftVoterEndpoint]) -> dict[str, Address]:
-    return {one.name: Address(one.host, one.port) for one in endpoints}
+    return {endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in endpoints}
 
 
 def _endpoints(listeners: Iterable[Listener]) -> dict[str, Address]:
-    return {one.name: Address(one.host, one.port) for one in listeners}
+    return {listener.name: Address(listener.host, listener.port) for listener in listeners}
 
 
 def _features(supported: Mapping[str, VersionRange]) -> dict[str, tuple[int, int]]:
@@ -271,13 +273,19 @@ def _sizes(log_dirs: Mapping[int, LogDirs], wanted: Mapping[PartitionId, object]
 def _used_bytes(directories: LogDirs | None) -> int | None:
     if directories is None:
         return None
-    return sum(replica.size_bytes for one in directories.values() for replica in one.replicas.values())
+    return sum(
+        replica.size_bytes for directory in directories.values() for replica in directory.replicas.values()
+    )
 
 
 def _free_bytes(directories: LogDirs | None) -> int | None:
     """Returns the usable bytes of all directories; None if a broker does not report them, as before Kafka 3.3."""
     if directories is None:
         return None
-    free = [one.usable_bytes for one in directories.values() if one.error is None and not one.is_cordoned]
+    free = [
+        directory.usable_bytes
+        for directory in directories.values()
+        if directory.error is None and not directory.is_cordoned
+    ]
     known = [one for one in free if one is not None]
     return sum(known) if known and len(known) == len(free) else None

@@ -276,7 +276,7 @@ class KafkaGateway:
         self, loggers: Mapping[int, frozenset[str]]
     ) -> Mapping[int, Mapping[str, str]]:
         """Returns the levels of the named loggers, of each node that answers."""
-        answers = await asyncio.gather(*(self._log_levels_of(*one) for one in loggers.items()))
+        answers = await asyncio.gather(*(self._log_levels_of(*logger) for logger in loggers.items()))
         return {
             node_id: answer for node_id, answer in zip(loggers, answers, strict=True) if answer is not None
         }
@@ -312,7 +312,7 @@ class KafkaGateway:
             return {}
         now_ms = clock.now_ms()
         if now_ms - self._log_dirs_at_ms > LOG_DIRS_AGE_MS_MAX or not self._log_dirs.keys() >= brokers.keys():
-            answers = await asyncio.gather(*(self._log_dirs_of(*one) for one in brokers.items()))
+            answers = await asyncio.gather(*(self._log_dirs_of(*broker) for broker in brokers.items()))
             self._log_dirs = {
                 broker_id: answer
                 for broker_id, answer in zip(brokers, answers, strict=True)

@@ -121,14 +121,15 @@ async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | No
     response = await connection.request(request, PROBE_TIMEOUT_MS)
     _raise_if_forbidden(response)
     return next(
-        (int(one.resource_name) for one in response.results if one.error_code is ErrorCode.none), None
+        (int(result.resource_name) for result in response.results if result.error_code is ErrorCode.none),
+        None,
     )
 
 
 def _raise_if_forbidden(response: Any) -> None:
-    for one in response.results:
-        if one.error_code is ErrorCode.cluster_authorization_failed:
-            raise ServerError(one.error_code, "to tell nodes apart needs DESCRIBE_CONFIGS on the cluster")
+    for result in response.results:
+        if result.error_code is ErrorCode.cluster_authorization_failed:
+            raise ServerError(result.error_code, "to tell nodes apart needs DESCRIBE_CONFIGS on the cluster")
 
 
 async def _confirm(connection: Connection, identity: Identity) -> None:

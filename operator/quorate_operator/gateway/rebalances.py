@@ -98,7 +98,7 @@ async def observe_rebalance(
         (LEADER_REPLICAS, FOLLOWER_REPLICAS),
     )
     return ObservedBalance(
-        brokers=tuple(_with_room(one, disks) for one in brokers),
+        brokers=tuple(_with_room(broker, disks) for broker in brokers),
         partitions=_partitions(topics.values(), under_way, disks.sizes),
         moving={
             PartitionId(key.topic, key.partition): Reassignment(
@@ -130,19 +130,19 @@ def _partitions(
 ) -> dict[PartitionId, PartitionState]:
     found = {}
     for topic in topics:
-        for one in topic.partitions:
-            moves = under_way.get(TopicPartition(topic.name, one.partition))
+        for partition in topic.partitions:
+            moves = under_way.get(TopicPartition(topic.name, partition.partition))
             replicas = (
-                one.replicas
+                partition.replicas
                 if moves is None
                 else tuple(broker for broker in moves.replicas if broker not in moves.removing_replicas)
             )
-            key = PartitionId(topic.name, one.partition)
+            key = PartitionId(topic.name, partition.partition)
             found[key] = PartitionState(
                 partition=key,
                 replicas=replicas,
-                isr=one.isr,
-                leader=one.leader,
+                isr=partition.isr,
+                leader=partition.leader,
                 is_moving=moves is not None,
                 size_bytes=sizes.get(key, 0),
             )
@@ -154,7 +154,7 @@ async def _describe(client: AdminClient, names: Sequence[str]) -> dict[str, Topi
     left = iter(names)
     found: dict[str, TopicDescription] = {}
     while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
-        found |= {one.name: one for one in (await client.describe_topics(some)).values.values()}
+        found |= {value.name: value for value in (await client.describe_topics(some)).values.values()}
     return found
 
 
@@ -167,7 +167,9 @@ async def _dynamic(
     described = await client.describe_configs(dict.fromkeys(resources))
     return {
         resource.name: {
-            one.name: one.value or "" for one in entries if one.name in names and one.source is source
+            entry.name: entry.value or ""
+            for entry in entries
+            if entry.name in names and entry.source is source
         }
         for resource, entries in described.values.items()
     }
@@ -188,12 +190,16 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
         if len(answer) > 1:
             disks.directories[broker_id] = observed_directories(answer)
         directories = [one for one in answer.values() if one.error is None]
-        for one in directories:
-            for key, replica in one.replicas.items():
+        for directory in directories:
+            for key, replica in directory.replicas.items():
                 if not replica.is_future:
                     name = PartitionId(key.topic, key.partition)
                     disks.sizes[name] = max(disks.sizes.get(name, 0), replica.size_bytes)
-        usable = [one for one in directories if not one.is_cordoned and one.usable_bytes is not None]
+        usable = [
+            directory
+            for directory in directories
+            if not directory.is_cordoned and directory.usable_bytes is not None
+        ]
         if usable:
             # Kafka chooses the directory with the fewest partitions, whatever its free space: so the fullest one is
             # the limit.

@@ -82,7 +82,7 @@ async def _observe_some(
     client: AdminClient, names: Sequence[str]
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
     described = await client.describe_topics(names)
-    there = {one.name: one for one in described.values.values()}
+    there = {value.name: value for value in described.values.values()}
     found: dict[str, ObservedTopic | ServerError | None] = {
         str(name): _error_or_missing(error) for name, error in described.errors.items()
     }
@@ -91,7 +91,9 @@ async def _observe_some(
     resources = {name: ConfigResource(ConfigResourceType.TOPIC, name) for name in there}
     configs = await client.describe_configs(resources.values())
     moving = await client.list_partition_reassignments(
-        TopicPartition(name, one.partition) for name, topic in there.items() for one in topic.partitions
+        TopicPartition(name, partition.partition)
+        for name, topic in there.items()
+        for partition in topic.partitions
     )
     for name, resource in resources.items():
         if resource in configs.errors:

@@ -113,7 +113,7 @@ async def change_user(client: AdminClient, change: UserChange) -> None:
         case RemoveAcls():
             deleted = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
             deleted.raise_any()
-            for one in (one for matches in deleted.values.values() for one in matches):
+            for one in (match for matches in deleted.values.values() for match in matches):
                 if one.error is not None:
                     raise one.error
         case AlterQuotas():

@@ -194,5 +194,7 @@ def _named(body: Object) -> Named:
 def _precedence(body: Object) -> tuple[bool, str, str]:
     """Returns the sort key of a resource: those that were refused come last, the others are ordered by age."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    is_refused = any(one["type"] == "Stalled" and one["reason"] == INVALID_MANIFEST for one in conditions)
+    is_refused = any(
+        condition["type"] == "Stalled" and condition["reason"] == INVALID_MANIFEST for condition in conditions
+    )
     return is_refused, body["metadata"].get("creationTimestamp", ""), body["metadata"]["name"]

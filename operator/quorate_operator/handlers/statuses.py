@@ -229,7 +229,7 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
 
 def _postponed(nodes: Sequence[NodeView]) -> str:
     """Returns which restarts wait for a maintenance window, and when it opens; nothing if none waits."""
-    waiting = [(one.postponed_until_ms, one) for one in nodes if one.postponed_until_ms is not None]
+    waiting = [(node.postponed_until_ms, node) for node in nodes if node.postponed_until_ms is not None]
     if not waiting:
         return ""
     opens = opening(min(until_ms for until_ms, _ in waiting))
@@ -247,7 +247,7 @@ def _stalled(pool: PoolView) -> Judgement:
 
 def _first_fault(pool: PoolView) -> Refusal | None:
     """Returns the first refusal that nobody asked for: a pause is no fault."""
-    return next((one for one in pool.refusals if one.code != PAUSED), None)
+    return next((refusal for refusal in pool.refusals if refusal.code != PAUSED), None)
 
 
 def _resizing(pool: PoolView) -> Judgement:
@@ -256,7 +256,9 @@ def _resizing(pool: PoolView) -> Judgement:
     It holds from the first look at the larger size on, before that is requested: whoever sets the size and waits for
     the end would otherwise be told at once that there is nothing to wait for.
     """
-    due = {(one.step.node_id, one.step.volume_id) for one in pool.steps if isinstance(one.step, GrowVolume)}
+    due = {
+        (step.step.node_id, step.step.volume_id) for step in pool.steps if isinstance(step.step, GrowVolume)
+    }
     growing = [
         (node.seen.node_id, volume)
         for node in pool.nodes
@@ -267,7 +269,7 @@ def _resizing(pool: PoolView) -> Judgement:
         told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
         first = next((volume.progress for _, volume in growing if volume.progress), "Requested")
         return ("VolumesResizing", True, first.partition(":")[0], "; ".join(told[:_NAMED_MAX]))
-    refused = next((one for one in pool.refusals if one.code == CANNOT_GROW), None)
+    refused = next((refusal for refusal in pool.refusals if refusal.code == CANNOT_GROW), None)
     if refused is not None:
         return ("VolumesResizing", True, refused.code, refused.message)
     return ("VolumesResizing", False, "AsRequested", "")
@@ -367,28 +369,28 @@ def _voters(view: ClusterView) -> tuple[VoterStatus, ...]:
 def _registrations(view: ClusterView) -> tuple[RegistrationStatus, ...]:
     return tuple(
         RegistrationStatus(
-            node_id=one.registration.node_id,
-            ghost=one.is_ghost,
+            node_id=registration.registration.node_id,
+            ghost=registration.is_ghost,
             blocks="; ".join(
                 f"{block.feature}: it supports up to {block.highest}, other nodes up to {block.target}"
-                for block in one.blocks
+                for block in registration.blocks
             )
             or None,
         )
-        for one in view.registrations or ()
-        if one.registration.role is Role.CONTROLLER
+        for registration in view.registrations or ()
+        if registration.registration.role is Role.CONTROLLER
     )
 
 
 def _steps(views: Sequence[StepView]) -> tuple[PlanStep, ...]:
     return tuple(
         PlanStep(
-            step=type(one.step).__name__,
-            node_id=_node_id(one),
-            reason=one.step.reason,
-            waits_for=one.waits_for,
+            step=type(view.step).__name__,
+            node_id=_node_id(view),
+            reason=view.step.reason,
+            waits_for=view.waits_for,
         )
-        for one in views[:PLAN_STEPS_MAX]
+        for view in views[:PLAN_STEPS_MAX]
     )
 
 
@@ -400,7 +402,9 @@ def _node_id(view: StepView) -> int | None:
 
 
 def _refusals(refusals: Sequence[Refusal]) -> tuple[RefusalStatus, ...]:
-    return tuple(RefusalStatus(code=one.code, message=one.message) for one in refusals[:REFUSALS_MAX])
+    return tuple(
+        RefusalStatus(code=refusal.code, message=refusal.message) for refusal in refusals[:REFUSALS_MAX]
+    )
 
 
 def _dump(status: KafkaControllerStatus | KafkaBrokerStatus) -> dict[str, Any]:

@@ -98,11 +98,11 @@ class LabelSelector:
         return cls(tuple(_requirement(part.strip(), text) for part in parts))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(one.matches(labels) for one in self.requirements)
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
     def opposites(self) -> "tuple[LabelSelector, ...]":
         """Returns selectors of which labels match at least one exactly if they do not match this selector."""
-        return tuple(LabelSelector((one.opposite(),)) for one in self.requirements)
+        return tuple(LabelSelector((requirement.opposite(),)) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
         return bool(self.requirements)

@@ -178,7 +178,7 @@ class BrokerStorage(Model):
             return self
         if self.size is not None or self.class_name is not None:
             raise ValueError(_SIZE_OR_VOLUMES)
-        ids = [one.id for one in self.volumes]
+        ids = [volume.id for volume in self.volumes]
         for volume_id in ids:
             if ids.count(volume_id) > 1:
                 raise ValueError(f"volumes: id {volume_id} is listed more than once; each id may appear once")
@@ -190,6 +190,6 @@ class BrokerStorage(Model):
     def wanted(self) -> tuple[Volume, ...]:
         """The volumes of each broker, in the order of their ids."""
         if self.volumes is not None:
-            return tuple(sorted(Volume(one.id, one.size, one.class_name) for one in self.volumes))
+            return tuple(sorted(Volume(volume.id, volume.size, volume.class_name) for volume in self.volumes))
         size = SIZE_DEFAULT if self.size is None else self.size
         return (Volume(METADATA_VOLUME, size, self.class_name),)

@@ -205,7 +205,7 @@ def check_config(
             raise ValueError(
                 f"config: {key}: follows from authorization of the KafkaController; remove one of them"
             )
-    if "config.providers" in config and any(one.tls or one.sasl for one in listeners):
+    if "config.providers" in config and any(listener.tls or listener.sasl for listener in listeners):
         raise ValueError(
             "config: config.providers: can't be set beside tls or sasl, whose Secrets need their own"
         )

@@ -50,7 +50,9 @@ class Slot:
     @property
     def is_anonymous(self) -> bool:
         """Whether a probe can't tell which node answers: clients log in with tokens alone."""
-        return any(one.has_tokens_alone for one in self.node.listeners if one.name == self.listener)
+        return any(
+            listener.has_tokens_alone for listener in self.node.listeners if listener.name == self.listener
+        )
 
     def controls(self, address: Address) -> bool:
         """Whether the runtime can point the address at nodes."""

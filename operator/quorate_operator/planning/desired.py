@@ -163,7 +163,7 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
         max_unavailable=pool.spec.rollout.max_unavailable,
         volumes=VolumePolicy.DELETE if is_drained else volumes,
         grace_ms=None if grace_s is None else grace_s * 1000,
-        windows=tuple(_window(one) for one in pool.spec.rollout.windows),
+        windows=tuple(_window(window) for window in pool.spec.rollout.windows),
     )
 
 

@@ -67,10 +67,10 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
         wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *leaving)
         return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
     held: dict[int, list[ObservedPartition]] = {node_id: [] for node_id in leaving}
-    for one in observed.kafka.partitions:
-        for node_id in one.replicas:
+    for partition in observed.kafka.partitions:
+        for node_id in partition.replicas:
             if node_id in held:
-                held[node_id].append(one)
+                held[node_id].append(partition)
     drain = _Drain(desired, observed, observed.kafka, held, now_ms)
     for node_id in leaving:
         drain.plan_broker(node_id)
@@ -108,7 +108,7 @@ def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, .
         node.node_id for node in observed.nodes.values() if node.role is Role.BROKER and not node.is_forgotten
     }
     registrations = observed.kafka.registrations.values() if observed.kafka else ()
-    registered = {one.node_id for one in registrations if one.role is Role.BROKER}
+    registered = {registration.node_id for registration in registrations if registration.role is Role.BROKER}
     return tuple(sorted((present | (registered & desired.decommission)) - staying))
 
 

@@ -35,7 +35,7 @@ def judge(observed: ObservedCluster) -> ClusterFacts:
         leader_id=quorum.leader_id,
         is_leader_new=quorum.is_leader_new,
         voters=tuple(_replica(one) for _, one in sorted(quorum.voters.items())),
-        observers=tuple(_replica(one) for one in quorum.observers),
+        observers=tuple(_replica(observer) for observer in quorum.observers),
         registrations=tuple(_registered(one) for _, one in sorted(observed.kafka.registrations.items())),
         finalized={**observed.kafka.features, KRAFT_VERSION: quorum.kraft_version},
     )

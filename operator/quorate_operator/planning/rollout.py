@@ -401,9 +401,11 @@ def _in_turn(
 ) -> tuple[Step, ...]:
     """Returns the restarts that follow, as far as they are known now."""
     steps: list[Step] = []
-    for one in others:
-        wait = wait_for(f"the turn of {one.node.label} to be restarted ({one.reason})", one.node.node_id)
-        steps += [wait, _stop(one, rollouts), *_back(one.node, addresses)]
+    for other in others:
+        wait = wait_for(
+            f"the turn of {other.node.label} to be restarted ({other.reason})", other.node.node_id
+        )
+        steps += [wait, _stop(other, rollouts), *_back(other.node, addresses)]
     return tuple(steps)
 
 

@@ -200,16 +200,16 @@ class _Moves:
         self._leaving = {path: one for path, one in sorted(directories.items()) if path in leaving}
         self._sizes = {
             partition: size_bytes
-            for one in directories.values()
-            for partition, size_bytes in one.replicas.items()
+            for directory in directories.values()
+            for partition, size_bytes in directory.replicas.items()
         }
-        self._moving = {partition for one in directories.values() for partition in one.incoming}
+        self._moving = {partition for directory in directories.values() for partition in directory.incoming}
         self._moving_bytes = sum(self._sizes.get(one, 0) for one in self._moving)
         targets = {
             path: one for path, one in directories.items() if path not in leaving and one.takes_replicas
         }
         # Without free space, the one that holds the least has the most room.
-        self._is_room_known = all(one.room_bytes is not None for one in targets.values())
+        self._is_room_known = all(target.room_bytes is not None for target in targets.values())
         self._rooms = {path: self._room(one) for path, one in targets.items()}
         self.without_room: tuple[PartitionId, int] | None = None
         """The first replica that no directory has room for, and its size."""

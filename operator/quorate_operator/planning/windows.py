@@ -36,4 +36,4 @@ class Window:
 
 def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
     """Returns the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
-    return min((one.opens_at_ms(now_ms) for one in windows), default=now_ms)
+    return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)

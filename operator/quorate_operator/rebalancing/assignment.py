@@ -14,7 +14,7 @@ class Assignment:
     ) -> None:
         self.partitions = partitions
         self.movable = tuple(movable)
-        self.replicas = [list(one.replicas) for one in partitions]
+        self.replicas = [list(partition.replicas) for partition in partitions]
         self.order: dict[int, int] = {}
         """By index of each changed partition, when it was changed first: 0, 1, ..."""
         self._racks = {one.broker_id: one.rack for one in brokers}
@@ -25,9 +25,9 @@ class Assignment:
         """Number of replicas by broker and topic."""
         self.movable_on: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         """Movable partitions by broker and topic."""
-        for one in partitions:
-            for broker in one.replicas:
-                self._count(broker, one, 1)
+        for partition in partitions:
+            for broker in partition.replicas:
+                self._count(broker, partition, 1)
         for index in self.movable:
             for broker in self.replicas[index]:
                 self.movable_on[broker][self._topic(index)].add(index)

@@ -54,7 +54,7 @@ class _Broker:
         self._capacities = {path: max(1, self._used[path] + (self._rooms.get(path) or 0)) for path in usable}
         if not is_known:
             self._capacities = dict.fromkeys(usable, 1)
-        moving = {partition for one in directories.values() for partition in one.incoming}
+        moving = {partition for directory in directories.values() for partition in directory.incoming}
         self._movable = {
             path: {
                 partition: size_bytes

@@ -81,7 +81,7 @@ class _EvenNumbers:
 
 def _even_bytes(of: Assignment, brokers: Sequence[int]) -> bool:
     """Exchanges replicas of brokers, or moves one where their numbers differ by one. Returns whether any moved."""
-    mean = sum(of.bytes[one] for one in brokers) / max(1, len(brokers))
+    mean = sum(of.bytes[broker] for broker in brokers) / max(1, len(brokers))
     tolerance = mean * BYTES_TOLERANCE
     exchanges = 0
     while exchanges < EXCHANGES_MAX and _exchange_any(of, brokers, mean, tolerance):

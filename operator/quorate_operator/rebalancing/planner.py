@@ -18,11 +18,11 @@ def plan_moves(
 ) -> RebalancePlan:
     """Plans moves of partitions, each of which ends with as many replicas as it has."""
     removed = goals.brokers if goals.mode is Mode.REMOVE_BROKERS else frozenset()
-    leaving = {one.broker_id for one in brokers if one.is_leaving}
+    leaving = {broker.broker_id for broker in brokers if broker.is_leaving}
     takers = sorted(
-        one.broker_id
-        for one in brokers
-        if one.is_in_service and not one.is_leaving and one.broker_id not in removed
+        broker.broker_id
+        for broker in brokers
+        if broker.is_in_service and not broker.is_leaving and broker.broker_id not in removed
     )
     movable = [
         index
@@ -44,10 +44,10 @@ def plan_moves(
             _separate(of, takers)
             even_out(of, takers, takers, bytes_too=True)
             even_leaders(of, takers, movable)
-    ids = [one.broker_id for one in brokers]
+    ids = [broker.broker_id for broker in brokers]
     return RebalancePlan(
         moves=_moves(of),
-        before=loads(((one.replicas, one.size_bytes) for one in partitions), ids),
+        before=loads(((partition.replicas, partition.size_bytes) for partition in partitions), ids),
         after=loads(
             ((replicas, one.size_bytes) for replicas, one in zip(of.replicas, partitions, strict=True)), ids
         ),
@@ -114,5 +114,5 @@ def _moves(of: Assignment) -> tuple[Move, ...]:
         )
         for index in sorted(of.order, key=of.order.__getitem__)
     ]
-    changed = [one for one in moves if one.target != one.replicas]
+    changed = [move for move in moves if move.target != move.replicas]
     return tuple(sorted(changed, key=lambda one: not one.adding))

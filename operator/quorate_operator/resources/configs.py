@@ -79,7 +79,7 @@ def node_properties(
         **quorum_properties(quorum),
         **listener_properties(node.listeners, bound, {**node.advertised, **advertised}, others),
         **secured_properties(context, node),
-        **directory_properties([data_directory(one) for one in volumes_in_use(context, node)]),
+        **directory_properties([data_directory(volume) for volume in volumes_in_use(context, node)]),
     }
     if is_broker:
         properties["inter.broker.listener.name"] = node.listeners[0].name

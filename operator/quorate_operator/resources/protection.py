@@ -102,9 +102,13 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
         name = pool.metadata.name
         if not pool.spec.network_policy.enabled:
             continue
-        ports = {one.name: broker_port(pool.spec.listeners, one) for one in pool.spec.listeners}
+        ports = {
+            listener.name: broker_port(pool.spec.listeners, listener) for listener in pool.spec.listeners
+        }
         rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
-        rules += [_rule([ports[one.name]], one.network_policy_peers) for one in pool.spec.listeners]
+        rules += [
+            _rule([ports[listener.name]], listener.network_policy_peers) for listener in pool.spec.listeners
+        ]
         if pool.spec.metrics.enabled:
             rules.append(_metrics_rule(pool))
         selected = pool_labels(context, name, Role.BROKER)

@@ -131,7 +131,11 @@ class ClusterRuntime:
             )
             if kafka is None:
                 return None
-            registered = {one.node_id for one in kafka.registrations.values() if one.role is Role.BROKER}
+            registered = {
+                registration.node_id
+                for registration in kafka.registrations.values()
+                if registration.role is Role.BROKER
+            }
             leaving = frozenset((present | registered) - staying)
             self._leaving = leaving
             # Observe again if a registered broker without a process was found, so that its partitions are known.
@@ -219,7 +223,7 @@ def addresses_to_probe(
             changing.update(observed.configured.values())
         changing.update(node.advertised.values())
         changing.update(node.interim.values())
-    changing.update(one.address for one in publications if one.address not in settled)
+    changing.update(publication.address for publication in publications if publication.address not in settled)
     return frozenset(changing), frozenset(settled - changing)
 
 

@@ -99,7 +99,7 @@ class Pace:
             rest_ms = self.working_ms
         elif turn.look.desired.lifecycle in (Lifecycle.PAUSED, Lifecycle.HIBERNATED):
             rest_ms = self.asleep_ms
-        elif not all(one.holds for one in brokers_in_sync(turn.look.observed).values()):
+        elif not all(broker.holds for broker in brokers_in_sync(turn.look.observed).values()):
             rest_ms = min(self.lagging_ms, self.settled_ms)
         else:
             rest_ms = self.settled_ms

@@ -216,21 +216,22 @@ class ClusterView:
 
     def pool(self, name: str, *, is_controllers: bool = False) -> PoolView:
         """The desired nodes of a pool by id, with its own steps; controllers have all steps of the cluster."""
-        members = [one for one in self.nodes if one.pool == name]
+        members = [node for node in self.nodes if node.pool == name]
         is_drained = name in self.drained_pools and not is_controllers
         nodes = sorted(
-            (one for one in members if one.is_desired or is_drained), key=lambda one: one.seen.node_id
+            (member for member in members if member.is_desired or is_drained),
+            key=lambda one: one.seen.node_id,
         )
-        own = {one.seen.node_id for one in members}
+        own = {member.seen.node_id for member in members}
         wanted = self.versions.get(name, frozenset())
-        running = {one.seen.revision.get("version") for one in nodes if one.seen.state.runs}
+        running = {node.seen.revision.get("version") for node in nodes if node.seen.state.runs}
         return PoolView(
             name=name,
             nodes=tuple(nodes),
-            steps=_with_waits(one for one in self.steps if is_controllers or _node_ids(one.step) & own),
+            steps=_with_waits(step for step in self.steps if is_controllers or _node_ids(step.step) & own),
             version=next(iter(wanted)) if len(wanted) == 1 and running == wanted else None,
-            running=sum(one.seen.state.runs for one in members),
-            refusals=tuple(one for one in self.refusals if one.pool in (None, name)),
+            running=sum(member.seen.state.runs for member in members),
+            refusals=tuple(refusal for refusal in self.refusals if refusal.pool in (None, name)),
             is_drained=is_drained,
         )
 
@@ -320,7 +321,7 @@ def opening(until_ms: int) -> str:
 def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
     if plan is None:
         return "nothing is known yet"
-    due = [one for one in steps if one.is_due]
+    due = [step for step in steps if step.is_due]
     if due:
         more = f", and {len(due) - 1} more" if len(due) > 1 else ""
         return f"{due[0].what}{more}: {due[0].step.reason}"
@@ -338,9 +339,9 @@ def _label_of(desired: DesiredCluster | None, observed: ObservedCluster | None) 
     """Returns names such as `controller-3000`."""
     labels: dict[int, str] = {}
     if observed is not None:
-        labels |= {one.node_id: one.label for one in observed.nodes.values()}
+        labels |= {node.node_id: node.label for node in observed.nodes.values()}
     if desired is not None:
-        labels |= {one.node_id: one.label for one in desired.nodes}
+        labels |= {node.node_id: node.label for node in desired.nodes}
     return lambda node_id: labels.get(node_id, f"node {node_id}")
 
 
@@ -361,10 +362,10 @@ def _with_waits(steps: Iterable[StepView]) -> tuple[StepView, ...]:
     """Adds to each step the last wait before it among these steps."""
     views: list[StepView] = []
     waits_for: str | None = None
-    for one in steps:
-        views.append(replace(one, waits_for=waits_for))
-        if isinstance(one.step, WaitFor):
-            waits_for = one.step.reason
+    for step in steps:
+        views.append(replace(step, waits_for=waits_for))
+        if isinstance(step.step, WaitFor):
+            waits_for = step.step.reason
     return tuple(views)
 
 
@@ -426,7 +427,7 @@ def _quorum(observed: ObservedCluster) -> QuorumView:
         for one in sorted(quorum.observers, key=lambda one: (one.node_id, one.directory_id or ""))
         if _role_of(observed, one.node_id) is Role.CONTROLLER
     )
-    caught_up = sum(one.caught_up for one in voters)
+    caught_up = sum(voter.caught_up for voter in voters)
     return QuorumView(
         described=quorum,
         voters=voters,
@@ -483,15 +484,15 @@ def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | 
 def _blocks(judged: ClusterFacts) -> dict[int, list[Block]]:
     found: dict[int, list[Block]] = {}
     for outlook in judged.outlooks():
-        for one in outlook.blockers:
-            if one.is_registered:
-                block = Block(feature=outlook.feature, highest=one.highest, target=outlook.target)
-                found.setdefault(one.node_id, []).append(block)
+        for blocker in outlook.blockers:
+            if blocker.is_registered:
+                block = Block(feature=outlook.feature, highest=blocker.highest, target=outlook.target)
+                found.setdefault(blocker.node_id, []).append(block)
     return found
 
 
 def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tuple[AddressView, ...]:
-    published = {one.address: one for one in observed.publications}
+    published = {publication.address: publication for publication in observed.publications}
     wanted = {
         address: (node.node_id, listener)
         for node in (desired.nodes if desired is not None else ())

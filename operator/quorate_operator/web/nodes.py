@@ -28,10 +28,10 @@ def quorum_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
     if not quorum.voters:
         return fragment(title, element("p", "There are no controllers yet.", class_="quiet"))
     columns = ["Controller", "Role", "State", "Lag", "Directory id", *(["Actions"] if access.csrf else [])]
-    nodes = {one.seen.node_id: one for one in view.nodes if one.seen.role is Role.CONTROLLER}
+    nodes = {node.seen.node_id: node for node in view.nodes if node.seen.role is Role.CONTROLLER}
     replicas = (*quorum.voters, *quorum.observers)
-    rows = [_controller_row(key, nodes.get(one.node_id), one, access) for one in replicas]
-    idle = sorted(nodes.keys() - {one.node_id for one in replicas})
+    rows = [_controller_row(key, nodes.get(replica.node_id), replica, access) for replica in replicas]
+    idle = sorted(nodes.keys() - {replica.node_id for replica in replicas})
     rows += [_idle_controller_row(nodes[node_id], len(columns)) for node_id in idle]
     return fragment(
         title,

@@ -39,14 +39,16 @@ def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str |
 
 def list_announcement(clusters: Sequence[ClusterSnapshot]) -> Html:
     """Returns the number of clusters by health, for screen readers."""
-    states = [one.view().health for one in clusters]
-    return fragment(", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states)) or "No cluster")
+    states = [cluster.view().health for cluster in clusters]
+    return fragment(
+        ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "No cluster"
+    )
 
 
 def cluster_list(clusters: Sequence[ClusterSnapshot]) -> Html:
     if not clusters:
         return element("p", "There is no cluster yet: apply a KafkaController.", class_="quiet")
-    return element("ul", [_card(one) for one in clusters], class_="cards")
+    return element("ul", [_card(cluster) for cluster in clusters], class_="cards")
 
 
 def _card(snapshot: ClusterSnapshot) -> Html:

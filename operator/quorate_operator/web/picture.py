@@ -58,14 +58,14 @@ def quorum_picture(quorum: QuorumView) -> Html:
 
 def describe(quorum: QuorumView) -> str:
     """Returns the picture in words, for screen readers."""
-    leader = next((one for one in quorum.voters if one.is_leader), None)
+    leader = next((voter for voter in quorum.voters if voter.is_leader), None)
     led = f"Controller {leader.node_id} leads." if leader is not None else "No controller leads."
     text = (
         f"{led} {quorum.caught_up} of {counted(len(quorum.voters), 'voter', 'voters')} caught up; "
         f"a majority is {quorum.majority}. {spare_words(quorum)}"
     )
     if quorum.observers:
-        ids = ", ".join(str(one.node_id) for one in quorum.observers)
+        ids = ", ".join(str(observer.node_id) for observer in quorum.observers)
         text += f" Observers: {ids}."
     return text
 

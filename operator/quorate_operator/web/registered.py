@@ -56,7 +56,7 @@ def _ghost_words(blocks: Sequence[Block]) -> str:
     if not blocks:
         return "is registered and gone. It blocks no feature level today."
     blocked = "; ".join(
-        f"{one.feature} above {one.highest}, other nodes support up to {one.target}" for one in blocks
+        f"{block.feature} above {block.highest}, other nodes support up to {block.target}" for block in blocks
     )
     return f"is registered and gone, and blocks {blocked}."
 
@@ -88,7 +88,7 @@ def address_section(view: ClusterView) -> Html:
     if not view.addresses:
         return fragment(title, element("p", "No address is published.", class_="quiet"))
     cluster_id = view.cluster_id if view.registrations is not None else None
-    rows = [_address_row(one, cluster_id) for one in view.addresses[:ROWS_SHOWN_MAX]]
+    rows = [_address_row(address, cluster_id) for address in view.addresses[:ROWS_SHOWN_MAX]]
     columns = ["Address", "Node", "Listener", "Window", "Reached", "Clients"]
     return fragment(title, table("Addresses", columns, rows), more(len(view.addresses)))
 

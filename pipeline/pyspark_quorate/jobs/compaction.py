@@ -70,7 +70,9 @@ def _merge(rows: Path, where: Path, reads: Reads, cluster_id: str) -> Path:
 def _count(lake: Lake) -> int:
     if lake.state.format == "delta":
         tables = [delta.open_table(lake.table(name)) for name in lake.state.tables]
-        return len(list(lake.rows.rglob("*.parquet"))) + sum(len(one.file_uris()) for one in tables if one)
+        return len(list(lake.rows.rglob("*.parquet"))) + sum(
+            len(table.file_uris()) for table in tables if table
+        )
     return sum(
         len(list(where.rglob("*.parquet"))) for where in (lake.rows, *map(lake.table, lake.state.tables))
     )

@@ -183,8 +183,8 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
             return None
         marks = {found.address: f"{UNREADABLE}: {found.detail}"}
         return Place(found=found, start=0, files=marks, new_files=0, new_bytes=0)
-    offsets = {one.address: one.base_offset for one in found.segments}
-    offsets |= {one.address: one.end_offset for one in found.checkpoints}
+    offsets = {segment.address: segment.base_offset for segment in found.segments}
+    offsets |= {checkpoint.address: checkpoint.end_offset for checkpoint in found.checkpoints}
     marks, sizes = {}, {}
     for address, mark, size in _marks(root, found):
         marks[address], sizes[address] = mark, size
@@ -203,7 +203,10 @@ def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping
 
 
 def _marks(root: Root, found: MetadataDirectory) -> Iterator[tuple[str, str, int]]:
-    addresses = [*(one.address for one in found.segments), *(one.address for one in found.checkpoints)]
+    addresses = [
+        *(segment.address for segment in found.segments),
+        *(checkpoint.address for checkpoint in found.checkpoints),
+    ]
     paths = [address.removeprefix(root.prefix) for address in addresses]
     for address, entry in zip(addresses, root.file_system.get_file_info(paths), strict=True):
         if entry.size is not None:  # otherwise it was just deleted

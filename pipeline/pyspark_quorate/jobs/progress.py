@@ -65,7 +65,7 @@ class Bars(Steps):
     def _follow(self, tracker: Any, tasks: Any, ended: threading.Event) -> None:
         while not ended.wait(LOOK_EVERY_S):
             stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
-            found = [one for one in stages if one is not None]
+            found = [stage for stage in stages if stage is not None]
             self._progress.update(
                 tasks,
                 visible=bool(found),

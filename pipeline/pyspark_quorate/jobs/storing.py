@@ -70,7 +70,7 @@ def store_pieces(spark: SparkSession, plan: Storing, pieces: Sequence[Piece]) ->
         return []
     plan.where.mkdir(parents=True)
     done = spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_read_and_write, plan)).collect()
-    return [one for files in done for one in files]
+    return [file for files in done for file in files]
 
 
 def store_frame(frame: DataFrame, plan: Storing) -> list[Written]:
@@ -112,14 +112,14 @@ def _write(plan: Storing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         for (cluster_id, source), part in _by_source(batch):
             taken.add(cluster_id, source, part)
     files = taken.writer.close()
-    columns = [pa.array([one[place] for one in files], pa.string()) for place in (0, 1)]
+    columns = [pa.array([file[place] for file in files], pa.string()) for place in (0, 1)]
     yield pa.RecordBatch.from_arrays(columns, names=["cluster_id", "file"])
 
 
 def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
     """Split a batch where the cluster or the source changes. Yields these two, and the rows."""
     columns = [batch.column(name) for name in ("cluster_id", "source")]
-    ends = {end for one in columns for end in pc.run_end_encode(one).run_ends.to_pylist()}
+    ends = {end for column in columns for end in pc.run_end_encode(column).run_ends.to_pylist()}
     start = 0
     for end in sorted(ends):
         yield (columns[0][start].as_py(), columns[1][start].as_py()), batch.slice(start, end - start)

@@ -36,7 +36,7 @@ def stored_fields(table: Table, kind: str) -> list[StructField]:
 def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
     """Write rows of one cluster, a file of this name for each day, ordered by the key."""
     fields = table.schema.fields[1:]
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     day = names.index(table.day)
     key = [names.index(name) for name in _key(table)]
     of_day: dict[int | None, list[Row]] = {}

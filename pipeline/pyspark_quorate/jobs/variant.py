@@ -29,7 +29,7 @@ def variants(texts: pa.Array, kind: pa.StructType) -> pa.StructArray:
     """Encode JSON as VARIANT, a struct of this type. Equal texts are encoded once."""
     encoded = texts.dictionary_encode()
     pairs = [encode(text) for text in encoded.dictionary.to_pylist()]
-    values, metadata = (pa.array([one[place] for one in pairs], pa.binary()) for place in (0, 1))
+    values, metadata = (pa.array([pair[place] for pair in pairs], pa.binary()) for place in (0, 1))
     parts = {"value": values.take(encoded.indices), "metadata": metadata.take(encoded.indices)}
     return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
@@ -112,8 +112,8 @@ def _object(found: dict[str, Any], ids: dict[str, int]) -> bytes:
 def _offsets(parts: list[bytes]) -> tuple[int, list[int]]:
     """Returns the width of an offset, the offset of each part, and the end."""
     offsets, end = [0], 0
-    for one in parts:
-        end += len(one)
+    for part in parts:
+        end += len(part)
         offsets.append(end)
     if len(parts) > _SMALL or end > _OFFSET_MAX:
         raise _UnusualError(end)
@@ -122,7 +122,7 @@ def _offsets(parts: list[bytes]) -> tuple[int, list[int]]:
 
 def _packed(offsets: list[int], width: int) -> list[int]:
     """Returns the bytes of offsets of a width of 1 or 2."""
-    return offsets if width == 1 else [byte for one in offsets for byte in one.to_bytes(2, "little")]
+    return offsets if width == 1 else [byte for offset in offsets for byte in offset.to_bytes(2, "little")]
 
 
 @lru_cache(maxsize=4096)

@@ -117,7 +117,7 @@ def _details(section: Section) -> str:
     if not section.rows:
         return ""
     count = len(section.rows)
-    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in section.headers)
+    head = "".join(f'<th scope="col">{escape(header)}</th>' for header in section.headers)
     body = "".join(
         "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>"
         for row in section.rows[:ROWS_SHOWN]

@@ -22,7 +22,7 @@ def folders(where: Path) -> dict[str, Path]:
     if not where.is_dir():
         return {}
     return {
-        unquote(one.name.removeprefix(FOLDER)): one
-        for one in sorted(where.iterdir())
-        if one.name.startswith(FOLDER)
+        unquote(path.name.removeprefix(FOLDER)): path
+        for path in sorted(where.iterdir())
+        if path.name.startswith(FOLDER)
     }

@@ -18,8 +18,8 @@ def without_known(batch: pa.RecordBatch, known: Summary) -> pa.RecordBatch:
         for name in ("offset", "ordinal", "epoch")
     )
     is_known = np.zeros(len(batch), np.bool_)
-    is_log = np.array([one == rows.LOG for one in kind_names], np.bool_)[kinds]
-    is_snapshot = np.array([one == rows.SNAPSHOT for one in kind_names], np.bool_)[kinds]
+    is_log = np.array([kind_name == rows.LOG for kind_name in kind_names], np.bool_)[kinds]
+    is_snapshot = np.array([kind_name == rows.SNAPSHOT for kind_name in kind_names], np.bool_)[kinds]
     for (source, epoch), stretches in known.log.items():
         if source in names:
             at = np.flatnonzero(is_log & (sources == names.index(source)) & (epochs == epoch))
@@ -34,6 +34,6 @@ def without_known(batch: pa.RecordBatch, known: Summary) -> pa.RecordBatch:
 
 def _is_within(numbers: Any, stretches: Sequence[Stretch]) -> Any:
     """A mask of the numbers that are in one of the ordered stretches."""
-    firsts, ends = (np.array([one[place] for one in stretches], np.int64) for place in (0, 1))
+    firsts, ends = (np.array([stretch[place] for stretch in stretches], np.int64) for place in (0, 1))
     at = np.searchsorted(firsts, numbers, "right") - 1
     return (at >= 0) & (numbers < ends[np.maximum(at, 0)])

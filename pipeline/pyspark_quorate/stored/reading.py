@@ -36,13 +36,13 @@ class StoredRows:
     def summary(self) -> Summary:
         """A summary of all rows but gaps."""
         made = Summary()
-        for one in self._files:
-            made.add(one.summary)
+        for file in self._files:
+            made.add(file.summary)
         return made
 
     def gaps(self) -> pa.RecordBatch:
         """All gaps, whether a newer read resolved them or not, with the columns `FOLDED_SCHEMA`."""
-        found = [one.gaps() for one in self._files]
+        found = [file.gaps() for file in self._files]
         return _one_batch(pa.concat_tables([_EMPTY, *found]))
 
     def records(self) -> Iterator[pa.RecordBatch]:
@@ -69,7 +69,7 @@ class StoredRows:
             bound = min(limits, default=None)
             parts = [one.take(bound) for one in open_ones]
             open_ones = [one for one in open_ones if not one.is_done]
-            yield from _merged([one for one in parts if len(one)])
+            yield from _merged([part for part in parts if len(part)])
 
 
 _EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
@@ -199,7 +199,7 @@ class _UnsortedFile:
 
 def _folded(table: pa.Table) -> pa.Table:
     """The columns `FOLDED_SCHEMA` of a stored table."""
-    batches = [with_times_as_numbers(one) for one in table.select(FOLDED_SCHEMA.names).to_batches()]
+    batches = [with_times_as_numbers(batch) for batch in table.select(FOLDED_SCHEMA.names).to_batches()]
     return pa.Table.from_batches(
-        [pa.RecordBatch.from_arrays(one.columns, schema=FOLDED_SCHEMA) for one in batches], FOLDED_SCHEMA
+        [pa.RecordBatch.from_arrays(batch.columns, schema=FOLDED_SCHEMA) for batch in batches], FOLDED_SCHEMA
     )

@@ -13,7 +13,7 @@ from pyspark_quorate import rows
 COMMIT: Final = "commit"
 SCHEMA: Final = StructType(
     [
-        *(one for one in rows.SCHEMA.fields if one.name != rows.CLUSTER_ID.name),
+        *(field for field in rows.SCHEMA.fields if field.name != rows.CLUSTER_ID.name),
         rows.column(COMMIT, LongType(), "the commit of the lake that added it"),
     ]
 )

@@ -49,10 +49,12 @@ class AclChanges(KeyedFold):
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
         """Add a row for the start of an interval, and one for its end."""
-        for one in boundaries(life, previous, is_followed):
-            for change, entry in (("removed", one.before), ("added", one.after)):
+        for boundary in boundaries(life, previous, is_followed):
+            for change, entry in (("removed", boundary.before), ("added", boundary.after)):
                 if entry is not None:
-                    self.rows.append((one.time_us, one.offset, change, *life.key, *entry, one.exact))
+                    self.rows.append(
+                        (boundary.time_us, boundary.offset, change, *life.key, *entry, boundary.exact)
+                    )
 
 
 def _entry(fields: Fields) -> State:

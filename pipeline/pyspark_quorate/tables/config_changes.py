@@ -83,12 +83,14 @@ class ConfigChanges(KeyedFold):
 
     def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
         """Add a row for the start of an interval, and one for its end."""
-        for one in boundaries(life, previous, is_followed):
-            before = one.before[0] if one.before is not None else None
-            after, set_offset = one.after if one.after is not None else (None, None)
+        for boundary in boundaries(life, previous, is_followed):
+            before = boundary.before[0] if boundary.before is not None else None
+            after, set_offset = boundary.after if boundary.after is not None else (None, None)
             # A snapshot contains a secret that existed before: whether it is the same one is unknown.
             if before is None or before != after or set_offset is not None:
-                self.rows.append((one.time_us, one.offset, *life.key, before, after, one.exact))
+                self.rows.append(
+                    (boundary.time_us, boundary.offset, *life.key, before, after, boundary.exact)
+                )
 
     def _end(self, topic: str, line: Line) -> None:
         for key in self._of_topic.pop(topic, ()):

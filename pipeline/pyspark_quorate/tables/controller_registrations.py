@@ -18,7 +18,8 @@ ADDRESS: Final = (
     column("port", IntegerType(), "advertised port"),
 )
 ENDPOINTS: Final = list_of(
-    *ADDRESS, column("security_protocol", StringType(), ", ".join(one.name for one in SecurityProtocol))
+    *ADDRESS,
+    column("security_protocol", StringType(), ", ".join(protocol.name for protocol in SecurityProtocol)),
 )
 FEATURES: Final = list_of(
     column("name", StringType(), "feature"),
@@ -95,7 +96,7 @@ class ControllerRegistrations(Registrations):
 
 def endpoints_of(fields: Fields) -> tuple[tuple[Any, ...], ...]:
     """The listeners of a registration, as in `ENDPOINTS`. Sorted, because their order in snapshots is arbitrary."""
-    protocols = {int(one): one.name for one in SecurityProtocol}
+    protocols = {int(protocol): protocol.name for protocol in SecurityProtocol}
     return tuple(
         sorted(
             (one["name"], one["host"], one["port"], protocols.get(one["securityProtocol"]))

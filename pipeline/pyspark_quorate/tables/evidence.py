@@ -74,7 +74,7 @@ def evidence_of(summary: Summary) -> Evidence:
     epochs = effective_epochs(summary.spans())
     log = summary.of_epochs()
     stretches = joined(_cut(log, epochs))
-    bridges = {one.copy.offset: one for one in _bridges(summary, stretches)}
+    bridges = {bridge.copy.offset: bridge for bridge in _bridges(summary, stretches)}
     runs = _runs(stretches, list(bridges.values()))
     return Evidence(
         epochs=epochs,
@@ -93,9 +93,9 @@ def _cut(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterat
         if epoch not in epochs:
             continue
         until = epochs[epoch]
-        for one in stretches:
-            if until is None or one.first < until:
-                yield one if until is None else one._replace(end=min(one.end, until))
+        for stretch in stretches:
+            if until is None or stretch.first < until:
+                yield stretch if until is None else stretch._replace(end=min(stretch.end, until))
 
 
 def _lost(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterator[Lost]:
@@ -103,7 +103,7 @@ def _lost(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Itera
         until = epochs.get(epoch, 0)
         if until is None:
             continue
-        cut = [(max(one.first, until), one.end) for one in stretches if one.end > until]
+        cut = [(max(stretch.first, until), stretch.end) for stretch in stretches if stretch.end > until]
         if cut:
             yield Lost(epoch, cut[0][0], cut[-1][1], sum(end - first for first, end in cut))
 
@@ -142,8 +142,10 @@ def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
 
 
 def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
-    begins = [Run(one.first, one.time_us, one.first > 0, one.first == 0) for one in stretches]
-    begins += [Run(one.copy.offset, one.time_us, one.after_gap, is_based=True) for one in bridges]
+    begins = [
+        Run(stretch.first, stretch.time_us, stretch.first > 0, stretch.first == 0) for stretch in stretches
+    ]
+    begins += [Run(bridge.copy.offset, bridge.time_us, bridge.after_gap, is_based=True) for bridge in bridges]
     runs: list[Run] = []
     for one in sorted(begins, key=lambda each: each.first):
         if runs and runs[-1].first == one.first:

@@ -42,7 +42,7 @@ class ClusterFold:
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Fold the next rows. Returns those that belong to table `records`."""
         kinds, names = codes(batch.column("kind"))
-        is_gap = np.array([one == rows.GAP for one in names], np.bool_)[kinds]
+        is_gap = np.array([name == rows.GAP for name in names], np.bool_)[kinds]
         if is_gap.any():
             self._add_gaps(batch.filter(pa.array(is_gap)))
             batch = batch.filter(pa.array(~is_gap))

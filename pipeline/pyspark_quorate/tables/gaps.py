@@ -145,7 +145,7 @@ class Gaps(Fold):
 
 def _missing(evidence: Evidence) -> Iterator[Gap]:
     """Yields the offsets that no file has, up to the last known offset."""
-    known = [(one.first, one.end) for one in evidence.stretches]
+    known = [(stretch.first, stretch.end) for stretch in evidence.stretches]
     known += [(offset, offset) for offset, one in evidence.bridges.items() if one.after_gap]
     before = 0
     for first, end in sorted(known):

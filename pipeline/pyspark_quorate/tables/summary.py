@@ -33,11 +33,11 @@ class Stretch(NamedTuple):
 def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     """Merge overlapping and adjacent stretches. Returns them in order."""
     made: list[Stretch] = []
-    for one in sorted(stretches, key=lambda each: each[:2]):
-        if made and one.first <= made[-1].end:
-            made[-1] = made[-1]._replace(end=max(one.end, made[-1].end))
+    for stretch in sorted(stretches, key=lambda each: each[:2]):
+        if made and stretch.first <= made[-1].end:
+            made[-1] = made[-1]._replace(end=max(stretch.end, made[-1].end))
         else:
-            made.append(one)
+            made.append(stretch)
     return made
 
 
@@ -173,7 +173,7 @@ def codes(column: pa.Array) -> tuple[Any, list[Any]]:
 def _add_marks(batch: pa.RecordBatch, summary: Summary, is_log: Any, is_row: Any) -> None:
     """Add the begin and end records of transactions, and the footers of snapshots."""
     kinds, types = codes(batch.column("type"))
-    marks = np.array([one in (BEGIN, END, ABORT, SNAPSHOT_FOOTER) for one in types], np.bool_)[kinds]
+    marks = np.array([type_ in (BEGIN, END, ABORT, SNAPSHOT_FOOTER) for type_ in types], np.bool_)[kinds]
     for at in np.flatnonzero(marks & is_row).tolist():
         row = {name: batch.column(name)[at].as_py() for name in COLUMNS}
         if is_log[at]:

@@ -67,7 +67,7 @@ class Timeline:
         types, type_names = codes(batch.column("type"))
         offsets, epochs = (batch.column(name).to_numpy() for name in ("offset", "epoch"))
         times = batch.column("time").fill_null(NO_TIME).to_numpy()
-        is_log = np.array([one == rows.LOG for one in kind_names], np.bool_)[kinds]
+        is_log = np.array([kind_name == rows.LOG for kind_name in kind_names], np.bool_)[kinds]
         stored, counts = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
         log, others = np.flatnonzero(is_log), np.flatnonzero(~is_log)
         if len(log):
@@ -79,7 +79,7 @@ class Timeline:
         known[others] |= counts[others] & (batch.column("ordinal").to_numpy()[others] == 0)
 
         def is_type(names: Iterable[str]) -> Any:
-            return np.array([one in names for one in type_names], np.bool_)[types]
+            return np.array([type_name in names for type_name in type_names], np.bool_)[types]
 
         shown = counts & ~(is_log & is_type(_SILENT))
         if len(self._void_first):
@@ -105,7 +105,7 @@ class Timeline:
     def _ends(self, epochs: Any) -> Any:
         """For each of the epochs, the offset from which its records do not count."""
         names, inverse = np.unique(epochs, return_inverse=True)
-        return np.array([self._until.get(int(one), 0) for one in names], np.int64)[inverse]
+        return np.array([self._until.get(int(name), 0) for name in names], np.int64)[inverse]
 
     def _snapshots(self, batch: pa.RecordBatch, at: Any, offsets: Any, epochs: Any) -> tuple[Any, Any]:
         """Two masks of the rows of snapshots: those that are stored, and those that bridge a gap."""
@@ -117,8 +117,8 @@ class Timeline:
         starts = np.flatnonzero(begins)
         ids = [(int(offsets[one]), int(epochs[one]), names[sources[one]]) for one in starts.tolist()]
         bridges = self._evidence.bridges
-        is_stored = [self._evidence.copies.get(one[:2]) == one[2] for one in ids]
-        is_bridge = [one[0] in bridges and bridges[one[0]].copy == one for one in ids]
+        is_stored = [self._evidence.copies.get(id_[:2]) == id_[2] for id_ in ids]
+        is_bridge = [id_[0] in bridges and bridges[id_[0]].copy == id_ for id_ in ids]
         once = np.ones(len(at), np.bool_)
         once[1:] = begins[1:] | (np.diff(ordinals) != 0)
         once[0] = self._last_snapshot != (*ids[0], int(ordinals[0]))

@@ -94,8 +94,8 @@ class UpgradeBlockers(Fold):
         voters = self._voters.ended
         if not voters:
             return None, None
-        terms = [one for one in voters if one.key[0] == life.key[3] and one.from_offset < life.end]
-        if any(one.end >= life.end for one in terms):
+        terms = [voter for voter in voters if voter.key[0] == life.key[3] and voter.from_offset < life.end]
+        if any(term.end >= life.end for term in terms):
             return False, None
         last = max(terms, key=lambda one: one.end, default=None)
         return True, None if last is None else last.valid_to

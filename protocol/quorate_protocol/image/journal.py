@@ -53,7 +53,9 @@ class Journal:
         while self._entries and self._entries[-1][0] >= offset:
             _, table, key, old = self._entries.pop()
             table.write(key, old)
-        self._transactions = [one for one in self._transactions if one.begin_offset < offset]
+        self._transactions = [
+            transaction for transaction in self._transactions if transaction.begin_offset < offset
+        ]
         for one in self._transactions:
             if one.end_offset is not None and one.end_offset >= offset:
                 one.end_offset = None
@@ -63,7 +65,9 @@ class Journal:
         while self._entries and self._entries[0][0] < offset:
             self._entries.popleft()
         self._transactions = [
-            one for one in self._transactions if one.end_offset is None or one.end_offset >= offset
+            transaction
+            for transaction in self._transactions
+            if transaction.end_offset is None or transaction.end_offset >= offset
         ]
 
     def undo_in(self, state: ImageState, offset: int) -> None:
@@ -86,9 +90,11 @@ class Journal:
 
     def transaction_open_at(self, offset: int) -> Transaction | None:
         """Return the metadata transaction that is open after the records below ``offset``."""
-        for one in self._transactions:
-            if one.begin_offset < offset and (one.end_offset is None or one.end_offset >= offset):
-                return one
+        for transaction in self._transactions:
+            if transaction.begin_offset < offset and (
+                transaction.end_offset is None or transaction.end_offset >= offset
+            ):
+                return transaction
         return None
 
     def begin_transaction(self, offset: int, name: str | None) -> None:

@@ -253,7 +253,7 @@ class BrokerIdsPool:
             self._tuples.clear()
             self._ids.clear()
         # Python shares the objects of ints up to 256 only: let tuples share larger ids too.
-        shared = tuple(self._ids.setdefault(one, one) for one in broker_ids)
+        shared = tuple(self._ids.setdefault(broker_id, broker_id) for broker_id in broker_ids)
         self._tuples[shared] = shared
         return shared
 
@@ -278,11 +278,11 @@ class DirectoriesPool:
         if len(self._tuples) >= TUPLES_MAX:
             self._tuples.clear()
             self._directories.clear()
-        shared = tuple([self._directories.setdefault(one.int, one) for one in directories])
+        shared = tuple([self._directories.setdefault(directory.int, directory) for directory in directories])
         # The numbers of the shared ids as key, too: those of ``given`` would be kept beside them.
         self._tuples[_numbers(shared) if len(shared) == len(given) else _numbers(given)] = shared
         return shared
 
 
 def _numbers(directories: tuple[UUID | None, ...]) -> tuple[int, ...]:
-    return tuple([0 if one is None else one.int for one in directories])
+    return tuple([0 if directory is None else directory.int for directory in directories])

@@ -190,7 +190,7 @@ def write_records(
         head.append(voters)
     yield encode_control_batch(head, 0, epoch, now_ms)
     offset = len(head)
-    values = (encode_record(one, record_version_for(type(one), metadata_version)) for one in records)
+    values = (encode_record(record, record_version_for(type(record), metadata_version)) for record in records)
     unwritten: list[bytes] = []
     while step := list(islice(values, RECORDS_PER_STEP)):
         unwritten += step

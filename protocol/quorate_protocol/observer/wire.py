@@ -115,7 +115,11 @@ def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
     if partition is None:
         return None
     leader_id = partition.current_leader.leader_id
-    endpoints = (Endpoint(one.host, one.port) for one in response.node_endpoints if one.node_id == leader_id)
+    endpoints = (
+        Endpoint(node_endpoint.host, node_endpoint.port)
+        for node_endpoint in response.node_endpoints
+        if node_endpoint.node_id == leader_id
+    )
     return Answer(
         error_code=partition.error_code,
         leader_id=leader_id,

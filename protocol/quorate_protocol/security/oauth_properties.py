@@ -44,4 +44,4 @@ def allowed_resources(
         options = []
     start = f"-D{key}="
     texts += [option.removeprefix(start) for option in options if option.startswith(start)]
-    return frozenset(one.strip() for text in texts for one in text.split(","))
+    return frozenset(part.strip() for text in texts for part in text.split(","))

@@ -154,4 +154,4 @@ def choice(
 
 def list_of(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
     """The values of a property that is a list."""
-    return tuple(one.strip() for one in properties.get(key, "").split(",") if one.strip())
+    return tuple(part.strip() for part in properties.get(key, "").split(",") if part.strip())

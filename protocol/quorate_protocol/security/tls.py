@@ -251,7 +251,8 @@ def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> st
         ) from None
     certificates = [bag.cert] if bag.cert else []
     pem = "".join(
-        one.certificate.public_bytes(Encoding.PEM).decode() for one in (*certificates, *bag.additional_certs)
+        certificate.certificate.public_bytes(Encoding.PEM).decode()
+        for certificate in (*certificates, *bag.additional_certs)
     )
     if bag.key is None:
         return pem

@@ -57,7 +57,7 @@ def test_the_life_of_a_topic(ask: Asking) -> None:
     topic = results[name]
     assert (topic.partitions, topic.replication_factor) == (2, 2)
     assert topic.topic_id is not None
-    entry = next(one for one in topic.configs or () if one.name == "retention.ms")
+    entry = next(config for config in topic.configs or () if config.name == "retention.ms")
     assert (entry.value, entry.source) == ("3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert results.errors["no/name"].error_code is ErrorCode.invalid_topic_exception
     with pytest.raises(ServerError, match=rf"TOPIC_ALREADY_EXISTS: Topic '{name}' already exists\."):
@@ -90,7 +90,7 @@ def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster,
 
     def whole(name: str) -> bool:
         topic = described(ask, name)
-        return topic is not None and all(one.leader is not None for one in topic.partitions)
+        return topic is not None and all(partition.leader is not None for partition in topic.partitions)
 
     for name in names:
         eventually(lambda name=name: whole(name), TIMEOUT_S, f"leaders of {name}")
@@ -110,8 +110,11 @@ def test_topics_are_described_page_by_page_as_at_once(java_cluster: JavaCluster,
     missing = uuid.uuid4()
     ids = [at_once[name].topic_id for name in names]
     by_id = ask(lambda admin: admin.describe_topics([*ids, missing]))
-    assert [by_id[one].name for one in ids] == names
-    assert [one.replicas for one in by_id[ids[1]].partitions] == [(second, first), (first, second)]
+    assert [by_id[id_].name for id_ in ids] == names
+    assert [partition.replicas for partition in by_id[ids[1]].partitions] == [
+        (second, first),
+        (first, second),
+    ]
     assert by_id.errors[missing].error_code is ErrorCode.unknown_topic_id
 
 
@@ -168,7 +171,7 @@ def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
     entry = configs(ask, topic)["retention.ms"]
     assert (entry.source, entry.type) == (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigType.LONG)
     assert entry.synonyms[0].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    policies = [(one.name, one.source) for one in configs(ask, topic)["cleanup.policy"].synonyms]
+    policies = [(synonym.name, synonym.source) for synonym in configs(ask, topic)["cleanup.policy"].synonyms]
     assert ("log.cleanup.policy", ConfigSource.DEFAULT_CONFIG) in policies
     assert set(value("cleanup.policy").split(",")) == {"delete", "compact"}
     change(
@@ -269,9 +272,12 @@ def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJ
     cluster = new_java_cluster(controllers=3, brokers=0).start_all()
     leader = cluster.await_leader()
     asking = Asking(controllers=cluster.bootstrap_controllers)
-    inactive = next(one for one in cluster.controllers if one != leader)
+    inactive = next(controller for controller in cluster.controllers if controller != leader)
     name = "org.apache.kafka.controller.QuorumController"
-    of_all = {one: ConfigResource(ConfigResourceType.BROKER_LOGGER, str(one)) for one in cluster.controllers}
+    of_all = {
+        controller: ConfigResource(ConfigResourceType.BROKER_LOGGER, str(controller))
+        for controller in cluster.controllers
+    }
     change(asking, of_all[inactive], AlterConfigOp(name=name, value="TRACE"))
     levels = {one: configs(asking, resource)[name].value for one, resource in of_all.items()}
     assert [one for one, level in levels.items() if level == "TRACE"] == [inactive]
@@ -328,7 +334,7 @@ def test_partitions_move_and_leaders_are_elected(
     assert asking(lambda admin: admin.list_partition_reassignments()) == {}
     replicas = [(second,), (second, first)]
     eventually(
-        lambda: [one.replicas for one in described(ask, topic).partitions] == replicas,
+        lambda: [partition.replicas for partition in described(ask, topic).partitions] == replicas,
         TIMEOUT_S,
         "the replicas",
     )

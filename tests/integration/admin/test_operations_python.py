@@ -40,7 +40,7 @@ def test_the_life_of_a_topic(ask: Asking) -> None:
     topic = ask(lambda admin: admin.create_topics([new]))[name]
     assert (topic.partitions, topic.replication_factor) == (2, 1)
     assert ("retention.ms", "3600000", ConfigSource.DYNAMIC_TOPIC_CONFIG) in [
-        (one.name, one.value, one.source) for one in topic.configs or ()
+        (config.name, config.value, config.source) for config in topic.configs or ()
     ]
     again = ask(lambda admin: admin.create_topics([new, NewTopic(name="a/b")]))
     assert again.errors[name].error_code is ErrorCode.topic_already_exists
@@ -65,7 +65,7 @@ def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking,
 
     def value(config: str) -> tuple[str | None, ConfigSource]:
         entries = asking(lambda admin: admin.describe_configs([topic]))[topic]
-        return next((one.value, one.source) for one in entries if one.name == config)
+        return next((entry.value, entry.source) for entry in entries if entry.name == config)
 
     changes = [
         AlterConfigOp(name="retention.ms", value="5000"),
@@ -94,7 +94,10 @@ def test_configs_are_changed_and_described(ask: Asking, ask_controllers: Asking,
 
 def test_each_controller_describes_itself(shared_cluster: Cluster, ask_controllers: Asking) -> None:
     """Routing to inactive controllers (KIP-919)."""
-    nodes = [ConfigResource(ConfigResourceType.BROKER, str(one)) for one in shared_cluster.controllers]
+    nodes = [
+        ConfigResource(ConfigResourceType.BROKER, str(controller))
+        for controller in shared_cluster.controllers
+    ]
     results = ask_controllers(lambda admin: admin.describe_configs(nodes))
     for node in nodes:
         assert {entry.name: entry.value for entry in results[node]}["node.id"] == node.name

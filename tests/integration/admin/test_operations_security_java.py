@@ -85,7 +85,7 @@ def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
         alice(lambda admin: admin.describe_acls())
     assert "alices" not in alice(lambda admin: admin.list_topics())
     dirs = alice(lambda admin: admin.describe_log_dirs(java_cluster.brokers))
-    assert {one.error_code for one in dirs.errors.values()} == {ErrorCode.cluster_authorization_failed}
+    assert {error.error_code for error in dirs.errors.values()} == {ErrorCode.cluster_authorization_failed}
 
 
 @pytest.mark.parametrize("endpoint", ["broker", "controller"])
@@ -145,7 +145,9 @@ def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Ask
 
     def credentials() -> dict[ScramMechanism, int]:
         told = ask(lambda admin: admin.describe_user_scram_credentials(["dora"])).values.get("dora")
-        return {one.mechanism: one.iterations for one in told.credentials} if told else {}
+        return (
+            {credential.mechanism: credential.iterations for credential in told.credentials} if told else {}
+        )
 
     eventually(lambda: credentials() == mechanisms, TIMEOUT_S, "both credentials", credentials)
     assert "dora" in ask(lambda admin: admin.describe_user_scram_credentials()).values

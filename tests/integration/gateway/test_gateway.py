@@ -121,7 +121,9 @@ def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
     first, created, second = gatekeeper.run(look_twice)
     assert first is not None
     assert second is not None
-    seen = {one.partition for one in second.partitions} - {one.partition for one in first.partitions}
+    seen = {partition.partition for partition in second.partitions} - {
+        partition.partition for partition in first.partitions
+    }
     assert seen == {created}
 
 
@@ -135,7 +137,7 @@ def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
         writer.close()
 
     async def probe_all(gateway: KafkaGateway) -> Mapping[Address, Reached]:
-        addresses = {gatekeeper.address(one) for one in nodes}
+        addresses = {gatekeeper.address(node) for node in nodes}
         server = await asyncio.start_server(be_silent, silent.host, silent.port)
         async with server, asyncio.timeout(PROBED_WITHIN_S):
             return await gateway.probe(frozenset({*addresses, nobody, nowhere, silent}), frozenset(nodes))
@@ -166,8 +168,8 @@ def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
         quorum = gatekeeper.facts().quorum
         assert spare not in quorum.voters
         return any(
-            (one.node_id, one.directory_id, one.caught_up) == (spare, voter.directory_id, True)
-            for one in quorum.observers
+            (observer.node_id, observer.directory_id, observer.caught_up) == (spare, voter.directory_id, True)
+            for observer in quorum.observers
         )
 
     try:

@@ -62,7 +62,7 @@ def lines_of(quorum: AddressedQuorum, node_id: int, event: str) -> list[str]:
 def java_pair(quorum: AddressedQuorum) -> tuple[int, int]:
     """The leader and the follower that are Java's."""
     leader = lead_with(quorum, "java")
-    (follower,) = (one for one in quorum.controllers_in("java") if one != leader)
+    (follower,) = (controller for controller in quorum.controllers_in("java") if controller != leader)
     return leader, follower
 
 
@@ -81,7 +81,7 @@ def test_a_stock_broker_that_takes_a_follower_for_the_leader_is_named(
     try:
         quorum.start(*quorum.controllers)
         leader = quorum.await_quorum().leader_id
-        follower = next(one for one in quorum.controllers if one != leader)
+        follower = next(controller for controller in quorum.controllers if controller != leader)
         (broker,) = quorum.brokers
         network.lead([(address_of(quorum, leader), quorum.peer_port(follower))], cut=False)
         quorum.start(broker)
@@ -140,7 +140,7 @@ def test_the_doctor_finds_an_address_that_leads_to_another_java_controller(
     def wrong() -> list[int]:
         ran = quorate("doctor", "--bootstrap-controller", ",".join(mixed.bootstrap), "-o", "json")
         findings = json.loads(ran.stdout)["findings"]
-        return [one["nodeId"] for one in findings if one["code"] == "address-leads-elsewhere"]
+        return [finding["nodeId"] for finding in findings if finding["code"] == "address-leads-elsewhere"]
 
     network.lead([(address, mixed.client_ports[follower])])
     assert wrong() == [leader]

@@ -47,7 +47,7 @@ class Routed(Cluster):
         cluster.addresses = dict(
             zip(
                 cluster.brokers,
-                network.addresses([cluster.port(one) for one in cluster.brokers]),
+                network.addresses([cluster.port(broker) for broker in cluster.brokers]),
                 strict=True,
             )
         )

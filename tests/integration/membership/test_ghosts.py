@@ -66,7 +66,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
     not_that = refused(quorate("cluster", "refresh-controller", *at, "--controller-id", str(alive)))
     assert str(alive) in not_that
     printed, findings = doctor(cluster)
-    (blocker,) = [one for one in findings if one["code"] == "feature-blocked"]
+    (blocker,) = [finding for finding in findings if finding["code"] == "feature-blocked"]
     assert blocker["nodeId"] == GHOST
     assert f"Ghost controller {GHOST}" in printed
     assert blocker["commands"], "no way out is told"
@@ -75,7 +75,7 @@ def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membersh
         succeeded(quorate(*shlex.split(command)[1:]))
     succeeded(upgrade(cluster, "--release-version", LEVEL))
     _, findings = doctor(cluster)
-    assert [one for one in findings if one["severity"] == "blocked"] == []
+    assert [finding for finding in findings if finding["severity"] == "blocked"] == []
     cluster.await_voters(cluster.founders[0])
     cluster.await_unfenced(*cluster.brokers)
 

@@ -51,7 +51,7 @@ def quorum(
 
 def kinds_of(cluster: Membership) -> list[str]:
     """The implementations that the controllers of the cluster have."""
-    return sorted({cluster.implementation(one) for one in cluster.controllers})
+    return sorted({cluster.implementation(controller) for controller in cluster.controllers})
 
 
 def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pause: TellPause) -> None:

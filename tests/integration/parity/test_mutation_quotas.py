@@ -115,7 +115,7 @@ def told(response: Any) -> tuple[list[tuple[str, int, str | None]], int]:
     results = next(
         getattr(response, name) for name in ("topics", "results", "responses") if hasattr(response, name)
     )
-    outcomes = sorted((one.name, int(one.error_code), one.error_message) for one in results)
+    outcomes = sorted((result.name, int(result.error_code), result.error_message) for result in results)
     return outcomes, response.throttle_time // timedelta(milliseconds=1)
 
 

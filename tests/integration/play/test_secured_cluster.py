@@ -104,7 +104,7 @@ async def described_configs(player: Player, servers: str, controllers: str) -> s
     async with client(player, servers, "admin") as admin:
         resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in range(3)]
         resources.append(ConfigResource(ConfigResourceType.TOPIC, TOPIC))
-        told = [await admin.describe_configs([one]) for one in resources]
+        told = [await admin.describe_configs([resource]) for resource in resources]
     properties = parse_properties((player.directory / "controllers.properties").read_text())
     config = AdminConfig.from_properties(properties, bootstrap_controllers=controllers)
     async with AdminClient(config) as admin:
@@ -195,7 +195,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
     places |= {
         "arguments": shown.arguments,
         "environments": shown.environments,
-        "lake": [one for contents in files_below(player.path / "lake").values() for one in contents],
+        "lake": [content for contents in files_below(player.path / "lake").values() for content in contents],
     }
     in_metadata: dict[str, Secret] = {"password of a plug-in": PLUGIN_PASSWORD}
     for log in history.rglob("*.log"):

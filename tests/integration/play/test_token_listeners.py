@@ -260,7 +260,7 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
     assert refusal_of(played.with_token(issuer.token(sub="alice"))) is None
     assert "SCRAM-SHA-512" in str(refusal_of(played.as_user("broker", played.servers)))
     assert "OAUTHBEARER" in str(refusal_of(played.with_token(issuer.token(), played.internal)))
-    assert {one["path"] for one in played.sso.endpoint.requests} == {"/token", "/keys"}
+    assert {request["path"] for request in played.sso.endpoint.requests} == {"/token", "/keys"}
 
 
 def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None:

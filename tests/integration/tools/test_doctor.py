@@ -70,8 +70,8 @@ def level(told: dict[str, Any], feature: str = "metadata.version") -> tuple[int,
 def listed(*bootstrap: str) -> list[int]:
     """The controllers that have endpoints."""
     return [
-        one["id"]
-        for one in json.loads(succeeded(quorate("cluster", "list-endpoints", *bootstrap, "-o", "json")))
+        load["id"]
+        for load in json.loads(succeeded(quorate("cluster", "list-endpoints", *bootstrap, "-o", "json")))
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_doctor_changes_nothing(stock: Cluster) -> None:
 def test_voters_that_die_are_found_one_by_one(quorum: Cluster) -> None:
     bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
     leader = quorum.await_quorum().leader_id
-    first, second = (one for one in quorum.controllers if one != leader)
+    first, second = (controller for controller in quorum.controllers if controller != leader)
     assert codes(diagnosed(*bootstrap)) == []
     quorum.kill(first)
 

@@ -162,13 +162,17 @@ def test_a_live_shell_sees_what_was_just_acknowledged(mixed: Cluster, implementa
     live = ("metadata-shell", "--bootstrap-controller", mixed.bootstrap_controllers)
     assert succeeded(quorate(*live, "cat", f"/image/topics/byName/{topic}/name")) == f"{topic}\n"
     registered = json.loads(succeeded(quorate(*live, "-o", "json", "cat", "/image/cluster/*/*")))
-    assert {f"/image/cluster/controllers/{one}" for one in mixed.controllers} <= registered.keys()
+    assert {
+        f"/image/cluster/controllers/{controller}" for controller in mixed.controllers
+    } <= registered.keys()
     assert registered["/image/cluster/controllers/3000"]["supportedFeatures"]["metadata.version"] == {
         "minVersion": 7,
         "maxVersion": NEWEST_LEVEL,
     }
     after = mixed.await_quorum()
-    assert {one.node_id for one in after.observers} == {one.node_id for one in before.observers}
+    assert {observer.node_id for observer in after.observers} == {
+        observer.node_id for observer in before.observers
+    }
     assert after.leader_epoch == before.leader_epoch
 
 

@@ -125,7 +125,8 @@ def image_content(image: ImageState) -> Mapping[str, Any]:
     data["users"] = sorted(records.get("UserScramCredentialRecord", ()))
     data["acls"] = sorted(repr(acl) for acl in image.acls.values())
     data["tokens"] = sorted(
-        repr((one.owner, one.requester, one.renewers)) for one in image.delegation_tokens.values()
+        repr((delegation_token.owner, delegation_token.requester, delegation_token.renewers))
+        for delegation_token in image.delegation_tokens.values()
     )
     data["brokers"], data["controllers"] = sorted(image.cluster.brokers), sorted(image.cluster.controllers)
     data["fenced brokers"] = sorted(one for one, broker in image.cluster.brokers.items() if broker.fenced)

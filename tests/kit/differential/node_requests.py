@@ -123,8 +123,8 @@ def _alter_partition(draw: st.DrawFn) -> Question:
             partition_index=index,
             leader_epoch=(partition.leader_epoch if partition is not None else 0) + late[0],
             new_isr_with_epochs=tuple(
-                alter_partition.BrokerState(broker_id=one, broker_epoch=at.epochs.get(one, 0) + late[1])
-                for one in members
+                alter_partition.BrokerState(broker_id=member, broker_epoch=at.epochs.get(member, 0) + late[1])
+                for member in members
             ),
             leader_recovery_state=recovery,
             partition_epoch=(partition.partition_epoch if partition is not None else 0) + late[2],

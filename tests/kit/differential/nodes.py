@@ -99,7 +99,7 @@ class Node:
             return None
         answer = self.ask(question.make(self.at), question.caller)
         if question.what == "CreateTopics":
-            created = {one.name: one.topic_id for one in answer.topics if one.topic_id is not None}
+            created = {topic.name: topic.topic_id for topic in answer.topics if topic.topic_id is not None}
             self._topic_ids.update(created)
         elif question.what == "CreateDelegationToken" and answer.hmac:
             self._hmacs.append(answer.hmac)

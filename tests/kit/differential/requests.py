@@ -258,7 +258,7 @@ def _incremental(draw: st.DrawFn) -> Question:
         return incremental.AlterableConfig(name=pair[0], config_operation=operation, value=pair[1])
 
     def resource(key: tuple[int, str], configs: tuple[Any, ...]) -> Any:
-        once = {one.name: one for one in configs}
+        once = {config.name: config for config in configs}
         return incremental.AlterConfigsResource(
             resource_type=key[0], resource_name=key[1], configs=tuple(once.values())
         )

@@ -99,17 +99,19 @@ def _version_for(choose: Callable[[Api], int], api: Api) -> None:
 
 def _answers_of(keys: frozenset[ApiKey]) -> Callable[[], Iterator[bytes]]:
     def good() -> Iterator[bytes]:
-        for one in captured_exchanges():
-            if one.api.key in keys:
-                yield bytes([one.api.key, one.version]) + one.response
+        for captured_exchange in captured_exchanges():
+            if captured_exchange.api.key in keys:
+                yield (
+                    bytes([captured_exchange.api.key, captured_exchange.version]) + captured_exchange.response
+                )
 
     return good
 
 
 def _version_lists() -> Iterator[bytes]:
-    for one in captured_exchanges():
-        if one.api.key == ApiKey.API_VERSIONS:
-            yield one.response[4:]
+    for captured_exchange in captured_exchanges():
+        if captured_exchange.api.key == ApiKey.API_VERSIONS:
+            yield captured_exchange.response[4:]
 
 
 class _Answering:

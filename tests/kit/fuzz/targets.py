@@ -64,7 +64,7 @@ READS: Final = (
 
 
 def _requests() -> Iterator[bytes]:
-    yield from (one.request for one in captured_exchanges())
+    yield from (captured_exchange.request for captured_exchange in captured_exchanges())
     for request in READS:
         api = api_of(request)
         yield encode_request(api, api.version_max, 1, "x", request)
@@ -96,8 +96,8 @@ def release() -> None:
 
 
 def _responses() -> Iterator[bytes]:
-    for one in captured_exchanges():
-        yield bytes([one.api.key, one.version]) + one.response
+    for captured_exchange in captured_exchanges():
+        yield bytes([captured_exchange.api.key, captured_exchange.version]) + captured_exchange.response
 
 
 def _read_response(data: bytes) -> None:
@@ -127,10 +127,10 @@ def _read_batches(data: bytes) -> None:
             list(batch.scan_batches(content, check_crc=True, allow_partial_tail=True))
         image = MetadataImage()
         with suppress(ProtocolError):
-            for one in batch.decode_batches(content):
-                if one.base_offset < image.end_offset:
+            for decode_batch in batch.decode_batches(content):
+                if decode_batch.base_offset < image.end_offset:
                     break  # the log refuses it before anybody replays it
-                replay_log_batch(image, one)
+                replay_log_batch(image, decode_batch)
                 image.commit(image.end_offset)
 
 
@@ -205,7 +205,7 @@ def targets() -> dict[str, Target]:
         Target(
             name="frames",
             read=_read_frames,
-            good=lambda: (encode_frame(one) * 2 for one in _requests()),
+            good=lambda: (encode_frame(request) * 2 for request in _requests()),
             refusals=(ProtocolError,),
         ),
         Target(name="requests", read=_serve, good=_requests),

@@ -70,7 +70,7 @@ def timelines(raw: Iterable[Sequence[Any]]) -> dict[str, list[Line]]:
     made = {}
     for cluster, told in by_cluster(raw).items():
         timeline = Timeline(evidence_of(summary_of(told)))
-        taken = [timeline.take(one).lines for one in batches_of(_but_gaps(told))]
+        taken = [timeline.take(batch).lines for batch in batches_of(_but_gaps(told))]
         made[cluster] = [line for lines in taken for line in lines] + timeline.finish()
     return made
 

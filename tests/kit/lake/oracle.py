@@ -178,7 +178,7 @@ def _leave_behind(quorum: Quorum, random_: random.Random, forks: list[tuple[int,
     quorum.readable = set(range(end)) - lost
     if not quorum.readable:
         quorum.readable = {end - 1}
-    places = [one for one in range(1, end + 1) if not _is_in_transaction(quorum, one)]
+    places = [index for index in range(1, end + 1) if not _is_in_transaction(quorum, index)]
     quorum.snapshots = {one for one in places if random_.random() < (0.3 if one - 1 in lost else 0.04)}
     for copy in range(random_.randint(1, 3)):
         directory = f"{quorum.cluster_id}/node-{copy}"
@@ -315,7 +315,7 @@ def effective(entries: list[Entry], *, is_based: bool) -> list[Entry]:
 
 
 def _begins_in_transaction(entries: list[Entry]) -> bool:
-    brackets = [one.type for one in entries if one.type in BRACKETS]
+    brackets = [entry.type for entry in entries if entry.type in BRACKETS]
     return bool(brackets) and brackets[0] == BRACKETS[2]
 
 

@@ -85,7 +85,7 @@ class Book:
 
     def _close(self, key: Key, time: datetime | None, offset: int | None, exact: bool | None) -> None:
         state, since, first, from_exact = self.open.pop(key)
-        through = any(first < one and (offset is None or one <= offset) for one in self.gaps)
+        through = any(first < gap and (offset is None or gap <= offset) for gap in self.gaps)
         self.lives.append(Life(key, state, since, time, first, offset, from_exact, exact, through))
 
     def finish(self) -> list[Life]:
@@ -190,7 +190,7 @@ def _with_exact_election(life: Life) -> Life:
 
 def blockers(quorum: Quorum) -> set[tuple[Any, ...]]:
     """(feature, level, role, node, supported_max, is_ghost, ghost_since, from_offset, to_offset) of each blocker."""
-    nodes = [(role, one) for role in ("broker", "controller") for one in lives(quorum, role)]
+    nodes = [(role, live) for role in ("broker", "controller") for live in lives(quorum, role)]
     voters = lives(quorum, "voter")
     blocked_at: dict[Key, list[int]] = defaultdict(list)
     for offset in range(len(quorum.log) + 1):
@@ -218,8 +218,8 @@ def _ghost(key: Key, voters: list[Life], end: int | None) -> tuple[bool | None, 
     _, _, role, node, _ = key
     if role == "broker" or not voters:
         return None, None
-    terms = [one for one in voters if one.key[0] == node and (end is None or one.from_offset < end)]
-    if any(one.to_offset is None or (end is not None and one.to_offset >= end) for one in terms):
+    terms = [voter for voter in voters if voter.key[0] == node and (end is None or voter.from_offset < end)]
+    if any(term.to_offset is None or (end is not None and term.to_offset >= end) for term in terms):
         return False, None
     last = max(terms, key=lambda one: one.to_offset or 0, default=None)
     return True, last.valid_to if last else None
@@ -289,6 +289,6 @@ def _time(quorum: Quorum, moment: Moment) -> datetime:
 def _bridge(quorum: Quorum, told: list[Moment], behind: int) -> int | None:
     for moment in told:
         if moment.snapshot is not None and moment.offset >= behind:
-            is_reached = all(one in quorum.readable for one in range(behind, moment.offset))
+            is_reached = all(index in quorum.readable for index in range(behind, moment.offset))
             return moment.offset if is_reached else None
     return None

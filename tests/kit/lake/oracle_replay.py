@@ -399,7 +399,7 @@ _RULES: Final[dict[type, Any]] = {
 
 def texts(ids: Any) -> tuple[str, ...]:
     """Ids as a table has them."""
-    return tuple(sorted(uuid_to_text(one) for one in ids))
+    return tuple(sorted(uuid_to_text(id_) for id_ in ids))
 
 
 def kind_of(resource: tuple[int, str]) -> tuple[str, str]:

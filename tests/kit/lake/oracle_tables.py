@@ -100,8 +100,8 @@ def broker_sessions(replay: Replay) -> Iterator[Line]:
         fencings = list(_fenced(lives))
         for life in lives:
             since = life.valid_from - timedelta(hours=1)
-            count = sum(since < one.valid_from <= life.valid_from for one in fencings)
-            yield (*life.key, *life.state, any(one is life for one in fencings), count, *_span(life))
+            count = sum(since < fencing.valid_from <= life.valid_from for fencing in fencings)
+            yield (*life.key, *life.state, any(fencing is life for fencing in fencings), count, *_span(life))
 
 
 def _fenced(lives: list[Life]) -> Iterator[Life]:

@@ -148,7 +148,7 @@ class Cluster:
         world = self.world
         ghosts = set(world.registrations) - wanted
         if world.features["metadata.version"] < REGISTRATION_LEVEL:
-            ghosts = {one for one in ghosts if world.registrations[one].role is Role.BROKER}
+            ghosts = {ghost for ghost in ghosts if world.registrations[ghost].role is Role.BROKER}
         assert not ghosts, f"{ghosts} are registered still"
         advertised = {address for node in self.desired().nodes for address in node.advertised.values()}
         left = {
@@ -200,7 +200,7 @@ class Cluster:
         if not world.formation.is_formed or node.is_lost:
             return False
         if node.role is Role.BROKER:
-            return all(one.isr - {node.node_id} for one in world.partitions.values())
+            return all(partition.isr - {node.node_id} for partition in world.partitions.values())
         if not world.is_voter(node):
             return True
         return 2 * len(world.sound_voters() - {node.node_id}) > len(world.voters)

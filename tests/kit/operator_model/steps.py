@@ -243,9 +243,9 @@ class _Stepper:
     def forget(self, action: ForgetNode) -> None:
         node = self.world.nodes[action.node_id]
         assert node.process is None, f"{action}: it runs"
-        assert not any(one.node_id == node.node_id for one in self.world.publications.values()), (
-            f"rule 3: {action}: addresses point at it"
-        )
+        assert not any(
+            publication.node_id == node.node_id for publication in self.world.publications.values()
+        ), f"rule 3: {action}: addresses point at it"
         if self.half:
             return
         if node.has_volume:
@@ -329,7 +329,7 @@ class _Stepper:
         if isinstance(action, UnregisterController):
             assert world.features["metadata.version"] >= REGISTRATION_LEVEL, f"{action}: not supported yet"
         else:
-            assert not any(action.node_id in one.replicas for one in world.partitions.values()), (
+            assert not any(action.node_id in partition.replicas for partition in world.partitions.values()), (
                 f"{action}: it has replicas"
             )
         if world.registrations.pop(action.node_id, None) is not None:
@@ -377,7 +377,7 @@ class _Stepper:
             final = set(partition.replicas) - set(partition.removing)
             assert len(target) == len(final), f"{name}: its replication factor changes"
             adding = tuple(one for one in target if one not in partition.isr)
-            former = tuple(one for one in partition.replicas if one not in target)
+            former = tuple(replica for replica in partition.replicas if replica not in target)
             partition.replicas = (*target, *former)
             partition.adding, partition.removing = adding, former
         world.write()

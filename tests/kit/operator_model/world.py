@@ -158,7 +158,7 @@ class World:
 
     def live_voters(self) -> set[int]:
         """The voters that others can talk with."""
-        return {one.node_id for one in self.nodes.values() if one.is_up and self.is_voter(one)}
+        return {node.node_id for node in self.nodes.values() if node.is_up and self.is_voter(node)}
 
     def sound_voters(self) -> set[int]:
         """The live voters that had all that was committed when the operator looked last, and follow."""
@@ -281,17 +281,23 @@ class World:
 
     def _replicate(self) -> None:
         for partition in self.partitions.values():
-            live = {one for one in partition.replicas if one in self.registrations and self.serves(one)}
+            live = {
+                replica
+                for replica in partition.replicas
+                if replica in self.registrations and self.serves(replica)
+            }
             if partition.isr & live:
                 partition.isr &= live
                 caught_up = {one for one in live if self.nodes[one].lag == 0}
                 partition.isr |= caught_up
                 if partition.leader not in partition.isr:
-                    partition.leader = next(one for one in partition.replicas if one in partition.isr)
+                    partition.leader = next(
+                        replica for replica in partition.replicas if replica in partition.isr
+                    )
             else:
                 partition.leader = -1
             if partition.removing and set(partition.adding) <= partition.isr:
-                keep = tuple(one for one in partition.replicas if one not in partition.removing)
+                keep = tuple(replica for replica in partition.replicas if replica not in partition.removing)
                 if partition.isr & set(keep):
                     partition.replicas, partition.adding, partition.removing = keep, (), ()
                     partition.isr &= set(keep)
@@ -415,7 +421,9 @@ class World:
     def _facts(self) -> KafkaFacts | None:
         if self.leader_id is None:
             return None
-        brokers = [one for one in self.registrations.values() if one.role is Role.BROKER]
+        brokers = [
+            registration for registration in self.registrations.values() if registration.role is Role.BROKER
+        ]
         return KafkaFacts(
             quorum=ObservedQuorum(
                 leader_id=self.leader_id,
@@ -448,9 +456,9 @@ class World:
                 )
                 for name, one in self.partitions.items()
             ),
-            loads={one.node_id: self._load(one.node_id) for one in brokers},
-            offline_partitions=sum(one.leader == -1 for one in self.partitions.values()),
-            answering=frozenset(one.node_id for one in brokers if self.serves(one.node_id)),
+            loads={broker.node_id: self._load(broker.node_id) for broker in brokers},
+            offline_partitions=sum(partition.leader == -1 for partition in self.partitions.values()),
+            answering=frozenset(broker.node_id for broker in brokers if self.serves(broker.node_id)),
         )
 
     def _voter(self, node_id: int) -> ObservedVoter:
@@ -480,7 +488,7 @@ class World:
         )
 
     def _load(self, broker_id: int) -> BrokerLoad:
-        own = [one for one in self.partitions.values() if broker_id in one.replicas]
+        own = [partition for partition in self.partitions.values() if broker_id in partition.replicas]
         return BrokerLoad(
             replicas=len(own),
             leaders=sum(one.leader == broker_id for one in own),

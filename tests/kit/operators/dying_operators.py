@@ -85,7 +85,7 @@ def final_state(operated: Operated, *names: str) -> dict[str, Any]:
     state = {
         "voters": {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters},
         "endpoints": {one: str(endpoints) for one, endpoints in sorted(quorum.nodes.items())},
-        "registrations": {one.node_id: f"{one.host}:{one.port}" for one in cluster.nodes},
+        "registrations": {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes},
         "levels": (status["metadataVersion"], status["quorum"]["kraftVersion"]),
         "formation": {
             **status["formation"],

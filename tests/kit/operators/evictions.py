@@ -45,4 +45,6 @@ def _counted(core: kubernetes.client.CoreV1Api, budget: Any) -> dict[str, Any]:
 
 def is_ready(pod: Any, kind: str = "Ready") -> bool:
     """Whether a condition of a pod holds."""
-    return any(one.type == kind and one.status == "True" for one in pod.status.conditions or ())
+    return any(
+        condition.type == kind and condition.status == "True" for condition in pod.status.conditions or ()
+    )

@@ -31,9 +31,9 @@ async def main(bootstrap_servers: str, properties: dict[str, str], in_sync_min: 
                 described = await client.describe_topics(await client.list_topics(list_internal=True))
                 described.raise_any()
                 partitions = [
-                    (f"{name}-{one.partition}", len(one.isr))
+                    (f"{name}-{partition.partition}", len(partition.isr))
                     for name, topic in described.values.items()
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ]
                 sample["partitions"] = len(partitions)
                 sample["under"] = {name: isr for name, isr in partitions if isr < in_sync_min}

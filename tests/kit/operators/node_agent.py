@@ -329,7 +329,7 @@ class _Pod(threading.Thread):
             "hostIP": self.agent.machine_address,
             "initContainerStatuses": self._inits if inits is None else inits,
             "containerStatuses": containers
-            + [one.status(ready=True, restarts=0) for one in self._side_cars.values()],
+            + [side_car.status(ready=True, restarts=0) for side_car in self._side_cars.values()],
             "conditions": [
                 {"type": "ContainersReady", "status": str(ready)},
                 {"type": "Ready", "status": str(ready and self._passes_gates())},

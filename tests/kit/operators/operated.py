@@ -372,7 +372,7 @@ class Operated:
 def condition_of(resource: Object | None, kind: str) -> Object:
     """A condition of a resource; empty while there is none."""
     conditions = ((resource or {}).get("status") or {}).get("conditions", ())
-    return next((one for one in conditions if one["type"] == kind), {})
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 @contextmanager

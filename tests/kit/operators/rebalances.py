@@ -75,7 +75,7 @@ class Rebalances(InClusters):
 
     def replicas_on(self) -> Counter[int]:
         """Number of replicas of the topic by broker."""
-        return Counter(replica for one in self.topic().partitions for replica in one.replicas)
+        return Counter(replica for partition in self.topic().partitions for replica in partition.replicas)
 
     def moving(self) -> int:
         """Number of partitions that are being reassigned."""
@@ -95,13 +95,13 @@ class Rebalances(InClusters):
     def is_even(self) -> bool:
         """Whether replicas and leaders are even, in sync, led by the preferred, and nothing throttles or moves."""
         partitions = self.topic().partitions
-        leaders = Counter(one.leader for one in partitions)
+        leaders = Counter(partition.leader for partition in partitions)
         replicas = self.replicas_on()
         return (
             max(replicas.values()) - min(replicas.values()) <= 1
             and max(leaders.values()) - min(leaders.values()) <= 1
-            and all(set(one.isr) == set(one.replicas) for one in partitions)
-            and all(one.leader == one.replicas[0] for one in partitions)
+            and all(set(partition.isr) == set(partition.replicas) for partition in partitions)
+            and all(partition.leader == partition.replicas[0] for partition in partitions)
             and not self.moving()
             and not self.throttles()
         )

@@ -73,7 +73,7 @@ class SourceCopy:
             "no:cacheprovider",
             f"--timeout={TEST_TIMEOUT_S}",
         ]
-        command += [f"tests/{one}" for one in tests]
+        command += [f"tests/{test}" for test in tests]
         completed = self._python(command)
         if completed is None:
             return Finding(found_by="no end within the timeout", seconds=TIMEOUT_S, output="")

@@ -36,7 +36,7 @@ def ask_all(cluster: Cluster, controllers: Sequence[int]) -> tuple[tuple[Said, .
 
     Also returns how many seconds a tool takes beside them that asks nobody.
     """
-    bootstrap = ",".join(cluster.address(one) for one in controllers)
+    bootstrap = ",".join(cluster.address(controller) for controller in controllers)
     with ThreadPoolExecutor(len(TOOLS) + 2) as pool:
         viewing = pool.submit(_views, cluster)
         starting = pool.submit(_startup_s)
@@ -109,7 +109,10 @@ def _views(cluster: Cluster) -> tuple[Said, Said]:
 async def _facts(cluster: Cluster) -> KafkaFacts | None:
     gateway = KafkaGateway()
     try:
-        contacts = {one: cluster.layout.own_address(one, "CONTROLLER") for one in cluster.controllers}
+        contacts = {
+            controller: cluster.layout.own_address(controller, "CONTROLLER")
+            for controller in cluster.controllers
+        }
         return await gateway.observe(contacts, {}, frozenset(), {})
     finally:
         await gateway.close()

@@ -67,7 +67,7 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
     leader_id = cluster.await_leader()
     epoch = max(_leaders(cluster, *cluster.controllers))[0]
     cluster.kill(*cluster.controllers)
-    others = [one for one in cluster.controllers if one != leader_id]
+    others = [controller for controller in cluster.controllers if controller != leader_id]
     sequence = [leader_id, *others] if order == LEADER_FIRST else [*others, leader_id]
     for back, node_id in enumerate(sequence, 1):
         running = sequence[:back]
@@ -82,7 +82,7 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
         said, startup_s = ask_all(cluster, asked)
         after = _elected(cluster, running, epoch)
         truth = Truth(
-            voters={one: cluster.address(one) for one in cluster.controllers},
+            voters={controller: cluster.address(controller) for controller in cluster.controllers},
             running=frozenset(running),
             leader_id=before if before == after else None,
             is_java=implementation == "java",
@@ -110,7 +110,9 @@ def _listens(cluster: Cluster, node_id: int) -> bool:
 
 def _elected(cluster: Cluster, running: list[int], after_epoch: int, *, all_of: bool = False) -> int | None:
     """The leader of a later epoch that a majority of the voters, or all that run, have on disk."""
-    leaders = [one for one in _leaders(cluster, *running) if one[0] > after_epoch and one[1] in running]
+    leaders = [
+        leader for leader in _leaders(cluster, *running) if leader[0] > after_epoch and leader[1] in running
+    ]
     needed = len(running) if all_of else len(cluster.controllers) // 2 + 1
     newest = max(leaders, default=None)
     return newest[1] if newest is not None and leaders.count(newest) >= needed else None

@@ -22,7 +22,7 @@ FALSE = re.compile(r"Traceback|MetadataVersion|UNSUPPORTED_VERSION|not supported
 
 
 def _ids(pattern: re.Pattern[str], text: str) -> frozenset[int]:
-    return frozenset(int(one) for found in pattern.finditer(text) for one in found["ids"].split(", "))
+    return frozenset(int(part) for found in pattern.finditer(text) for part in found["ids"].split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Said:
         """The voters that it says are missing, by id or by address."""
         ids = {int(one) for one in _SILENT.findall(self.text)}
         ids |= _ids(_ABSENT, self.text) | _ids(_NOT_RUNNING, self.text)
-        addresses = {one for found in _NOBODY.finditer(self.text) for one in found["addresses"].split(", ")}
+        addresses = {part for found in _NOBODY.finditer(self.text) for part in found["addresses"].split(", ")}
         return frozenset(ids | {node_id for node_id, address in voters.items() if address in addresses})
 
 

@@ -148,7 +148,7 @@ class Breaker:
         time.sleep(fault.lasts_s)
 
     def _split(self, fault: Fault, nodes: tuple[int, ...]) -> None:
-        others = [one for one in self._cluster.controllers if one not in nodes]
+        others = [controller for controller in self._cluster.controllers if controller not in nodes]
         for node_id in nodes:
             self._cluster.network.cut(node_id, others, hears=False, is_heard=False)
         time.sleep(fault.lasts_s)
@@ -294,7 +294,7 @@ class Breaker:
 
     def _choose_bit(self, node_id: int, options: Mapping[str, float]) -> tuple[Path, int, int]:
         partition = self._cluster.metadata(node_id)
-        files = sorted(one for one in partition.iterdir() if one.suffix in {".log", CHECKPOINT})
+        files = sorted(path for path in partition.iterdir() if path.suffix in {".log", CHECKPOINT})
         files = [one for one in files if one.stat().st_size]
         file = files[int(options["file"] * len(files))]
         return file, int(options["place"] * file.stat().st_size), int(options["bit"])
@@ -354,12 +354,12 @@ class Breaker:
         """Wait until nodes run and follow; one that ended by itself is a violation, and is started again."""
         for node_id in nodes:
             self.look_after(node_id)
-        brokers = [one for one in nodes if one in self._cluster.brokers]
+        brokers = [node for node in nodes if node in self._cluster.brokers]
         for broker in brokers:
             eventually(
                 partial(self._is_in_service, broker), RECOVERY_TIMEOUT_S, f"broker {broker} in service"
             )
-        self._await_caught_up([one for one in nodes if one not in brokers])
+        self._await_caught_up([node for node in nodes if node not in brokers])
 
     def _is_in_service(self, broker: int) -> bool:
         seen = self._cluster.describe_brokers(broker)

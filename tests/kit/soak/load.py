@@ -275,7 +275,7 @@ class Administrators:
         terms = {(one.leader_id, one.leader_epoch) for one in (before, after)}
         is_proved = terms == {(leader, before.leader_epoch)}
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG
-        value = next((one.value for one in entries if one.name == name and one.source is own), None)
+        value = next((entry.value for entry in entries if entry.name == name and entry.source is own), None)
         result = "ok" if is_proved else "leader changed"
         self._note(asked, result, invoked_s, returned_s, value)
 

@@ -84,7 +84,7 @@ class Observer:
     def voters(self) -> frozenset[int]:
         """The ids of the voters; none while no leader answers."""
         quorum = self.quorum()
-        return frozenset() if quorum is None else frozenset(one.node_id for one in quorum.voters)
+        return frozenset() if quorum is None else frozenset(voter.node_id for voter in quorum.voters)
 
     def caught_up(self) -> frozenset[int]:
         """The voters and observers that fetched a moment ago, and have what is committed.
@@ -96,29 +96,38 @@ class Observer:
             return frozenset()
         replicas = (*quorum.voters, *quorum.observers)
         now_ms = max(
-            (one.last_fetch_ms or 0 for one in replicas if one.node_id == quorum.leader_id), default=0
+            (replica.last_fetch_ms or 0 for replica in replicas if replica.node_id == quorum.leader_id),
+            default=0,
         )
         return frozenset(
-            one.node_id
-            for one in replicas
-            if one.log_end_offset >= quorum.high_watermark
-            and self._cluster.runs(one.node_id)
-            and self._cluster.age_s(one.node_id) > FRESH_S + FETCHED_MS_MAX / 1000
-            and (one.node_id == quorum.leader_id or now_ms - (one.last_fetch_ms or 0) < FETCHED_MS_MAX)
+            replica.node_id
+            for replica in replicas
+            if replica.log_end_offset >= quorum.high_watermark
+            and self._cluster.runs(replica.node_id)
+            and self._cluster.age_s(replica.node_id) > FRESH_S + FETCHED_MS_MAX / 1000
+            and (
+                replica.node_id == quorum.leader_id or now_ms - (replica.last_fetch_ms or 0) < FETCHED_MS_MAX
+            )
         )
 
     # Asking
 
     async def _observe(self) -> None:
         timeout_ms = int(LOOK_TIMEOUT_S * 1000)
-        clients = {one: self._cluster.client_of(one, timeout_ms) for one in self._cluster.controllers}
+        clients = {
+            controller: self._cluster.client_of(controller, timeout_ms)
+            for controller in self._cluster.controllers
+        }
         timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
         try:
             async with aiohttp.ClientSession(timeout=timeout) as session:
                 while not self._ended.is_set():
                     begun_s = time.monotonic()
                     await asyncio.gather(
-                        *(self._look(session, clients[one], one) for one in self._cluster.controllers)
+                        *(
+                            self._look(session, clients[controller], controller)
+                            for controller in self._cluster.controllers
+                        )
                     )
                     await asyncio.sleep(max(0.05, begun_s + LOOK_EVERY_S - time.monotonic()))
         finally:

@@ -96,7 +96,9 @@ class _Soak:
             minutes=minutes,
             netem=cluster.network.has_netem,
             faketime=LIBFAKETIME is not None,
-            controllers={one: cluster.implementation(one) for one in cluster.controllers},
+            controllers={
+                controller: cluster.implementation(controller) for controller in cluster.controllers
+            },
         )
         # Nodes die with the thread that started them: those of the pool live until the cluster is closed.
         with ExitStack() as stack:
@@ -152,7 +154,7 @@ class _Soak:
     def _look_after(self, breaker: Breaker, trouble: Trouble) -> None:
         """Notice nodes that ended though no fault holds them."""
         nodes = (*self._cluster.controllers, *self._cluster.brokers)
-        ended = [one for one in nodes if not self._cluster.runs(one)]
+        ended = [node for node in nodes if not self._cluster.runs(node)]
         for node_id in ended:
             # Asked last: a fault gives a node back when it runs.
             if node_id not in trouble.held():
@@ -181,7 +183,11 @@ class _Soak:
     # The end
 
     def _judge_resources(self) -> None:
-        running = [one for one in self._cluster.python_controllers if self._cluster.runs(one)]
+        running = [
+            python_controller
+            for python_controller in self._cluster.python_controllers
+            if self._cluster.runs(python_controller)
+        ]
         processes = {one: psutil.Process(self._cluster.pid(one)) for one in running}
         before = {one: sum(process.cpu_times()[:2]) for one, process in processes.items()}
         time.sleep(IDLE_S)
@@ -204,7 +210,7 @@ class _Soak:
     def _compare(self) -> None:
         """All controllers have the same batches and lead to the same image, which is what is there at the end."""
         with self._cluster.frozen():
-            partitions = [self._cluster.metadata(one) for one in self._cluster.controllers]
+            partitions = [self._cluster.metadata(controller) for controller in self._cluster.controllers]
             try:
                 image = assert_same_images(partitions)
                 self._recorder.note(What.FINAL, **{TOPIC: _topics(image), CONFIG: _configs(image)})

@@ -29,11 +29,13 @@ def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:
         ("at the same time", _overlap(events)),
         ("faults left out", _counted(event.facts["reason"] for event in of(events, What.REFUSED))),
     ]
-    for kind, action in sorted({(one.facts["kind"], one.facts["action"]) for one in operations}):
+    for kind, action in sorted(
+        {(operation.facts["kind"], operation.facts["action"]) for operation in operations}
+    ):
         results = (
-            one.facts["result"]
-            for one in operations
-            if (one.facts["kind"], one.facts["action"]) == (kind, action)
+            operation.facts["result"]
+            for operation in operations
+            if (operation.facts["kind"], operation.facts["action"]) == (kind, action)
         )
         found.append((f"{action} {kind}", _counted(results)))
     found += [

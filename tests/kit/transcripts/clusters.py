@@ -40,7 +40,9 @@ class Side:
         def caught_up() -> bool:
             quorum = self.cluster.quorum()
             return quorum is not None and brokers <= {
-                one.node_id for one in quorum.observers if one.log_end_offset >= quorum.high_watermark >= 0
+                observer.node_id
+                for observer in quorum.observers
+                if observer.log_end_offset >= quorum.high_watermark >= 0
             }
 
         eventually(
@@ -56,8 +58,13 @@ class Side:
         lines += [f"quotas {key}: {sorted(values.items())}" for key, values in image.client_quotas.items()]
         lines += [f"acl {acl}" for acl in image.acls.values()]
         lines += [f"user {name}: {kind} {one.iterations}" for (kind, name), one in image.scram.items()]
-        lines += [f"token of {one.owner} {one.renewers}" for one in image.delegation_tokens.values()]
-        lines += [f"broker {one.broker_id} fenced={one.fenced}" for one in image.cluster.brokers.values()]
+        lines += [
+            f"token of {delegation_token.owner} {delegation_token.renewers}"
+            for delegation_token in image.delegation_tokens.values()
+        ]
+        lines += [
+            f"broker {broker.broker_id} fenced={broker.fenced}" for broker in image.cluster.brokers.values()
+        ]
         for topic in image.topics.by_name.values():
             replicas = sorted(len(partition.replicas) for partition in topic.partitions.values())
             lines.append(f"topic {topic.name}: {replicas}")

@@ -374,7 +374,7 @@ CASES: Final[tuple[Case, ...]] = (
         "CreatePartitions",
         "one partition for each topic",
         RECORDS,
-        lambda place, n: _growth(*((topic_name(one), 100) for one in place.others(n // 98))),
+        lambda place, n: _growth(*((topic_name(other), 100) for other in place.others(n // 98))),
     ),
     Case(
         "CreatePartitions",

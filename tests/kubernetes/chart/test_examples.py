@@ -27,9 +27,11 @@ def test_the_models_take_each_example(path: Path) -> None:
 
 
 def test_the_models_take_what_is_in_clusters() -> None:
-    documents = [one for path in IN_CLUSTERS for one in yaml.safe_load_all(path.read_text())]
-    assert {one["kind"] for one in documents} == ENTITIES.keys()
-    named = {load_entity(one, one["metadata"]["name"]).spec.cluster for one in documents} - {None}
+    documents = [document for path in IN_CLUSTERS for document in yaml.safe_load_all(path.read_text())]
+    assert {document["kind"] for document in documents} == ENTITIES.keys()
+    named = {load_entity(document, document["metadata"]["name"]).spec.cluster for document in documents} - {
+        None
+    }
     quickstart = load_manifests((EXAMPLES / "quickstart.yaml").read_text(), "quickstart.yaml")
     assert named == {quickstart.controllers.metadata.name}
 
@@ -76,7 +78,10 @@ def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServe
 
 def test_the_applications_point_at_what_is_there() -> None:
     documents = list(yaml.safe_load_all((EXAMPLES / "gitops" / "applications.yaml").read_text()))
-    for one in documents:
-        assert any((ROOT / one["spec"]["source"]["path"]).iterdir())
-    prunes = {one["metadata"]["name"]: one["spec"]["syncPolicy"]["automated"]["prune"] for one in documents}
+    for document in documents:
+        assert any((ROOT / document["spec"]["source"]["path"]).iterdir())
+    prunes = {
+        document["metadata"]["name"]: document["spec"]["syncPolicy"]["automated"]["prune"]
+        for document in documents
+    }
     assert prunes == {"quorate": True, "kafka": False}

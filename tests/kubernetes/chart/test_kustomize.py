@@ -28,7 +28,7 @@ def built(server: ApiServer, directory: Path) -> list[dict[str, Any]]:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    return [one for one in yaml.safe_load_all(ran.stdout) if one]
+    return [document for document in yaml.safe_load_all(ran.stdout) if document]
 
 
 def test_the_base_is_what_its_script_writes(helm: Callable[..., Any], tmp_path: Path) -> None:

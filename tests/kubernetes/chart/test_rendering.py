@@ -162,7 +162,10 @@ def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[...,
     assert sorted(roles) == ["kafka", "quorate-system", "staging"]
     (deployment,) = of_kind(objects, "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert [one for one in arguments if "namespace" in one] == ["--namespace=kafka", "--namespace=staging"]
+    assert [argument for argument in arguments if "namespace" in argument] == [
+        "--namespace=kafka",
+        "--namespace=staging",
+    ]
 
 
 def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
@@ -200,7 +203,7 @@ def test_two_releases_share_definitions_and_monitors(render: Callable[..., Any])
         "--selector=quorate.dev/operator in (blue, green)",
         "--lease-name=blue-quorate-operator",
     } <= {*arguments(second)}
-    assert not [one for one in arguments(render()) if one.startswith("--selector")]
+    assert not [argument for argument in arguments(render()) if argument.startswith("--selector")]
     assert len(of_kind(first, "PodMonitor")) == 3
     assert len(of_kind(second, "PodMonitor")) == 1
     assert of_kind(second, "CustomResourceDefinition") == []

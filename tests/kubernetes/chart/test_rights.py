@@ -252,7 +252,12 @@ def test_secrets_can_be_limited_to_some_namespaces(
         installed = Installed(own=namespace, clusters=secured, is_wide=is_wide)
         for right in (("get", "", "secrets", ""), ("create", "", "secrets", "")):
             places = (secured, other, namespace, None)
-            assert [may(api_client, installed, right, one) for one in places] == [True, False, False, False]
+            assert [may(api_client, installed, right, place) for place in places] == [
+                True,
+                False,
+                False,
+                False,
+            ]
         assert may(api_client, installed, ("create", "", "pods", ""), other)
     finally:
         ran = kubectl(
@@ -376,9 +381,9 @@ def objects_of_clusters(
 
     def of_quorum(listed: Callable[[str], Any]) -> list[Any]:
         return [
-            one
-            for one in listed(namespace).items
-            if (one.metadata.labels or {}).get("quorate.dev/cluster") == "quorum"
+            item
+            for item in listed(namespace).items
+            if (item.metadata.labels or {}).get("quorate.dev/cluster") == "quorum"
         ]
 
     return {what: partial(of_quorum, listed) for what, listed in lists.items()}

@@ -49,7 +49,9 @@ def cluster(api_server: ApiServer, api_client: kubernetes.client.ApiClient, name
     ]
     subprocess.run(
         [*kubectl, "apply", "--namespace", namespace, "--filename", "-"],
-        input=yaml.safe_dump_all({"apiVersion": "/".join(API), **one} for one in resources).encode(),
+        input=yaml.safe_dump_all(
+            {"apiVersion": "/".join(API), **resource} for resource in resources
+        ).encode(),
         check=True,
     )
     kubernetes.client.CustomObjectsApi(api_client).patch_namespaced_custom_object_status(

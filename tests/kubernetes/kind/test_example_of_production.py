@@ -131,9 +131,9 @@ def test_topics_and_users_from_apply_to_use(production_story: Story) -> None:
     story, clients = production_story.installation, production_story.clients
     documents = list(yaml.safe_load_all((EXAMPLES / "topics-and-users.yaml").read_text()))
     story.apply(*documents)
-    for one in documents:
-        if one["metadata"]["name"] in KEPT:
-            _wait(story, f"{one['kind'].lower()}/{one['metadata']['name']}", "condition=Ready")
+    for document in documents:
+        if document["metadata"]["name"] in KEPT:
+            _wait(story, f"{document['kind'].lower()}/{document['metadata']['name']}", "condition=Ready")
     assert story.conditions("kafkatopic", AUDIT)["Ready"] == "False"
 
     secret = story.get("secret", SERVICE)["data"]
@@ -188,8 +188,10 @@ def test_the_authority_is_exchanged_with_clients_connected(production_story: Sto
     story, clients = production_story.installation, production_story.clients
     first, second = (production_story.authority_of(name) for name in ("first", "second"))
     following = {
-        one["metadata"]["name"]: one
-        for one in yaml.safe_load_all((production_story.directory / "second" / "secrets.yaml").read_text())
+        document["metadata"]["name"]: document
+        for document in yaml.safe_load_all(
+            (production_story.directory / "second" / "secrets.yaml").read_text()
+        )
     }
     _exchange(story, [production_story.secrets[name] for name in CERTIFICATES], first + second)
     _exchange(story, [following[name] for name in CERTIFICATES], first + second)
@@ -299,8 +301,8 @@ def _read(clients: SecuredClients, topic: str) -> list[str]:
 def _exchange(story: Installation, certificates: Sequence[dict[str, Any]], authorities: str) -> None:
     """Give nodes certificates and authorities, and wait until they have them: brokers restart, controllers reload."""
     pods, reloads = story.uids(BROKERS), _reloads(story)
-    for one in certificates:
-        story.apply({**one, "stringData": {**one["stringData"], "ca.crt": authorities}})
+    for certificate in certificates:
+        story.apply({**certificate, "stringData": {**certificate["stringData"], "ca.crt": authorities}})
     eventually(
         lambda: not pods.items() & story.uids(BROKERS).items(), TIMEOUT_S, "brokers to restart", story.state
     )

@@ -49,7 +49,9 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     assert f"data-{BROKERS}-0" not in operated.claims()
     assert operated.events("UnregisterBroker")
     topic = _asking(operated, f"{MORE}-1")(lambda client: client.describe_topics([TOPIC]))[TOPIC]
-    assert [(one.replicas, one.isr) for one in topic.partitions] == [((1,), (1,))] * PARTITIONS
+    assert [(partition.replicas, partition.isr) for partition in topic.partitions] == [
+        ((1,), (1,))
+    ] * PARTITIONS
 
     operated.delete_brokers(MORE)
     _wait_told(operated, MORE, "broker-1 holds 3 replica(s)")

@@ -73,7 +73,9 @@ def _is_pod(operated: Operated, node_id: int, kind: str = "Ready") -> bool:
 def _reason(operated: Operated, node_id: int) -> str | None:
     pod = _pod(operated, node_id)
     return (
-        next((one.reason for one in pod.status.conditions or () if one.type == IN_SYNC), None)
+        next(
+            (condition.reason for condition in pod.status.conditions or () if condition.type == IN_SYNC), None
+        )
         if pod
         else None
     )

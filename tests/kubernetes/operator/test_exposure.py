@@ -32,7 +32,11 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
             operated.wait(lambda told=str(address): _advertised(operated) == told, f"{address} to be told")
             operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
             pods.add(_pod_uid(operated))
-        (told,) = [one for one in _listener_statuses(operated) if one["name"] == EXTERNAL]
+        (told,) = [
+            listener_status
+            for listener_status in _listener_statuses(operated)
+            if listener_status["name"] == EXTERNAL
+        ]
         assert (told["type"], told["bootstrapServers"]) == ("LoadBalancer", str(address))
     assert len(pods) == 2
     internal = _listener_statuses(operated)[0]
@@ -171,7 +175,7 @@ def _certificate(directory: Path, name: str) -> dict[str, str | None]:
 
 def _put_secret(operated: Operated, data: dict[str, str | None]) -> None:
     body = {"metadata": {"name": "outside"}, "data": {key: text for key, text in data.items() if text}}
-    names = {one.metadata.name for one in operated.core.list_namespaced_secret(operated.namespace).items}
+    names = {item.metadata.name for item in operated.core.list_namespaced_secret(operated.namespace).items}
     if "outside" in names:
         operated.core.replace_namespaced_secret("outside", operated.namespace, body)
     else:

@@ -36,7 +36,7 @@ def jobs(operated: Operated) -> list[str]:
 def containers(operated: Operated) -> set[tuple[str, ...]]:
     """What runs in the pods."""
     pods = operated.core.list_namespaced_pod(operated.namespace).items
-    return {tuple(one.name for one in pod.spec.containers) for pod in pods}
+    return {tuple(container.name for container in pod.spec.containers) for pod in pods}
 
 
 def test_history_is_turned_on_and_off_in_a_quorum_that_serves(operated: Operated) -> None:

@@ -19,7 +19,7 @@ FAULT = "the CertificateRequest was denied: no such issuer"
 def not_issued(operated: Operated) -> str:
     """What the status tells of Certificates that are not issued."""
     refusals = operated.status().get("refusals") or ()
-    return "".join(one["message"] for one in refusals if one["code"] == "CertificateNotIssued")
+    return "".join(refusal["message"] for refusal in refusals if refusal["code"] == "CertificateNotIssued")
 
 
 @pytest.fixture

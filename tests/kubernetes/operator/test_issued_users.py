@@ -41,7 +41,7 @@ def test_a_user_logs_in_with_the_certificate_that_is_issued(brokered: Operated, 
 
     def told(*words: str) -> None:
         operated.wait(
-            lambda: all(one in f"{users.condition(USER, 'Ready')}" for one in words),
+            lambda: all(word in f"{users.condition(USER, 'Ready')}" for word in words),
             f"the user to tell {words}",
             BROKERS_TIMEOUT_S,
         )

@@ -76,8 +76,16 @@ def _drained(operated: Operated, *staying: int) -> dict[str, Any]:
     left = [node_id for node_id in NODES if node_id not in staying]
     return {
         "numbers": sorted(consume_numbers(_servers(operated), TOPIC, PARTITIONS)),
-        "misplaced": [one.partition for one in topic.partitions if not set(one.replicas) <= set(staying)],
-        "out of sync": [one.partition for one in topic.partitions if set(one.isr) != set(one.replicas)],
+        "misplaced": [
+            partition.partition
+            for partition in topic.partitions
+            if not set(partition.replicas) <= set(staying)
+        ],
+        "out of sync": [
+            partition.partition
+            for partition in topic.partitions
+            if set(partition.isr) != set(partition.replicas)
+        ],
         "moving": ask(lambda client: client.list_partition_reassignments()),
         "strangers": [
             node.node_id

@@ -90,7 +90,7 @@ def reason(operated: Operated, plural: str, name: str) -> str | None:
 def lasting(operated: Operated) -> list[tuple[str, list[str]]]:
     """By kind, the uids and finalizers of the cluster's resources."""
     bodies = [read(operated, "kafkacontrollers", QUORUM), read(operated, "kafkabrokers", "brokers")]
-    found = [(str(one["metadata"]["uid"]), list(one["metadata"]["finalizers"])) for one in bodies]
+    found = [(str(body["metadata"]["uid"]), list(body["metadata"]["finalizers"])) for body in bodies]
     assert [finalizers for _, finalizers in found] == [[FINALIZER]] * 2
     return found
 

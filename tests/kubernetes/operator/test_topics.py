@@ -35,7 +35,7 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     # Created, and used.
     topics.wait_ready("orders")
     made = topics.described("orders")
-    assert [len(one.replicas) for one in made.partitions] == [1, 1]
+    assert [len(partition.replicas) for partition in made.partitions] == [1, 1]
     assert topics.config("orders") == {RETENTION: "600000", SEGMENT: "60000"}
     status = topics.status("orders")
     assert status["topicId"] == uuid_to_text(made.topic_id)
@@ -46,7 +46,7 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     topics.patch("orders", partitions=4, replicationFactor=2, config={RETENTION: 700_000, SEGMENT: None})
     topics.wait_ready("orders")
     grown = topics.described("orders")
-    assert [sorted(one.replicas) for one in grown.partitions] == [[0, 1]] * 4
+    assert [sorted(partition.replicas) for partition in grown.partitions] == [[0, 1]] * 4
     assert topics.config("orders") == {RETENTION: "700000"}
     assert sorted(consume_numbers(topics.servers, "orders", range(4))) == list(range(RECORDS))
     assert topics.status("orders")["replicationFactor"] == 2
@@ -116,7 +116,9 @@ class Topics(InClusters):
         """What is set for this topic alone."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         entries = self.ask(lambda client: client.describe_configs([resource]))[resource]
-        return {one.name: one.value for one in entries if one.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+        return {
+            entry.name: entry.value for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
 
     def configure(self, topic: str, values: Mapping[str, str]) -> None:
         """Change configs behind the operator's back."""

@@ -94,7 +94,8 @@ class Bench:
         """Who may do what."""
         bindings = [one.entry for one in self.ask(lambda client: client.describe_acls())]
         return sorted(
-            f"{one.principal.removeprefix('User:')} {one.operation.name.capitalize()}" for one in bindings
+            f"{binding.principal.removeprefix('User:')} {binding.operation.name.capitalize()}"
+            for binding in bindings
         )
 
 
@@ -132,7 +133,7 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     told = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
     told += operator.log.read_text() + json.dumps(users.read("carol"))
     assert "SetCredentials" in told
-    assert not [one for one in bench.passwords if one in told]
+    assert not [password for password in bench.passwords if password in told]
 
 
 def a_made_secret_is_used(bench: Bench) -> None:

@@ -40,7 +40,7 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
     body = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
     operated.core.patch_namespaced_persistent_volume_claim(CLAIM, operated.namespace, body)
     operated.wait(lambda: _refusals(operated), "the larger claim to be told")
-    assert [one["code"] for one in _refusals(operated)] == ["VolumeCannotShrink"]
+    assert [refusal["code"] for refusal in _refusals(operated)] == ["VolumeCannotShrink"]
     operated.patch(storage={"size": "3Gi"})
     operated.wait(lambda: not _refusals(operated), "both to agree")
     after = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace)

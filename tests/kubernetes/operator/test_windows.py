@@ -54,10 +54,10 @@ def _told(operated: Operated, opens: datetime) -> list[str]:
     """The statuses of the conditions that say from when on nodes are to be restarted."""
     conditions = [operated.condition(kind) for kind in ("Ready", "Reconciling")]
     return [
-        one["status"]
-        for one in conditions
-        if one.get("reason") == "RestartsPostponed"
-        and f"from {opens:%Y-%m-%d %H:%M} UTC on" in one["message"]
+        condition["status"]
+        for condition in conditions
+        if condition.get("reason") == "RestartsPostponed"
+        and f"from {opens:%Y-%m-%d %H:%M} UTC on" in condition["message"]
     ]
 
 

@@ -91,7 +91,7 @@ def test_a_task_writes_what_the_fold_makes(
     ]
     for _ in range(2):
         fold(lake_rows, tmp_path)
-        assert {one.name for one in tmp_path.iterdir()} == set(map(folder_name, by_cluster(RAW)))
+        assert {path.name for path in tmp_path.iterdir()} == set(map(folder_name, by_cluster(RAW)))
         for table in TABLES:
             wanted = sorted(map(repr, expected[table.name]))
             assert sorted(map(repr, stored(tmp_path, table))) == wanted, table.name
@@ -100,7 +100,9 @@ def test_a_task_writes_what_the_fold_makes(
 
 def test_payloads_are_text_in_delta(lake_rows: Path, tmp_path: Path) -> None:
     fold(lake_rows, tmp_path, "delta")
-    found = [ds.dataset(one / "records").to_table().column("payload") for one in folders(tmp_path).values()]
+    found = [
+        ds.dataset(folder / "records").to_table().column("payload") for folder in folders(tmp_path).values()
+    ]
     expected = [row["payload"] for row in fold_rows(RAW, TABLES)["records"]]
     assert sorted(text for column in found for text in column.to_pylist()) == sorted(expected)
 

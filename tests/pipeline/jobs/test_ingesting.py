@@ -58,7 +58,7 @@ def run(
         return ingest(
             spark,
             found,
-            find_news(found, [str(one) for one in sources]),
+            find_news(found, [str(source) for source in sources]),
             Steps(),
             tables=choose_tables(tables),
         )
@@ -83,7 +83,7 @@ def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
 
 def files(lake: Path) -> dict[str, int]:
     """Every file of a lake with its time, but for the lock."""
-    return {str(one): one.stat().st_mtime_ns for one in sorted(lake.rglob("*")) if one.is_file()}
+    return {str(path): path.stat().st_mtime_ns for path in sorted(lake.rglob("*")) if path.is_file()}
 
 
 def test_a_directory_becomes_a_lake(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
     cluster.kill(*cluster.controllers)
 
     with Lake.writing(str(tmp_path / "read")) as found:
-        sources = [str(cluster.data(one)) for one in cluster.controllers]
+        sources = [str(cluster.data(controller)) for controller in cluster.controllers]
         ingest(spark, found, find_news(found, sources), Steps(), tables=choose_tables(TABLES))
     tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read

@@ -47,6 +47,6 @@ def test_the_engine_encodes_them_in_the_same_way(spark: SparkSession) -> None:
     found = frame.selectExpr("parse_json(text) as payload").collect()
     kind = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
     ours = variant.variants(pa.array(texts), kind).to_pylist()
-    assert [(one["value"], one["metadata"]) for one in ours] == [
+    assert [(our["value"], our["metadata"]) for our in ours] == [
         (bytes(row.payload.value), bytes(row.payload.metadata)) for row in found
     ]

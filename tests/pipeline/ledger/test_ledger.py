@@ -87,9 +87,11 @@ def told(
     lost = where / "lost"
     with closing(found(where / "cluster", kafka_jars, java=request.param == "java")) as cluster:
         ledger = Script(cluster, lost).run()
-        addresses = {one: cluster.address(one) for one in (*cluster.controllers, *cluster.brokers)}
+        addresses = {
+            controller: cluster.address(controller) for controller in (*cluster.controllers, *cluster.brokers)
+        }
         # Brokers that were stopped in order would be something that happened, and not in the ledger.
-        cluster.terminate(*(one for one in cluster.controllers if cluster.runs(one)))
+        cluster.terminate(*(controller for controller in cluster.controllers if cluster.runs(controller)))
         cluster.kill(*cluster.brokers)
         sources = tuple(map(str, directories(cluster, lost)))
         with Lake.writing(str(where / "lake")) as lake:
@@ -149,7 +151,7 @@ def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> Non
     cluster.start(*cluster.controllers)
     cluster.await_quorum(*cluster.voters())
     leader = cluster.await_leader()
-    ghost = next(one for one in cluster.controllers if one != leader)
+    ghost = next(controller for controller in cluster.controllers if controller != leader)
     directory_id = cluster.directory_id(ghost)
     with ledger.noting("left", ghost):
         cluster.remove(ghost, directory_id)
@@ -251,7 +253,7 @@ def membership(told: Told) -> None:
 def controller_registrations(told: Told) -> None:
     """All controllers are registered, and the ghost between registration and refresh with its old levels."""
     rows = told.rows("controller_registrations")
-    controllers = {one for one in told.addresses if one >= min(told.founders)}
+    controllers = {address for address in told.addresses if address >= min(told.founders)}
     assert {row["controller_id"] for row in rows if row["valid_to"] is None} == controllers | {GHOST}
     came, refreshed = told.ledger.of("blocker")
     first, second = by_time([row for row in rows if row["controller_id"] == GHOST])

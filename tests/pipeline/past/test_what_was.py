@@ -139,7 +139,7 @@ def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:
     ],
 )
 def test_what_can_not_be_is_refused_with_a_reason(lake: Path, arguments: tuple[str, ...], words: str) -> None:
-    given = [str(lake) if one == "LAKE" else one for one in arguments]
+    given = [str(lake) if argument == "LAKE" else argument for argument in arguments]
     ran = CliRunner().invoke(app, given, prog_name="quorate")
     assert ran.exit_code in (1, 2)
     assert words in " ".join(ran.stderr.replace("│", " ").split())

@@ -93,7 +93,7 @@ def await_log_begins_behind(cluster: Cluster, offset: int, change: Change) -> in
 
     def look() -> bool:
         change(cluster, 40)
-        return all(start_offset(cluster.metadata(one)) > offset for one in cluster.controllers)
+        return all(start_offset(cluster.metadata(controller)) > offset for controller in cluster.controllers)
 
     eventually(look, WAIT_S, f"logs without {offset}")
     return start_offset(cluster.metadata(cluster.await_leader()))

@@ -176,7 +176,10 @@ def counted(rows: Iterable[dict[str, Any]]) -> Rows:
 
 def log_of(cluster: Cluster, begin: int, end: int) -> Rows:
     """The records from one offset up to another in the directories of all controllers, each once."""
-    options = {"paths": json.dumps([str(cluster.data(one)) for one in cluster.controllers]), "noOps": "true"}
+    options = {
+        "paths": json.dumps([str(cluster.data(controller)) for controller in cluster.controllers]),
+        "noOps": "true",
+    }
     options |= {"startOffset": str(begin), "endOffset": str(end), "snapshots": "none"}
     reader = MetadataLogReader(parse_options(options))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]

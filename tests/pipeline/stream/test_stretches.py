@@ -109,7 +109,7 @@ class ModelFeed:
             self._downloading = log.snapshot
             is_gap = self.position.offset > 0
             return (Gap(start=self.position, end=log.snapshot),) if is_gap else ()
-        ahead = [one for one in log.batches if one.base_offset >= self.position.offset]
+        ahead = [batch for batch in log.batches if batch.base_offset >= self.position.offset]
         taken = tuple(ahead[: log.batches_per_answer])
         if taken:
             self.position = position_behind(taken[-1])
@@ -375,7 +375,7 @@ class Streaming:
 
     def clean(self, number: int) -> None:
         """What only grows: where the log begins, and the newest snapshot."""
-        ends = [position_behind(one).offset for one in self.log.batches]
+        ends = [position_behind(batch).offset for batch in self.log.batches]
         if not ends:
             return
         newest = number % len(ends)

@@ -29,7 +29,7 @@ def config(cluster: str, file: str, offset: int, epoch: int) -> Line:
 
 def voters(cluster: str, offset: int, *ids: int) -> Line:
     """A set of voters."""
-    told = [{"voterId": one, "voterDirectoryId": f"d{one}", "endpoints": []} for one in ids]
+    told = [{"voterId": id_, "voterDirectoryId": f"d{id_}", "endpoints": []} for id_ in ids]
     return line(cluster, "a", offset, 1, "VotersRecord", voters=told)
 
 

@@ -69,7 +69,7 @@ def test_each_slice_makes_directories_more_even_until_none_is_left(
         if not moves:
             return
         assert moves == plan_directories(Goals(), {7: before}), "the same directories give the same plan"
-        assert len({one.partition for one in moves}) == len(moves), "a replica moves once"
+        assert len({move.partition for move in moves}) == len(moves), "a replica moves once"
         after = moved(before, moves[:at_a_time])
         assert unevenness(after) < unevenness(before)
         for path, one in after.items():
@@ -88,9 +88,10 @@ def test_only_what_the_goals_cover_moves() -> None:
         "/2": ObservedDirectory(incoming=frozenset({PartitionId("t", 1)})),
     }
     goals = Goals(exclude=("kept",))
-    assert [(one.partition, one.target) for one in plan_directories(goals, {1: own})] == [
-        (PartitionId("t", 0), "/2")
-    ]
+    assert [
+        (plan_directory.partition, plan_directory.target)
+        for plan_directory in plan_directories(goals, {1: own})
+    ] == [(PartitionId("t", 0), "/2")]
     assert incoming_replicas({1: own}) == 1
     for mode in (Mode.ADD_BROKERS, Mode.REMOVE_BROKERS):
         assert plan_directories(Goals(mode=mode, brokers=frozenset({1})), {1: own}) == ()
@@ -104,5 +105,5 @@ def test_larger_directories_get_more() -> None:
         "/large": ObservedDirectory(room_bytes=900),
     }
     moves = plan_directories(Goals(), {1: own})
-    assert {one.target for one in moves} == {"/large"}
+    assert {move.target for move in moves} == {"/large"}
     assert len(moves) == 9

@@ -192,8 +192,8 @@ def observed(cluster: Cluster) -> ObservedCluster:
 def _highest(judged: ClusterFacts) -> dict[str, int]:
     """The highest level of each feature that any node runs, which the doctor asks the nodes for."""
     found: dict[str, int] = {}
-    for one in judged.registrations:
-        for name, (_, high) in (one.features or {}).items():
+    for registration in judged.registrations:
+        for name, (_, high) in (registration.features or {}).items():
             found[name] = max(high, found.get(name, 0))
     return found
 
@@ -224,19 +224,21 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     facts, seen = examined(cluster), observed(cluster)
     judged, view = judge_observed(seen), view_of("c", DESIRED, seen, Plan(steps=()))
     findings = diagnose(facts).findings
-    assert len({one.finding_id for one in findings}) == len(findings)
-    assert {one.node_id for one in findings if one.code is Code.OBSERVER_NOT_REGISTERED} == {
+    assert len({finding.finding_id for finding in findings}) == len(findings)
+    assert {finding.node_id for finding in findings if finding.code is Code.OBSERVER_NOT_REGISTERED} == {
         *judged.unregistered
     }
-    assert {one.node_id for one in findings if one.code is Code.CONTROLLER_COULD_VOTE} == {
+    assert {finding.node_id for finding in findings if finding.code is Code.CONTROLLER_COULD_VOTE} == {
         *judged.possible_voters
     }
     status = controller_status(view, generation=1)
     assert {one["nodeId"] for one in status["registrations"] if one["ghost"]} == set(judged.ghosts)
     assert view.registrations is not None
-    assert {one.registration.node_id for one in view.registrations if one.is_ghost} == set(judged.ghosts)
-    blocking = {one.node_id for one in findings if one.code is Code.FEATURE_BLOCKED}
-    idle = {one.node_id for one in findings if one.code is Code.GHOST_CONTROLLER}
+    assert {
+        registration.registration.node_id for registration in view.registrations if registration.is_ghost
+    } == set(judged.ghosts)
+    blocking = {finding.node_id for finding in findings if finding.code is Code.FEATURE_BLOCKED}
+    idle = {finding.node_id for finding in findings if finding.code is Code.GHOST_CONTROLLER}
     assert (blocking | idle) & {*judged.ghosts} == {*judged.ghosts}
     assert idle <= {*judged.ghosts}
     shown = {one["nodeId"] for one in status["registrations"] if one.get("blocks")}
@@ -247,7 +249,9 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     assert planned is not None
     assert view.quorum.spare == judged.spare_voters
     assert planned.alive == judged.caught_up_voters
-    silent = {one.node_id for one in findings if one.code in (Code.VOTER_SILENT, Code.VOTER_LAGGING)}
+    silent = {
+        finding.node_id for finding in findings if finding.code in (Code.VOTER_SILENT, Code.VOTER_LAGGING)
+    }
     assert silent == judged.voter_ids - judged.caught_up_voters
     steps = plan_registrations(DESIRED, seen, target=31).due
-    assert {one.node_id for one in steps} <= {*judged.ghosts}
+    assert {step.node_id for step in steps} <= {*judged.ghosts}

@@ -218,7 +218,9 @@ def test_the_last_in_sync_may_be_restarted_when_it_serves_nobody() -> None:
     world = cluster.world
     world.nodes[1].is_lost = True
     for partition in world.partitions.values():
-        partition.isr -= {one for one in partition.replicas if 1 in partition.replicas and one != 1}
+        partition.isr -= {
+            replica for replica in partition.replicas if 1 in partition.replicas and replica != 1
+        }
     world.tick(80_000)
     cluster.wish.config += 1
     for _ in range(10):

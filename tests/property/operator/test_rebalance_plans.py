@@ -58,27 +58,30 @@ def clusters(draw: st.DrawFn, *, racked: bool = True, sick: bool = True) -> Clus
 
 def done(partitions: Sequence[PartitionState], moves: Sequence[Move]) -> list[PartitionState]:
     """The partitions after these moves."""
-    target = {one.partition: one.target for one in moves}
+    target = {move.partition: move.target for move in moves}
     return [
         replace(
-            one, replicas=target[one.partition], isr=target[one.partition], leader=target[one.partition][0]
+            partition,
+            replicas=target[partition.partition],
+            isr=target[partition.partition],
+            leader=target[partition.partition][0],
         )
-        if one.partition in target
-        else one
-        for one in partitions
+        if partition.partition in target
+        else partition
+        for partition in partitions
     ]
 
 
 def racks_of(brokers: Sequence[BrokerState], replicas: Sequence[int]) -> int:
     """How many racks replicas are in; a broker without one is a rack of its own."""
-    racks = {one.broker_id: one.rack or one.broker_id for one in brokers}
-    return len({racks[one] for one in replicas})
+    racks = {broker.broker_id: broker.rack or broker.broker_id for broker in brokers}
+    return len({racks[replica] for replica in replicas})
 
 
 def counts_of(brokers: Sequence[BrokerState], partitions: Sequence[PartitionState]) -> list[int]:
     """Number of replicas of each broker in service."""
-    counts = Counter(replica for one in partitions for replica in one.replicas)
-    return [counts[one.broker_id] for one in brokers if one.is_in_service and not one.is_leaving]
+    counts = Counter(replica for partition in partitions for replica in partition.replicas)
+    return [counts[broker.broker_id] for broker in brokers if broker.is_in_service and not broker.is_leaving]
 
 
 def squares(numbers: Sequence[int]) -> int:
@@ -90,9 +93,9 @@ def squares(numbers: Sequence[int]) -> int:
 def test_moves_keep_the_rules(cluster: Cluster) -> None:
     brokers, partitions = cluster
     plan = plan_moves(ALL, brokers, partitions)
-    takers = {one.broker_id for one in brokers if one.is_in_service and not one.is_leaving}
-    leaving = {one.broker_id for one in brokers if one.is_leaving}
-    by_id = {one.partition: one for one in partitions}
+    takers = {broker.broker_id for broker in brokers if broker.is_in_service and not broker.is_leaving}
+    leaving = {broker.broker_id for broker in brokers if broker.is_leaving}
+    by_id = {partition.partition: partition for partition in partitions}
     assert len({one.partition for one in plan.moves}) == len(plan.moves)
     for move in plan.moves:
         one = by_id[move.partition]
@@ -103,7 +106,7 @@ def test_moves_keep_the_rules(cluster: Cluster) -> None:
         assert racks_of(brokers, move.target) >= racks_of(brokers, one.replicas)
     after = done(partitions, plan.moves)
     has_separated = sum(racks_of(brokers, one.replicas) for one in after) > sum(
-        racks_of(brokers, one.replicas) for one in partitions
+        racks_of(brokers, partition.replicas) for partition in partitions
     )
     if not has_separated:
         before_counts, after_counts = counts_of(brokers, partitions), counts_of(brokers, after)
@@ -124,11 +127,11 @@ def test_a_plan_that_is_done_leaves_nothing(cluster: Cluster) -> None:
 def test_without_racks_everything_is_even_with_as_few_moves_as_can_be(cluster: Cluster) -> None:
     """Numbers of replicas differ by one at most, and no data moves that need not."""
     brokers, partitions = cluster
-    partitions = [replace(one, size_bytes=10) for one in partitions]
+    partitions = [replace(partition, size_bytes=10) for partition in partitions]
     plan = plan_moves(ALL, brokers, partitions)
     counts = [one.replicas for one in plan.after.values()]
     assert max(counts) - min(counts) <= 1
-    moved = sum(len(one.adding) for one in plan.moves)
+    moved = sum(len(move.adding) for move in plan.moves)
     assert moved == fewest([one.replicas for one in plan.before.values()])
 
 
@@ -147,12 +150,12 @@ def test_planning_goes_on_after_any_slice(cluster: Cluster, at_a_time: int) -> N
     moved_bytes, left = 0, len(partitions) * 3 + 10
     while moves := plan_moves(ALL, brokers, partitions).moves:
         partitions = done(partitions, moves[:at_a_time])
-        moved_bytes += sum(one.moved_bytes for one in moves[:at_a_time])
+        moved_bytes += sum(move.moved_bytes for move in moves[:at_a_time])
         left -= 1
         assert left, "it does not end"
     ends = plan_moves(ALL, brokers, partitions)
     assert spread(ends) <= max(1, spread(whole) + 1)
-    assert moved_bytes <= sum(one.size_bytes * len(one.replicas) for one in partitions) * 2
+    assert moved_bytes <= sum(partition.size_bytes * len(partition.replicas) for partition in partitions) * 2
 
 
 def spread(plan: RebalancePlan) -> int:
@@ -165,11 +168,14 @@ def spread(plan: RebalancePlan) -> int:
 def test_bytes_become_even_where_sizes_allow(cluster: Cluster) -> None:
     brokers, partitions = cluster
     assume(partitions)
-    partitions = [replace(one, replicas=one.replicas[:1], isr=one.replicas[:1]) for one in partitions]
+    partitions = [
+        replace(partition, replicas=partition.replicas[:1], isr=partition.replicas[:1])
+        for partition in partitions
+    ]
     plan = plan_moves(ALL, brokers, partitions)
     sizes = [one.size_bytes for one in plan.after.values()]
     mean = sum(sizes) / len(sizes)
-    largest = max(one.size_bytes for one in partitions)
+    largest = max(partition.size_bytes for partition in partitions)
     assert max(sizes) <= mean * (1 + BYTES_TOLERANCE) + largest + 1
 
 
@@ -177,7 +183,7 @@ def test_bytes_become_even_where_sizes_allow(cluster: Cluster) -> None:
 def test_brokers_that_are_added_or_removed(cluster: Cluster, data: st.DataObject) -> None:
     """Replicas go to the named brokers alone, or leave them alone."""
     brokers, partitions = cluster
-    ids = data.draw(st.sets(st.sampled_from([one.broker_id for one in brokers]), min_size=1))
+    ids = data.draw(st.sets(st.sampled_from([broker.broker_id for broker in brokers]), min_size=1))
     added = Goals(mode=Mode.ADD_BROKERS, brokers=frozenset(ids))
     plan = plan_moves(added, brokers, partitions)
     assert all(set(move.adding) <= ids for move in plan.moves)
@@ -197,12 +203,12 @@ def test_brokers_that_are_added_or_removed(cluster: Cluster, data: st.DataObject
 @given(clusters(racked=False, sick=False), st.lists(st.integers(0, 300), min_size=7, max_size=7))
 def test_no_disk_gets_more_than_it_has_room_for(cluster: Cluster, rooms: list[int]) -> None:
     brokers, partitions = cluster
-    brokers = [replace(one, room_bytes=rooms[one.broker_id]) for one in brokers]
+    brokers = [replace(broker, room_bytes=rooms[broker.broker_id]) for broker in brokers]
     for goals in (ALL, Goals(mode=Mode.REMOVE_BROKERS, brokers=frozenset({0}))):
         moves = plan_moves(goals, brokers, partitions).moves
-        for one in brokers:
-            added = sum(move.size_bytes for move in moves if one.broker_id in move.adding)
-            assert added <= rooms[one.broker_id]
+        for broker in brokers:
+            added = sum(move.size_bytes for move in moves if broker.broker_id in move.adding)
+            assert added <= rooms[broker.broker_id]
 
 
 @given(st.integers(1, 6), st.integers(1, 60), st.integers(1, 3))
@@ -222,13 +228,13 @@ def test_a_new_broker_gets_its_share(old: int, partitions: int, factor: int) -> 
     brokers = [BrokerState(broker_id=number) for number in range(old + 1)]
     share = partitions * factor / (old + 1)
     whole = plan_moves(ALL, brokers, there)
-    assert sum(len(one.adding) for one in whole.moves) == fewest(
+    assert sum(len(move.adding) for move in whole.moves) == fewest(
         [one.replicas for one in whole.before.values()]
     )
     leaders = [one.leaders for one in whole.after.values()]
     assert max(leaders) - min(leaders) <= 1
     added = plan_moves(Goals(mode=Mode.ADD_BROKERS, brokers=frozenset({old})), brokers, there)
-    assert sum(len(one.adding) for one in added.moves) <= ceil(share)
+    assert sum(len(move.adding) for move in added.moves) <= ceil(share)
     for plan in (whole, added):
         assert plan.after[old].replicas in (int(share), ceil(share))
     assert added.after[old].leaders <= ceil(partitions / (old + 1))

@@ -110,7 +110,7 @@ def test_it_ends_even_whenever_the_operator_dies(
     bench.settle(resource, BALANCED)
     assert spread_of(model) <= 1
     assert (model.rates, model.throttled, model.moving) == ({}, {}, {})
-    assert all(one.leader == one.replicas[0] for one in model.partitions.values())
+    assert all(partition.leader == partition.replicas[0] for partition in model.partitions.values())
     assert model.moving_max <= at_a_time
     assert bench.look(resource).changes == ()
 
@@ -268,7 +268,7 @@ def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
 def test_what_can_not_be_done_is_told() -> None:
     bench = Bench(scaled_up(old=2, new=0))
     plan = bench.look(rebalance(mode="AddBrokers", brokers=[7]))
-    assert [one.message for one in plan.refusals] == [
+    assert [refusal.message for refusal in plan.refusals] == [
         "spec.brokers: 7: no such broker is registered; there are 0, 1"
     ]
     plan = bench.look(rebalance(mode="RemoveBrokers", brokers=[1]))

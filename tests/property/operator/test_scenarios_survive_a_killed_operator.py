@@ -168,7 +168,7 @@ def test_a_deleted_pool_that_has_nowhere_to_go_stays_in_service() -> None:
         made = cluster.round()
     pool = [node for node in cluster.world.nodes.values() if node.pool == OTHERS]
     assert [cluster.world.serves(node.node_id) for node in pool] == [True, True]
-    assert [(one.code, one.pool) for one in made.refusals] == [("TooFewBrokers", OTHERS)]
+    assert [(refusal.code, refusal.pool) for refusal in made.refusals] == [("TooFewBrokers", OTHERS)]
     cluster.wish.scale(Role.BROKER, 2)
     cluster.settle()
     assert not [node for node in cluster.world.nodes.values() if node.pool == OTHERS]

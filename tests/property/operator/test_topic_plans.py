@@ -28,7 +28,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, TopicModel, Any]:
     """A resource, a cluster with or without the topic, and the cluster's brokers."""
     racks = draw(st.lists(st.sampled_from([None, "a", "b"]), min_size=1, max_size=6))
     kafka = kafka_of(racks)
-    ids = [one.broker_id for one in kafka.brokers]
+    ids = [broker.broker_id for broker in kafka.brokers]
     spec: dict[str, Any] = {"cluster": "quorum", "config": draw(CONFIGS), "deletionPolicy": "Delete"}
     for name, values in (
         ("partitions", st.integers(1, 130)),

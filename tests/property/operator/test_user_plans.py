@@ -115,7 +115,9 @@ def test_plans_lead_to_what_is_asked_for(
         if asked.spec.acls is None:
             assert model.user.acls == before.acls
         else:
-            assert model.user.acls == {one for acl in asked.spec.acls for one in bindings_of(acl, PRINCIPAL)}
+            assert model.user.acls == {
+                binding for acl in asked.spec.acls for binding in bindings_of(acl, PRINCIPAL)
+            }
         quotas = before.quotas if asked.spec.quotas is None else quota_values(asked.spec.quotas)
         assert model.user.quotas == quotas
     for change in plan_user_deletion(asked, model.user, model.had(had)).changes:

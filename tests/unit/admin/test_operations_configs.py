@@ -38,11 +38,11 @@ def described(request: Request) -> Any:
             nested(
                 "DescribeConfigs",
                 "DescribeConfigsResult",
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
                 configs=(config,),
             )
-            for one in request.body.resources
+            for resource in request.body.resources
         ),
     )
 
@@ -57,10 +57,10 @@ def altered(api_name: str) -> Callable[[Request], Any]:
                 nested(
                     api_name,
                     "AlterConfigsResourceResponse",
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
                 )
-                for one in request.body.resources
+                for resource in request.body.resources
             ),
         )
 
@@ -75,8 +75,8 @@ def asked(cluster: FakeCluster, api_name: str) -> dict[int, list[ConfigResource]
         assert len(bodies) <= 1
         if bodies:
             resources[node.node_id] = [
-                ConfigResource(ConfigResourceType(one.resource_type), one.resource_name)
-                for one in bodies[0].resources
+                ConfigResource(ConfigResourceType(resource.resource_type), resource.resource_name)
+                for resource in bodies[0].resources
             ]
     return resources
 
@@ -183,9 +183,9 @@ async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> Non
         for api_name in ("IncrementalAlterConfigs", "AlterConfigs"):
             told = {
                 node.node_id: {
-                    (one.resource_type, one.resource_name)
+                    (resource.resource_type, resource.resource_name)
                     for request in node.received(api_name)
-                    for one in request.body.resources
+                    for resource in request.body.resources
                 }
                 for node in cluster.nodes.values()
             }
@@ -211,7 +211,7 @@ async def test_all_kinds_of_changes_arrive() -> None:
         (request,) = cluster.received("IncrementalAlterConfigs")
     (resource,) = request.body.resources
     assert request.body.validate_only
-    assert [(one.name, one.config_operation, one.value) for one in resource.configs] == [
+    assert [(config.name, config.config_operation, config.value) for config in resource.configs] == [
         ("a", 0, "1"),
         ("b", 1, None),
         ("c", 2, "2"),
@@ -226,8 +226,8 @@ def listing(request: Request) -> Any:
     return answer(
         "ListConfigResources",
         config_resources=tuple(
-            nested("ListConfigResources", "ConfigResource", resource_name=rows[one], resource_type=one)
-            for one in types
+            nested("ListConfigResources", "ConfigResource", resource_name=rows[type_], resource_type=type_)
+            for type_ in types
         ),
     )
 

@@ -11,8 +11,8 @@ from quorate_protocol.wire.server import Request
 def listed(*group_ids: str, error_code: ErrorCode = ErrorCode.none) -> object:
     """The answer of a broker."""
     groups = (
-        nested("ListGroups", "ListedGroup", group_id=one, group_type="consumer", group_state="Stable")
-        for one in group_ids
+        nested("ListGroups", "ListedGroup", group_id=group_id, group_type="consumer", group_state="Stable")
+        for group_id in group_ids
     )
     return answer("ListGroups", groups=tuple(groups), error_code=error_code)
 

@@ -40,9 +40,9 @@ def test_what_is_no_partition_is_refused(text: str) -> None:
 @given(st.lists(st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 5))))
 def test_partitions_are_grouped(partitions: list[TopicPartition]) -> None:
     groups = partitions_by_topic(partitions)
-    assert [TopicPartition(topic, one) for topic, numbers in groups.items() for one in numbers] == sorted(
-        set(partitions)
-    )
+    assert [
+        TopicPartition(topic, number) for topic, numbers in groups.items() for number in numbers
+    ] == sorted(set(partitions))
 
 
 def reassigned(*results: tuple[str, int, ErrorCode]) -> Any:
@@ -85,7 +85,7 @@ async def test_partitions_are_moved(is_controllers: bool) -> None:
         (request,) = cluster.received("AlterPartitionReassignments")
     assert not request.body.allow_replication_factor_change
     assert [
-        (topic.name, [(one.partition_index, one.replicas) for one in topic.partitions])
+        (topic.name, [(partition.partition_index, partition.replicas) for partition in topic.partitions])
         for topic in request.body.topics
     ] == [("a", [(0, (1, 2)), (1, None)]), ("b", [(0, (3, 1))])]
     assert set(results.values) == {A0, B0}
@@ -156,7 +156,9 @@ async def test_leaders_are_elected(is_controllers: bool) -> None:
             of_all = await admin.elect_leaders(ElectionType.PREFERRED)
         first, second = (request.body for request in cluster.received("ElectLeaders"))
     assert (first.election_type, second.election_type) == (1, 0)
-    assert [(one.topic, one.partitions) for one in first.topic_partitions] == [("a", (0, 1))]
+    assert [
+        (topic_partition.topic, topic_partition.partitions) for topic_partition in first.topic_partitions
+    ] == [("a", (0, 1))]
     assert second.topic_partitions is None
     for results in (named, of_all):
         assert set(results.values) == {A0}
@@ -209,7 +211,7 @@ async def test_brokers_are_asked_about_their_directories() -> None:
             some = await admin.describe_log_dirs([1], partitions=[A1, A0])
         whole, part = (request.body for request in cluster.nodes[1].received("DescribeLogDirs"))
     assert whole.topics is None
-    assert [(one.topic, one.partitions) for one in part.topics] == [("a", (0, 1))]
+    assert [(topic.topic, topic.partitions) for topic in part.topics] == [("a", (0, 1))]
     described = results[1]["/1"]
     assert described == some[1]["/1"]
     assert described.replicas == {A0: ReplicaInfo(size_bytes=7, offset_lag=2, is_future=False)}
@@ -269,10 +271,10 @@ async def test_replicas_are_moved_between_directories() -> None:
                         nested(
                             "AlterReplicaLogDirs",
                             "AlterReplicaLogDirPartitionResult",
-                            partition_index=one,
+                            partition_index=partition,
                             error_code=ErrorCode.log_dir_not_found if path == "/none" else ErrorCode.none,
                         )
-                        for one in topic.partitions
+                        for partition in topic.partitions
                     ),
                 )
                 for path, topic in ((one.path, topic) for one in request.body.dirs for topic in one.topics)

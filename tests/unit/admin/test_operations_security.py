@@ -154,8 +154,14 @@ async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> No
             )
         (request,) = cluster.received("CreateAcls")
     assert [
-        (one.resource_type, one.resource_name, one.resource_pattern_type, one.principal, one.host)
-        for one in request.body.creations
+        (
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+        )
+        for creation in request.body.creations
     ] == [(2, "a", 3, ALICE, "*"), (2, "b", 3, ALICE, "*")]
     assert set(given.values) == {binding("a")}
     assert given.errors[binding("b")].error_code is ErrorCode.security_disabled
@@ -204,7 +210,7 @@ async def test_acls_are_deleted_by_filters() -> None:
 @given(st.sets(st.sampled_from([one for one in AclOperation if one > AclOperation.ALL])))
 def test_authorized_operations_are_read_from_bits(operations: set[AclOperation]) -> None:
     """KIP-430's bit field."""
-    bits = sum(1 << one for one in operations)
+    bits = sum(1 << operation for operation in operations)
     assert operations_of_bits(bits) == operations
     assert operations_of_bits(bits | 1 << 30 | 0b111) == operations
     assert operations_of_bits(-(2**31)) is None
@@ -236,7 +242,9 @@ async def test_quotas_are_described() -> None:
     entity = ClientQuotaEntity.of({CLIENT_ID: None, USER: "alice"})
     assert found == {entity: {"producer_byte_rate": 1.5}}
     assert str(entity) == "client-id default, user alice"
-    assert [(one.entity_type, one.match_type, one.match) for one in narrow.components] == [
+    assert [
+        (component.entity_type, component.match_type, component.match) for component in narrow.components
+    ] == [
         (USER, QuotaMatch.EXACT, "alice"),
         (CLIENT_ID, QuotaMatch.DEFAULT, None),
         (IP, QuotaMatch.SPECIFIED, None),
@@ -405,7 +413,7 @@ async def test_a_user_with_an_impossible_alteration_keeps_all_credentials() -> N
                     ]
                 )
             (request,) = cluster.received("AlterUserScramCredentials")
-        assert [(one.name, one.mechanism) for one in request.body.deletions] == [("alice", 2)]
+        assert [(deletion.name, deletion.mechanism) for deletion in request.body.deletions] == [("alice", 2)]
         assert not request.body.upsertions
         assert set(results.values) == {"alice"}
         assert results.errors["bad"].error_code is code
@@ -450,7 +458,9 @@ async def test_a_token_is_created() -> None:
     assert token.hmac_base64 == "/wBzZWNyZXQ="
     assert "secret" not in repr(token)
     assert (of_alice.owner_principal_type, of_alice.owner_principal_name) == ("User", "alice")
-    assert [(one.principal_type, one.principal_name) for one in of_alice.renewers] == [("User", "bob")]
+    assert [(renewer.principal_type, renewer.principal_name) for renewer in of_alice.renewers] == [
+        ("User", "bob")
+    ]
     assert of_alice.max_lifetime == timedelta(seconds=5)
     assert (own.owner_principal_type, own.renewers, own.max_lifetime) == (
         None,
@@ -492,11 +502,11 @@ async def test_tokens_are_renewed_and_expired() -> None:
         renewals = [request.body for request in cluster.received("RenewDelegationToken")]
         expiries = [request.body for request in cluster.received("ExpireDelegationToken")]
     assert times == (ISSUED_MS,) * 4
-    assert [(one.hmac, one.renew_period // timedelta(milliseconds=1)) for one in renewals] == [
+    assert [(renewal.hmac, renewal.renew_period // timedelta(milliseconds=1)) for renewal in renewals] == [
         (b"h", 7),
         (b"h", -1),
     ]
-    assert [one.expiry_time_period // timedelta(milliseconds=1) for one in expiries] == [8, -1]
+    assert [expiry.expiry_time_period // timedelta(milliseconds=1) for expiry in expiries] == [8, -1]
 
 
 async def test_tokens_are_described() -> None:
@@ -527,7 +537,7 @@ async def test_tokens_are_described() -> None:
             (token,) = await admin.describe_delegation_tokens([KafkaPrincipal.parse(ALICE), BOB])
             await admin.describe_delegation_tokens()
         named, of_all = (request.body for request in cluster.received("DescribeDelegationToken"))
-    assert [one.principal_name for one in named.owners] == ["alice", "bob"]
+    assert [owner.principal_name for owner in named.owners] == ["alice", "bob"]
     assert of_all.owners is None
     assert token.requester == token.owner == KafkaPrincipal("User", "alice")
     assert token.renewers == (BOB,)

@@ -81,7 +81,10 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
     assert (first.name, first.num_partitions, first.replication_factor) == ("a", 3, 1)
     assert [(one.name, one.value) for one in first.configs] == [("retention.ms", "5")]
     assert (second.num_partitions, second.replication_factor) == (-1, -1)
-    assert [(one.partition_index, one.broker_ids) for one in second.assignments] == [(0, (1, 2)), (1, (2, 1))]
+    assert [(assignment.partition_index, assignment.broker_ids) for assignment in second.assignments] == [
+        (0, (1, 2)),
+        (1, (2, 1)),
+    ]
     topic = results["a"]
     assert (topic.topic_id, topic.partitions, topic.replication_factor) == (TOPIC_ID, 3, 1)
     assert topic.configs is not None
@@ -113,7 +116,7 @@ async def test_each_topic_has_its_own_error() -> None:
                 [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="c"), NewTopic(name="a", partitions=9)]
             )
         (request,) = cluster.received("CreateTopics")
-    assert [(one.name, one.num_partitions) for one in request.body.topics] == [
+    assert [(topic.name, topic.num_partitions) for topic in request.body.topics] == [
         ("a", -1),
         ("b", -1),
         ("c", -1),
@@ -220,7 +223,7 @@ async def test_topics_are_deleted_by_name_and_by_id() -> None:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             results = await admin.delete_topics(["a", uuid.UUID(int=9), TOPIC_ID])
         (request,) = cluster.received("DeleteTopics")
-    assert [(one.name, one.topic_id) for one in request.body.topics] == [
+    assert [(topic.name, topic.topic_id) for topic in request.body.topics] == [
         ("a", None),
         (None, uuid.UUID(int=9)),
         (None, TOPIC_ID),
@@ -248,7 +251,7 @@ async def test_partitions_are_added_where_they_are_placed() -> None:
     first, second = request.body.topics
     assert request.body.validate_only
     assert (first.count, first.assignments) == (4, None)
-    assert [one.broker_ids for one in second.assignments] == [(2, 1), (1, 2)]
+    assert [assignment.broker_ids for assignment in second.assignments] == [(2, 1), (1, 2)]
     assert results["a"] is None
     assert results.errors["b"].error_code is ErrorCode.invalid_partitions
 
@@ -345,7 +348,7 @@ async def test_topics_are_put_together_from_pages(page: int) -> None:
         results = await admin.describe_topics(["e", "c", "missing", "a", "b"])
     assert list(results.values) == ["e", "c", "a", "b"]
     for name, size in sizes.items():
-        assert [one.partition for one in results[name].partitions] == list(range(size))
+        assert [partition.partition for partition in results[name].partitions] == list(range(size))
     assert results.errors["missing"].error_code is ErrorCode.unknown_topic_or_partition
     assert len(paging.bodies) >= sum(sizes.values()) / page
     leaderless = results["a"].partitions[1]
@@ -432,7 +435,10 @@ async def test_topics_are_described_by_id() -> None:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             results = await admin.describe_topics([TOPIC_ID, "b", OTHER_ID])
         (request,) = cluster.received("Metadata")
-    assert [(one.name, one.topic_id) for one in request.body.topics] == [(None, TOPIC_ID), (None, OTHER_ID)]
+    assert [(topic.name, topic.topic_id) for topic in request.body.topics] == [
+        (None, TOPIC_ID),
+        (None, OTHER_ID),
+    ]
     assert (results[TOPIC_ID].name, results["b"].name) == ("a", "b")
     assert results.errors[OTHER_ID].error_code is ErrorCode.unknown_topic_id
 

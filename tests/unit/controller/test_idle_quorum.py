@@ -107,13 +107,13 @@ async def test_idle_connections_that_close_depose_nobody(
 
         def agreed() -> tuple[int, int] | None:
             """The leader and its epoch, once all have registered with it."""
-            statuses = [one.status() for one in drivers]
-            seen = {(one.leader_id, one.leader_epoch) for one in statuses}
-            return seen.pop() if len(seen) == 1 and all(one.is_registered for one in statuses) else None
+            statuses = [driver.status() for driver in drivers]
+            seen = {(status.leader_id, status.leader_epoch) for status in statuses}
+            return seen.pop() if len(seen) == 1 and all(status.is_registered for status in statuses) else None
 
         def closed_by(leader_id: int) -> int:
             """How many connections to the leader its followers have lost."""
-            lost = [one for one in caplog.records if one.message == "peer_connection_lost"]
+            lost = [record for record in caplog.records if record.message == "peer_connection_lost"]
             return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
 
         before = await until(agreed, "a leader with which all are registered")

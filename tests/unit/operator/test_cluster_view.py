@@ -24,8 +24,8 @@ def with_observed(snapshot: ClusterSnapshot, observed: ObservedCluster) -> Clust
 
 def test_nodes_are_in_the_order_of_the_manifests_and_then_those_that_leave() -> None:
     view = busy().view()
-    assert [one.seen.node_id for one in view.nodes] == [*CONTROLLERS, *BROKERS, 3003]
-    assert [one.seen.node_id for one in view.nodes if not one.is_desired] == [3003]
+    assert [node.seen.node_id for node in view.nodes] == [*CONTROLLERS, *BROKERS, 3003]
+    assert [node.seen.node_id for node in view.nodes if not node.is_desired] == [3003]
 
 
 @pytest.mark.parametrize("part", ["leader", "node", "nothing"])
@@ -63,19 +63,19 @@ def test_a_pool_has_its_own_steps_and_the_waits_among_them() -> None:
     )
     view = replace(well(), plan=plan).view()
     controllers, brokers = view.pool("quorum", is_controllers=True), view.pool("brokers")
-    assert [one.waits_for for one in controllers.steps] == [
+    assert [step.waits_for for step in controllers.steps] == [
         None,
         "controllers to catch up: 3000",
         "broker-0 to stop",
     ]
-    assert [one.waits_for for one in brokers.steps] == [None, "broker-0 to stop"]
+    assert [step.waits_for for step in brokers.steps] == [None, "broker-0 to stop"]
     assert (controllers.version, brokers.ready) == ("4.3.1", 3)
 
 
 def test_programs_read_the_same_plan_as_people() -> None:
     view = busy().view()
     shown = plan_as_json(view)
-    assert [one["text"] for one in shown["steps"]] == [one.text for one in view.steps]
+    assert [one["text"] for one in shown["steps"]] == [step.text for step in view.steps]
     assert [one["due"] for one in shown["steps"]] == [True, True, False, False, False]
     assert view.next.startswith("Publish broker-2.old.example.com:9094 of broker-2, and 1 more: ")
     assert [one["code"] for one in shown["refusals"]] == ["UnsafeDowngrade"]

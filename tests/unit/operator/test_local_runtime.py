@@ -317,7 +317,7 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
     )
     await again.open()
     try:
-        assert [replace(one, connections=None) for one in await again.publications()] == [
+        assert [replace(publication, connections=None) for publication in await again.publications()] == [
             replace(one, connections=None) for one in published
         ]
     finally:

@@ -124,7 +124,7 @@ async def test_a_new_broker_has_a_directory_for_each_volume(stage: Stage) -> Non
         0: str(stage.directory / "data"),
         2: str(stage.directory / "data-2"),
     }
-    assert all(is_formatted(Path(one.directory)) for one in seen.volumes.values())
+    assert all(is_formatted(Path(volume.directory)) for volume in seen.volumes.values())
     assert seen.revision[VOLUMES] == stage.desired.revision[VOLUMES] == "0,2"
 
 
@@ -165,7 +165,7 @@ async def test_all_volumes_of_a_broker_go_together(stage: Stage) -> None:
         StopNode(node_id=BROKER, reason="test", grace_ms=HANG_S * 1000),
         ForgetNode(node_id=BROKER, reason="test"),
     )
-    assert sorted(one.name for one in stage.directory.iterdir()) == ["data", "data-2"]
+    assert sorted(path.name for path in stage.directory.iterdir()) == ["data", "data-2"]
     await stage.apply(DeleteVolume(node_id=BROKER, reason="test"))
-    assert [one.name for one in stage.directory.iterdir() if one.is_dir()] == []
+    assert [path.name for path in stage.directory.iterdir() if path.is_dir()] == []
     assert not (await stage.seen()).has_volume

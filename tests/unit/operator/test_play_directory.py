@@ -117,7 +117,8 @@ def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = {
-        str(one.relative_to(directory.path)): one.stat().st_mode & 0o777 for one in directory.path.rglob("*")
+        str(path.relative_to(directory.path)): path.stat().st_mode & 0o777
+        for path in directory.path.rglob("*")
     }
     assert directory.path.stat().st_mode & 0o777 == 0o700
     assert modes == {
@@ -371,5 +372,5 @@ def test_ids_look_like_kafkas() -> None:
     """Kafka's tools take our ids, also as options' values."""
     ids = {uuid_to_text(random_uuid()) for _ in range(200)}
     assert len(ids) == 200
-    assert {len(one) for one in ids} == {22}
-    assert not any(one.startswith("-") for one in ids)
+    assert {len(id_) for id_ in ids} == {22}
+    assert not any(id_.startswith("-") for id_ in ids)

@@ -94,7 +94,7 @@ def test_our_images_have_a_full_name_wherever_they_are_named() -> None:
     files = [
         ROOT / "Dockerfile",
         ROOT / "README.md",
-        *(path for one in folders for path in (ROOT / one).rglob("*")),
+        *(path for folder in folders for path in (ROOT / folder).rglob("*")),
     ]
     short = re.compile(r"(?<![\w./-])quorate(?:-lake|-broker)?:(?:\d+\.\d|<version>)")
     found = [

@@ -119,7 +119,9 @@ def _list(context: typer.Context, arguments: AclArguments, principals: list[str]
     from quorate.tools.acls import text
 
     async def ask(admin: "AdminClient") -> "list[AclBinding]":
-        filters = [AclBindingFilter(pattern=one) for one in resource_filters(arguments)] or [ANY_ACL]
+        filters = [
+            AclBindingFilter(pattern=resource_filter) for resource_filter in resource_filters(arguments)
+        ] or [ANY_ACL]
         return [binding for one in filters for binding in await admin.describe_acls(one)]
 
     found = run(ask, context)

@@ -71,7 +71,7 @@ class Entities:
 
     def has_any(self, *types: str) -> bool:
         """Whether one of these types is given."""
-        return any(one in types for one in self.types)
+        return any(type_ in types for type_ in self.types)
 
 
 def singular(entity_type: str) -> str:

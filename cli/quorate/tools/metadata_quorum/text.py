@@ -30,8 +30,8 @@ def status_text(cluster_id: str, quorum: QuorumDescription) -> str:
         f"HighWatermark:          {quorum.high_watermark}\n"
         f"MaxFollowerLag:         {lag}\n"
         f"MaxFollowerLagTimeMs:   {lag_time_ms}\n"
-        f"CurrentVoters:          [{', '.join(_replica_text(one, quorum) for one in quorum.voters)}]\n"
-        f"CurrentObservers:       [{', '.join(_replica_text(one, quorum) for one in quorum.observers)}]\n"
+        f"CurrentVoters:          [{', '.join(_replica_text(voter, quorum) for voter in quorum.voters)}]\n"
+        f"CurrentObservers:       [{', '.join(_replica_text(observer, quorum) for observer in quorum.observers)}]\n"
     )
 
 
@@ -45,8 +45,8 @@ def status_json(cluster_id: str, quorum: QuorumDescription) -> dict[str, Any]:
         "highWatermark": quorum.high_watermark,
         "maxFollowerLag": lag,
         "maxFollowerLagTimeMs": lag_time_ms,
-        "currentVoters": [_replica_json(one, quorum) for one in quorum.voters],
-        "currentObservers": [_replica_json(one, quorum) for one in quorum.observers],
+        "currentVoters": [_replica_json(voter, quorum) for voter in quorum.voters],
+        "currentObservers": [_replica_json(observer, quorum) for observer in quorum.observers],
     }
 
 
@@ -146,6 +146,6 @@ def _replica_text(replica: ReplicaDescription, quorum: QuorumDescription) -> str
         fields.append(f'"directoryId": "{uuid_to_text(replica.directory_id)}"')
     endpoints = quorum.nodes.get(replica.node_id, ())
     if endpoints:
-        listed = ", ".join(f'"{endpoint_text(one)}"' for one in endpoints)
+        listed = ", ".join(f'"{endpoint_text(endpoint)}"' for endpoint in endpoints)
         fields.append(f'"endpoints": [{listed}]')
     return f"{{{', '.join(fields)}}}"

@@ -118,8 +118,8 @@ def _tree(image: "ImageState", where: "Provenance") -> "Node":
 def difference_text(changes: Changes) -> str:
     """The changes as text: `+` for an added file, `-` for a removed one, `~` with each field that differs."""
     lines = [f"from {_place_text(changes.before)}", f"to   {_place_text(changes.after)}"]
-    for one in changes.differences:
-        lines += _difference_lines(one)
+    for difference in changes.differences:
+        lines += _difference_lines(difference)
     if not changes.differences:
         lines.append("nothing changed")
     return "\n".join(lines) + "\n"

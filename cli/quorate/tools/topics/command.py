@@ -295,7 +295,7 @@ def _describe(
             topics, {name: configs[resource] for name, resource in resources.items()}, reassignments
         )
         # Controllers describe themselves. A leader that they report is registered and not fenced.
-        live = None if is_at_controllers else {one.node_id for one in cluster.nodes}
+        live = None if is_at_controllers else {node.node_id for node in cluster.nodes}
         return describe.select(combined, reports, live)
 
     found = run(ask, context)

@@ -136,7 +136,9 @@ def _endpoints(listeners: Iterable[_WireEndpoint]) -> tuple[Endpoint, ...]:
 
 
 def _listeners(wire: Callable[..., _Wire], endpoints: Iterable[Endpoint]) -> tuple[_Wire, ...]:
-    return tuple(wire(name=one.listener, host=one.host, port=one.port) for one in endpoints)
+    return tuple(
+        wire(name=endpoint.listener, host=endpoint.host, port=endpoint.port) for endpoint in endpoints
+    )
 
 
 def _fetch_from_wire(request: fetch.FetchRequest) -> messages.FetchRequest:

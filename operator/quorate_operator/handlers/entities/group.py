@@ -182,14 +182,14 @@ class EntityGroup:
         """Reports a fault; returns for how many milliseconds to rest before the next look."""
         rest_ms = self._pace.after_failures(faults)
         log.error("%s: a fault of the operator; looks again in %d ms", self.key, rest_ms, exc_info=error)
-        for kind in {one.keeper.kind.name for one in self._members.values()}:
+        for kind in {member.keeper.kind.name for member in self._members.values()}:
             self._shared.metrics.faults.labels(kind, self.key.namespace).inc()
         self._shared.pulse.faulted(self.key, repr(error))
         return rest_ms
 
     def _tell_pulse(self) -> None:
         """Reports to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
-        faults = [f"{one.label}: {one.fault}" for one in self._members.values() if one.fault]
+        faults = [f"{member.label}: {member.fault}" for member in self._members.values() if member.fault]
         if faults:
             self._shared.pulse.faulted(self.key, faults[0])
         else:
@@ -198,7 +198,7 @@ class EntityGroup:
     async def _wait_due(self) -> None:
         while True:
             self._woken.clear()
-            due_ms = [one.due_ms for one in self._members.values() if not one.is_cleared]
+            due_ms = [member.due_ms for member in self._members.values() if not member.is_cleared]
             rest_ms = min(due_ms) - self._now_ms() if due_ms else self._pace.settled_ms
             if rest_ms <= 0:
                 return

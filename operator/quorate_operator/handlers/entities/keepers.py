@@ -158,7 +158,7 @@ class UserKeeper:
         kafka: ObservedKafka,  # noqa: ARG002
     ) -> Mapping[str, ObservedUser]:
         users = [_user(one.resource) for one in seen]
-        names, principals = {one.user_name for one in users}, {one.principal for one in users}
+        names, principals = {user.user_name for user in users}, {user.principal for user in users}
         facts = await observe_users(client, sorted(names), sorted(principals))
         secrets = await asyncio.gather(*map(self._secret, users))
         certificates = await asyncio.gather(*map(self._certificate, users))

@@ -115,7 +115,7 @@ def _blocked(verdict: Verdict) -> tuple[str, str] | None:
     if verdict.failure is not None:
         return verdict.failure.code, verdict.failure.message
     refusals = verdict.plan.refusals if verdict.plan is not None else ()
-    return (refusals[0].code, "; ".join(one.message for one in refusals)) if refusals else None
+    return (refusals[0].code, "; ".join(refusal.message for refusal in refusals)) if refusals else None
 
 
 def _left(verdict: Verdict) -> tuple[str, str] | None:

@@ -104,7 +104,9 @@ class Targets:
                 return Target(failure=Failure(code="SecretMissing", message=fault, is_retried=False))
         try:
             security = client_security(spec.security, values or {})
-            addresses = tuple(Address.parse(one) for one in spec.bootstrap_servers or ())
+            addresses = tuple(
+                Address.parse(bootstrap_server) for bootstrap_server in spec.bootstrap_servers or ()
+            )
         except (ConfigError, ValueError) as error:
             message = f"spec.bootstrapServers, spec.security: {error}"
             return Target(failure=Failure(code="InvalidConnection", message=message, is_retried=False))
@@ -156,7 +158,7 @@ class Targets:
             for listener in body["spec"].get("listeners", ())
             if "username" in listener.get("sasl", {})
         )
-        return frozenset((*super_users, *(f"User:{one}" for one in logins)))
+        return frozenset((*super_users, *(f"User:{login}" for login in logins)))
 
     def _leaving(self, key: ClusterKey) -> frozenset[int]:
         resources = self._store.of_cluster(key)

@@ -207,7 +207,11 @@ class KubernetesInfrastructure:
         return tuple(self._names.all())
 
     async def verifications(self) -> tuple[Verification, ...]:
-        return tuple(one for found in self._objects.nodes().values() for one in verifications_of(found))
+        return tuple(
+            verification
+            for found in self._objects.nodes().values()
+            for verification in verifications_of(found)
+        )
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
         config = self._objects_of(node_id).config
@@ -283,7 +287,7 @@ class KubernetesInfrastructure:
             await keep_readiness(self._api, self._objects, observed)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        found = [one for one in self._objects.nodes().values() if pools is None or one.pool in pools]
+        found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
             for one in found:
                 if one.role is role and one.pod is not None:

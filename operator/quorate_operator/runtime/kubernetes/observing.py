@@ -233,7 +233,9 @@ def is_suspicious(pod: Object) -> bool:
         return True
     conditions = pod.get("status", {}).get("conditions", ())
     is_running = any("running" in status.get("state", {}) for status in _statuses(pod, "containerStatuses"))
-    return is_running and any(one["type"] == "Ready" and one["status"] != "True" for one in conditions)
+    return is_running and any(
+        condition["type"] == "Ready" and condition["status"] != "True" for condition in conditions
+    )
 
 
 def is_machine_gone(machine: Object | None) -> bool:
@@ -300,7 +302,9 @@ def _problem(pod: Object) -> str | None:
 
 
 def _ends(pod: Object) -> list[str | None]:
-    states = [one.get("state", {}).get("terminated") or {} for one in _statuses(pod, "containerStatuses")]
+    states = [
+        status.get("state", {}).get("terminated") or {} for status in _statuses(pod, "containerStatuses")
+    ]
     return [state.get("finishedAt") for state in states]
 
 

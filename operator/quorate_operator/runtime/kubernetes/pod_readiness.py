@@ -40,7 +40,9 @@ def changed_condition(pod: Object, judged: InSync, now: str) -> Object | None:
     if pod["metadata"].get("deletionTimestamp") is not None:
         return None
     conditions = pod.get("status", {}).get("conditions") or ()
-    known: Object = next((one for one in conditions if one["type"] == CONDITION_IN_SYNC), {})
+    known: Object = next(
+        (condition for condition in conditions if condition["type"] == CONDITION_IN_SYNC), {}
+    )
     told = {"status": str(judged.holds), "reason": judged.reason, "message": judged.message}
     if all(known.get(key) == value for key, value in told.items()):
         return None

@@ -21,7 +21,7 @@ class SecuredAddresses:
         self._listeners: dict[Address, Listener] = {}
         self._names: dict[str, str] = {}
         """By the address of a pod, its name: certificates are for the names by which nodes connect to each other."""
-        pools = {one.metadata.name: one.spec.listeners for one in context.manifests.resources}
+        pools = {resource.metadata.name: resource.spec.listeners for resource in context.manifests.resources}
         if all(one.protocol == "PLAINTEXT" for listeners in pools.values() for one in listeners):
             return
         for node in desired.nodes_with_settings:

@@ -44,7 +44,9 @@ def client_config(layout: Layout) -> Path | None:
     users = [user for user, _ in _users(layout, listener)]
     authorization = layout.manifests.controllers.spec.authorization
     superior = (
-        [] if authorization is None else [one.removeprefix("User:") for one in authorization.super_users]
+        []
+        if authorization is None
+        else [super_user.removeprefix("User:") for super_user in authorization.super_users]
     )
     return client_file(layout, next((user for user in superior if user in users), users[0]))
 

@@ -143,7 +143,7 @@ def settle_identity(
     for node in desired.nodes:
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
     scattered = _scattered_port(directory)
-    wanted = [one for node in desired.nodes for one in _wanted_ports(node, scattered)]
+    wanted = [wanted_port for node in desired.nodes for wanted_port in _wanted_ports(node, scattered)]
     ports = _Ports(kept, running, fixed=frozenset(one.fixed for one in wanted if one.fixed is not None))
     nodes = {node.node_id: _node_identity(node, kept, ports, scattered) for node in desired.nodes}
     if ports.problems:
@@ -331,9 +331,9 @@ def _check(identity: ClusterIdentity) -> None:
     for version in (*identity.kafka_versions, *(node.kafka_version for node in identity.nodes.values())):
         if _VERSION.fullmatch(version) is None:
             raise ValueError(f"kafka_version {version!r}: not of the form 4.4.0")
-    for one in identity.publications:
-        if not is_loopback(one.address):
-            raise ValueError(f"publications: {one.address}: only addresses in 127.0.0.0/8 are opened")
+    for publication in identity.publications:
+        if not is_loopback(publication.address):
+            raise ValueError(f"publications: {publication.address}: only addresses in 127.0.0.0/8 are opened")
     for node_id, node in identity.nodes.items():
         for listener, port in node.ports.items():
             if not 0 < port <= PORT_MAX:
@@ -353,7 +353,7 @@ def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dic
     formation = {
         "cluster_id": content["cluster_id"],
         "initial_voters": voters,
-        "is_formed": any(directory.node_log(Role.CONTROLLER.label(one)).exists() for one in voters),
+        "is_formed": any(directory.node_log(Role.CONTROLLER.label(voter)).exists() for voter in voters),
         "is_static": not content["dynamic_quorum"],
     }
     return {**content, "nodes": nodes, "formation": formation}

@@ -131,7 +131,11 @@ class LocalInfrastructure:
         return self.layout.identity.verifications
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        others = tuple(one for one in self.layout.identity.verifications if one.node_id != node_id)
+        others = tuple(
+            verification
+            for verification in self.layout.identity.verifications
+            if verification.node_id != node_id
+        )
         self._change(verifications=(*others, *verified))
 
     def security_of(self, address: Address) -> SecurityConfig | None:
@@ -142,7 +146,7 @@ class LocalInfrastructure:
     def _listeners(self) -> Mapping[Address, Listener]:
         """Returns the listener at each address that a node has, had when it was started, or shall have."""
         manifests, identity = self.layout.manifests, self.layout.identity
-        pools = {one.metadata.name: one.spec.listeners for one in manifests.resources}
+        pools = {resource.metadata.name: resource.spec.listeners for resource in manifests.resources}
         desired = {node.node_id: node for node in self.layout.desired.nodes}
         found: dict[Address, Listener] = {}
         for node_id, kept in identity.nodes.items():
@@ -150,7 +154,9 @@ class LocalInfrastructure:
                 addresses = [kept.own_addresses, kept.advertised_last]
                 if node_id in desired:
                     addresses += [desired[node_id].interim, desired[node_id].advertised]
-                found |= {one[listener.name]: listener for one in addresses if listener.name in one}
+                found |= {
+                    address[listener.name]: listener for address in addresses if listener.name in address
+                }
         return found
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
@@ -272,7 +278,7 @@ class LocalInfrastructure:
                 advertised=asked.advertised,
                 revision=asked.revision,
                 rendering=asked.rendering,
-                controllers=frozenset(one.node_id for one in controllers),
+                controllers=frozenset(controller.node_id for controller in controllers),
             )
             command = self.layout.run_command(asked, self._environment)
         else:

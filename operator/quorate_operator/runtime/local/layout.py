@@ -97,9 +97,11 @@ class Layout:
                 self.directory.write(self.directory.secrets / name / key, value)
         users = manifests.controllers.spec.scram_users
         controllers = self.desired.of_role(Role.CONTROLLER)
-        if users is not None and any(one.implementation is Implementation.JAVA for one in controllers):
+        if users is not None and any(
+            controller.implementation is Implementation.JAVA for controller in controllers
+        ):
             arguments = add_scram_arguments(users.mechanism, manifests.secrets[users.secret_name])
-            self.directory.write(self._scram_arguments, "".join(f"{one}\n" for one in arguments))
+            self.directory.write(self._scram_arguments, "".join(f"{argument}\n" for argument in arguments))
 
     @property
     def _scram_arguments(self) -> Path:
@@ -128,7 +130,9 @@ class Layout:
                 voters = quorum_facts(self.desired, self.identity).voters
                 formation = self.identity.formation
                 founders = [
-                    one for one in voters if formation is None or one.node_id in formation.initial_voters
+                    voter
+                    for voter in voters
+                    if formation is None or voter.node_id in formation.initial_voters
                 ]
                 arguments += ["--initial-controllers", initial_controllers(founders)]
             elif self.identity.dynamic_quorum:

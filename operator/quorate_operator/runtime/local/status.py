@@ -141,11 +141,11 @@ def running_status(
 def idle_observation(layout: Layout) -> ObservedCluster:
     """Returns what is known of a cluster that does not run."""
     wanted = {node.node_id for node in layout.desired.nodes}
-    published = {one.address: one for one in layout.identity.publications}
+    published = {publication.address: publication for publication in layout.identity.publications}
     own = [
-        one
-        for one in own_publications(layout.desired, layout.own_address, int(time.time() * 1000))
-        if one.address not in published
+        publication
+        for publication in own_publications(layout.desired, layout.own_address, int(time.time() * 1000))
+        if publication.address not in published
     ]
     nodes = {}
     for node_id, kept in layout.identity.nodes.items():
@@ -181,16 +181,16 @@ def plan_as_json(view: ClusterView) -> dict[str, Any]:
     return {
         "steps": [
             {
-                "step": type(one.step).__name__,
-                "nodeId": None if isinstance(one.step, WaitFor) else one.step.node_id,
-                "text": one.text,
-                "reason": one.step.reason,
-                "due": one.is_due,
-                "untilMs": one.step.until_ms if isinstance(one.step, WaitFor) else None,
+                "step": type(step.step).__name__,
+                "nodeId": None if isinstance(step.step, WaitFor) else step.step.node_id,
+                "text": step.text,
+                "reason": step.step.reason,
+                "due": step.is_due,
+                "untilMs": step.step.until_ms if isinstance(step.step, WaitFor) else None,
             }
-            for one in view.steps
+            for step in view.steps
         ],
-        "refusals": [{"code": one.code, "message": one.message} for one in view.refusals],
+        "refusals": [{"code": refusal.code, "message": refusal.message} for refusal in view.refusals],
     }
 
 
@@ -211,7 +211,7 @@ def status_of(
         quorum=_quorum_status(view.described) if view.described else None,
         nodes=tuple(_node_status(layout, node, processes.get(node.seen.node_id)) for node in view.nodes),
         plan=plan_as_json(view),
-        addresses=tuple(_address_as_json(one) for one in addresses),
+        addresses=tuple(_address_as_json(address) for address in addresses),
         trouble=view.problem,
         client_config=_text(client_config(layout)),
         controllers_client_config=_text(controllers_client_config(layout)),

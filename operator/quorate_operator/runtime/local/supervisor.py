@@ -176,7 +176,7 @@ class Supervisor:
         self._report_changes(look.observed)
         self._observed, self._plan = look.observed, look.plan
         self._has_served = self._has_served or is_serving(self._infrastructure.layout.desired, look.observed)
-        refused = frozenset(f"refused ({one.code}): {one.message}" for one in look.plan.refusals)
+        refused = frozenset(f"refused ({refusal.code}): {refusal.message}" for refusal in look.plan.refusals)
         for text in sorted(refused - self._refused):
             self._report(text)
         self._refused = refused

@@ -35,7 +35,7 @@ def registrations(lines: DataFrame, role: Role) -> DataFrame:
 def endpoints() -> Column:
     """The advertised listeners of a registration, as `ENDPOINTS`; sorted, as snapshots have any order."""
     stated = field("endPoints", "array<struct<name: string, host: string, port: int, securityProtocol: int>>")
-    protocols = f.array(*(f.lit(one.name) for one in SecurityProtocol))
+    protocols = f.array(*(f.lit(protocol.name) for protocol in SecurityProtocol))
     return f.array_sort(
         f.transform(
             stated,

@@ -10,7 +10,7 @@ TO_MOVE = '{"version": 1, "topics": [{"topic": "$twin"}]}'
 
 def reassignment(*partitions: str) -> str:
     """The file that says where replicas should be."""
-    return f'{{"version": 1, "partitions": [{", ".join(f"{{{one}}}" for one in partitions)}]}}'
+    return f'{{"version": 1, "partitions": [{", ".join(f"{{{partition}}}" for partition in partitions)}]}}'
 
 
 SWAPPED = reassignment('"topic": "$twin", "partition": 0, "replicas": [$b1, $b0]')

@@ -173,7 +173,7 @@ def test_a_leader_that_commits_nothing() -> None:
 )
 def test_how_many_failures_a_quorum_survives(silent: int, size: int, expected: list[Code]) -> None:
     ids = range(1, size + 1)
-    voters = [replica(one, LONG_AGO_MS if one > size - silent else NOW_MS) for one in ids]
+    voters = [replica(id_, LONG_AGO_MS if id_ > size - silent else NOW_MS) for id_ in ids]
     assert codes(healthy(quorum=quorum(*voters), controllers=controllers(*ids))) == expected
 
 
@@ -195,7 +195,7 @@ def test_a_silent_voter_can_be_removed_from_a_dynamic_quorum(kraft_version: int,
 
 def test_a_voter_that_never_fetched_is_silent() -> None:
     facts = healthy(quorum=quorum(replica(1), replica(2), replica(3, None, None)))
-    silent = next(one for one in found(facts).findings if one.code is Code.VOTER_SILENT)
+    silent = next(finding for finding in found(facts).findings if finding.code is Code.VOTER_SILENT)
     assert "not fetched since the leader was elected" in silent.evidence
 
 

@@ -104,7 +104,7 @@ async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration
     unheard = replace(FACTS, controllers={}, partitions=tally.facts())
     leader = Leader(quorum(LATER_MS, replica(10, LATER_MS)))
     facts = await examination._with_new_leader_heard(leader, unheard, 0)  # type: ignore[arg-type]
-    codes = [one.code for one in diagnose(facts).findings]
+    codes = [finding.code for finding in diagnose(facts).findings]
     assert Code.BROKER_NOT_REGISTERED in codes
     assert Code.REPLICAS_WITHOUT_BROKER not in codes
 

@@ -76,7 +76,7 @@ def test_each_blocker_leads_to_the_next() -> None:
     outlook, asked = probe(refusals, 20, 30)
     assert asked == [30, 29, 27]
     assert outlook.reachable == 27
-    assert [(one.node_id, one.highest) for one in outlook.blockers] == [(2, 29), (99, 27)]
+    assert [(blocker.node_id, blocker.highest) for blocker in outlook.blockers] == [(2, 29), (99, 27)]
 
 
 def test_a_voter_that_has_not_registered_ends_the_search() -> None:
@@ -113,7 +113,7 @@ def test_all_blockers_are_known_from_the_log() -> None:
     ]
     (outlook,) = registered_outlooks({"metadata.version": 26}, {"metadata.version": 33}, nodes, [1])
     assert (outlook.finalized, outlook.reachable, outlook.target) == (26, 27, 33)
-    assert [one.node_id for one in outlook.blockers] == [98, 99]
+    assert [blocker.node_id for blocker in outlook.blockers] == [98, 99]
 
 
 def test_a_feature_at_its_highest_level_is_blocked_by_nobody() -> None:
@@ -157,4 +157,6 @@ def test_probing_reaches_what_the_log_says(highest: list[int], finalized: int) -
     probed, asked = probe(refusals, finalized, target)
     assert probed.reachable == outlook.reachable
     assert len(asked) <= len(highest) + 1
-    assert {one.node_id for one in probed.blockers} <= {one.node_id for one in outlook.blockers}
+    assert {blocker.node_id for blocker in probed.blockers} <= {
+        blocker.node_id for blocker in outlook.blockers
+    }

@@ -70,10 +70,13 @@ def cluster(
             supported={},
         ),
         controllers={
-            one: RegisteredNode(
-                kind=NodeKind.CONTROLLER, node_id=one, endpoints=((f"c{one}", 9093),), features={}
+            controller: RegisteredNode(
+                kind=NodeKind.CONTROLLER,
+                node_id=controller,
+                endpoints=((f"c{controller}", 9093),),
+                features={},
             )
-            for one in controllers
+            for controller in controllers
         },
         brokers={
             one: RegisteredNode(
@@ -90,7 +93,7 @@ def cluster(
 def found(facts: Examination) -> dict[str, Finding]:
     """The findings by their ids, which no two of them share."""
     findings = diagnose(facts, Commands.through(AT, facts)).findings
-    by_id = {one.finding_id: one for one in findings}
+    by_id = {finding.finding_id: finding for finding in findings}
     assert len(by_id) == len(findings)
     return by_id
 
@@ -182,11 +185,13 @@ def test_findings_stay_short_in_a_large_cluster() -> None:
     assert (offline.severity, offline.count) == (Severity.DANGER, 1_000)
     assert offline.examples == ("t-0", "t-1", "t-2", "t-3", "t-4")
     assert "and 90 more" in offline.evidence
-    gone = [one for one in findings.values() if one.code is Code.REPLICAS_WITHOUT_BROKER]
+    gone = [finding for finding in findings.values() if finding.code is Code.REPLICAS_WITHOUT_BROKER]
     assert len(gone) == 11
     assert gone[-1].message.startswith("90 more brokers ")
     assert gone[-1].count == 900
-    assert all(len(text) < 700 for one in findings.values() for text in (one.evidence, one.advice or ""))
+    assert all(
+        len(text) < 700 for finding in findings.values() for text in (finding.evidence, finding.advice or "")
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,6 +304,10 @@ def test_what_only_a_leader_serves_is_a_note_without_one() -> None:
         cluster(quorum=None, is_log_read=False, unexamined=unread), controllers=None, brokers=None
     )
     findings = found(facts)
-    assert [one.severity for one in findings.values()] == [Severity.DANGER, Severity.NOTE, Severity.NOTE]
-    assert all("CLUSTER_ACTION" not in (one.advice or "") for one in findings.values())
+    assert [finding.severity for finding in findings.values()] == [
+        Severity.DANGER,
+        Severity.NOTE,
+        Severity.NOTE,
+    ]
+    assert all("CLUSTER_ACTION" not in (finding.advice or "") for finding in findings.values())
     assert "the metadata log was not read" in findings["registrations-not-examined"].message

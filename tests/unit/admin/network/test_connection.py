@@ -178,7 +178,7 @@ async def test_overlapping_requests_get_their_own_answers() -> None:
         answers = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))
         await connection.close()
         assert cluster.nodes[1].connections == 1
-    assert [one.controller_id for one in answers] == list(range(1, 251))
+    assert [response.controller_id for response in answers] == list(range(1, 251))
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "host:²"])

@@ -81,7 +81,7 @@ async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
     leader, voter = found.voters
     assert (leader.last_fetch_ms, leader.last_caught_up_ms) == (None, NOW_MS)
     assert (voter.directory_id, voter.log_end_offset, voter.last_caught_up_ms) == (DIRECTORY_ID, 12, None)
-    assert [(one.node_id, one.last_fetch_ms) for one in found.observers] == [(5, NOW_MS - 3)]
+    assert [(observer.node_id, observer.last_fetch_ms) for observer in found.observers] == [(5, NOW_MS - 3)]
     assert found.nodes == {1: (RaftVoterEndpoint(name="CONTROLLER", host="h", port=9093),)}
 
 
@@ -110,7 +110,9 @@ async def test_voters_are_added_and_removed_by_the_leader() -> None:
         assert cluster.nodes[1].received("AddRaftVoter") == []
         added, removed = (cluster.nodes[2].received(name)[0].body for name in handlers)
     assert (added.cluster_id, added.voter_id, added.voter_directory_id) == ("c", 3, DIRECTORY_ID)
-    assert [(one.name, one.host, one.port) for one in added.listeners] == [("CONTROLLER", "h", 9093)]
+    assert [(listener.name, listener.host, listener.port) for listener in added.listeners] == [
+        ("CONTROLLER", "h", 9093)
+    ]
     assert added.ack_when_committed is False
     assert added.timeout.total_seconds() == 30
     assert (removed.cluster_id, removed.voter_id, removed.voter_directory_id) == (None, 3, DIRECTORY_ID)
@@ -165,7 +167,8 @@ async def test_feature_levels_are_changed_together() -> None:
         (request,) = cluster.received("UpdateFeatures")
     assert request.body.validate_only
     assert [
-        (one.feature, one.max_version_level, one.upgrade_type) for one in request.body.feature_updates
+        (feature_update.feature, feature_update.max_version_level, feature_update.upgrade_type)
+        for feature_update in request.body.feature_updates
     ] == [
         ("metadata.version", 27, 2),
         ("kraft.version", 1, 1),
@@ -263,7 +266,8 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
     assert (body.controller_id, body.listeners) == (2, ())
     assert body.incarnation_id not in {None, uuid.UUID(int=0)}
     assert {
-        one.name: (one.min_supported_version, one.max_supported_version) for one in body.features
+        feature.name: (feature.min_supported_version, feature.max_supported_version)
+        for feature in body.features
     } == cluster.supported_features
 
 

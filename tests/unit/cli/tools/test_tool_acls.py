@@ -68,7 +68,9 @@ WRITE_TEXT = "(principal=User:bob, host=1.2.3.4, operation=WRITE, permissionType
 
 def kinds(entries: Iterable[AccessControlEntry]) -> set[tuple[str, str, str, str]]:
     """Entries as short tuples."""
-    return {(one.principal, one.host, one.operation.name, one.permission_type.name) for one in entries}
+    return {
+        (entry.principal, entry.host, entry.operation.name, entry.permission_type.name) for entry in entries
+    }
 
 
 def by_resource(arguments: AclArguments) -> dict[str, set[str]]:
@@ -156,7 +158,10 @@ def test_resources_of_all_kinds() -> None:
         user_principals=["User:u"],
         cluster=True,
     )
-    named = [(one.resource_type.name, one.name) for one in resource_filters(arguments)]
+    named = [
+        (resource_filter.resource_type.name, resource_filter.name)
+        for resource_filter in resource_filters(arguments)
+    ]
     assert named == [
         ("TOPIC", "t"),
         ("GROUP", "g"),
@@ -166,7 +171,9 @@ def test_resources_of_all_kinds() -> None:
         ("CLUSTER", "kafka-cluster"),
     ]
     prefixed = AclArguments(topics=["t"], cluster=True, pattern_type=PatternType.PREFIXED)
-    assert [one.pattern_type for one in resource_filters(prefixed)] == [PatternType.PREFIXED]
+    assert [resource_filter.pattern_type for resource_filter in resource_filters(prefixed)] == [
+        PatternType.PREFIXED
+    ]
 
 
 def test_entries_are_all_combinations() -> None:

@@ -271,7 +271,9 @@ async def test_only_users_are_asked_for_credentials(
     ran = await run_tool("configs", *AT, "--describe", *whose)
     assert (ran.exit_code, ran.stdout) == (0, "")
     (call,) = admin.calls
-    asked = [(one.entity_type, one.match, one.name) for one in call.args[0].components]
+    asked = [
+        (component.entity_type, component.match, component.name) for component in call.args[0].components
+    ]
     assert asked == components
 
 
@@ -412,7 +414,7 @@ async def test_credentials_are_altered(admin: ScriptedAdmin) -> None:
     ran = await run_tool(*alter)
     assert ran.stdout == "Completed updating config for user u.\n"
     (alterations,) = admin.calls[0].args
-    assert [(one.user, one.mechanism, one.password) for one in alterations] == [
+    assert [(alteration.user, alteration.mechanism, alteration.password) for alteration in alterations] == [
         ("u", ScramMechanism.SCRAM_SHA_512, "secret")
     ]
     admin.answers["alter_user_scram_credentials"] = UnsupportedEndpointError("not at controllers")

@@ -233,7 +233,7 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
             nested(
                 "DescribeTopicPartitions",
                 "DescribeTopicPartitionsResponseTopic",
-                name=one.name,
+                name=topic.name,
                 partitions=tuple(
                     nested(
                         "DescribeTopicPartitions",
@@ -243,10 +243,10 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
                         replica_nodes=replicas,
                         isr_nodes=isr,
                     )
-                    for number, (leader, replicas, isr) in enumerate(partitions[one.name])
+                    for number, (leader, replicas, isr) in enumerate(partitions[topic.name])
                 ),
             )
-            for one in request.body.topics
+            for topic in request.body.topics
         )
         return answer("DescribeTopicPartitions", topics=topics)
 
@@ -272,9 +272,11 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
     own = brokers.nodes[1].describe_configs
 
     def configs(request: Any) -> Any:
-        if any(one.resource_type != 2 for one in request.body.resources):
+        if any(resource.resource_type != 2 for resource in request.body.resources):
             return own(request)
-        assert [one.resource_name for one in request.body.resources] == ["b", "c"], "those that lack replicas"
+        assert [resource.resource_name for resource in request.body.resources] == ["b", "c"], (
+            "those that lack replicas"
+        )
         entry = nested(
             "DescribeConfigs", "DescribeConfigsResourceResult", name="min.insync.replicas", value="2"
         )

@@ -143,7 +143,8 @@ async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[t
             told = cluster.received("UpdateFeatures")[-1].body
             assert told.validate_only is bool(dry_run)
             assert [
-                (one.feature, one.max_version_level, one.upgrade_type) for one in told.feature_updates
+                (feature_update.feature, feature_update.max_version_level, feature_update.upgrade_type)
+                for feature_update in told.feature_updates
             ] == updates
             assert len(ran.stdout.splitlines()) == len(updates)
 

@@ -94,7 +94,10 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
         request = cluster.received("ElectLeaders")[0].body
     assert ran.stdout == "Successfully completed leader election (UNCLEAN) for partitions a-0, a-1, b-2\n"
     assert request.election_type == 1
-    assert {one.topic: sorted(one.partitions) for one in request.topic_partitions} == {"a": [0, 1], "b": [2]}
+    assert {
+        topic_partition.topic: sorted(topic_partition.partitions)
+        for topic_partition in request.topic_partitions
+    } == {"a": [0, 1], "b": [2]}
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controller
     (request,) = controllers.received("AddRaftVoter")
     told = request.body
     assert (told.voter_id, told.voter_directory_id) == (3003, DIRECTORIES[2])
-    assert [(one.name, one.host, one.port) for one in told.listeners] == [
+    assert [(listener.name, listener.host, listener.port) for listener in told.listeners] == [
         ("CONTROLLER", "c3.example.com", 9093),
         ("INTERNAL", "::1", 9094),
     ]

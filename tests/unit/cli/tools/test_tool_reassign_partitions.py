@@ -149,7 +149,7 @@ async def test_a_reassignment_is_throttled_before_it_begins(
         "Successfully started moving log directory to /b for replica t-0 with broker 2 \n"
     )
     changed = [call.args[0] for call in admin.calls_of("incremental_alter_configs")]
-    assert [[one.name for one in resources] for resources in changed] == [["t"], ["1", "2"], ["2"]]
+    assert [[resource.name for resource in resources] for resources in changed] == [["t"], ["1", "2"], ["2"]]
     assert [call.name for call in admin.calls][-2:] == [
         "alter_partition_reassignments",
         "alter_replica_log_dirs",

@@ -193,7 +193,7 @@ def test_throttles_of_moves() -> None:
         ]
     }
     rates = throttle_brokers(moves, 1000)
-    assert [one.name for one in rates] == ["1", "2", "4"]
+    assert [rate.name for rate in rates] == ["1", "2", "4"]
     assert {op.name: op.value for op in rates[ConfigResource(ConfigResourceType.BROKER, "1")]} == {
         "leader.replication.throttled.rate": "1000",
         "follower.replication.throttled.rate": "1000",

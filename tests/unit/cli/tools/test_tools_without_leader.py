@@ -61,10 +61,10 @@ def _configs_described(request: Any) -> Any:
             "DescribeConfigs",
             "DescribeConfigsResult",
             error_code=ErrorCode.none,
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-        for one in request.body.resources
+        for resource in request.body.resources
     )
     return answer("DescribeConfigs", results=results)
 

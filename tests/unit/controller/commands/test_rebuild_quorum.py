@@ -58,7 +58,7 @@ def test_the_survivor_is_the_only_voter(config: ControllerConfig, config_file: P
     try:
         (voter,) = storage.log_state().voters[-1].voters.voters
         assert (voter.node_id, uuid_to_text(voter.key.directory_id)) == (3001, DIRECTORY_IDS[3001])
-        assert [(one.host, one.port) for one in voter.endpoints] == [("survivor", 9093)]
+        assert [(endpoint.host, endpoint.port) for endpoint in voter.endpoints] == [("survivor", 9093)]
         assert storage.hard_state.leader_epoch == storage.log_state().epochs[-1].epoch == 1
     finally:
         storage.close()

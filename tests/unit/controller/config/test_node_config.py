@@ -340,7 +340,10 @@ def test_what_binds_all_interfaces_is_advertised_as_by_kafka(
     changes: dict[str, str | None], advertised: list[tuple[str, int]]
 ):
     config = parse(changes)
-    assert [(one.host, one.port) for one in config.advertised_listeners] == advertised
+    assert [
+        (advertised_listener.host, advertised_listener.port)
+        for advertised_listener in config.advertised_listeners
+    ] == advertised
 
 
 def test_the_standard_authorizer_is_configured_as_in_kafka():

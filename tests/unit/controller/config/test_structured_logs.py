@@ -241,9 +241,13 @@ def test_repeats_take_bounded_memory_and_pressure_hides_nothing():
         assert repeats.admits(record(f"event {number}", principal="x" * 10_000))
     assert len(repeats._intervals) <= 1024
     assert [one.facts["dropped"] for one in repeats.ended()] == [10]
-    assert all(len(text) < 300 for one in repeats._intervals.values() for text in one.subject.values())
+    assert all(
+        len(text) < 300 for interval in repeats._intervals.values() for text in interval.subject.values()
+    )
     for principal in range(1000):
         for resource in range(100):
             assert repeats.admits(denied(f"User:{principal}", resource_name=f"{resource}"))
-    assert repeats._resources == sum(len(one.lines_of_resource) for one in repeats._intervals.values())
+    assert repeats._resources == sum(
+        len(interval.lines_of_resource) for interval in repeats._intervals.values()
+    )
     assert repeats._resources <= 16_384

@@ -269,7 +269,7 @@ def test_each_step_of_a_long_creation_decides_on_what_there_is(level: int, of_bl
     written = acls.written
     *others, of_blocks, again = acls._take(replace(result, records=())).results
     assert of_blocks.error_code is of_block
-    assert {one.error_code for one in (*others, again)} == {ErrorCode.none}
+    assert {other.error_code for other in (*others, again)} == {ErrorCode.none}
     has_block = of_block is ErrorCode.none
     assert acls.written - written == len(many) - (in_first_step + 1) - 1 - 9 + has_block
     names = [one.resource_name for one in many] + ["orders"] * has_block
@@ -283,7 +283,7 @@ def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> N
     creations = tuple(
         replace(kinds[number % 3 == 2], resource_name=f"x{number % 700}") for number in range(5_000)
     )
-    expected = [Acls().create(one)[0] for one in creations[:3]]
+    expected = [Acls().create(creation)[0] for creation in creations[:3]]
     checked: list[AclCreation] = []
     check_new = acls.manager._check_new
     monkeypatch.setattr(acls.manager, "_check_new", lambda one: (checked.append(one), check_new(one)))

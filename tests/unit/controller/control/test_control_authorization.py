@@ -113,7 +113,8 @@ def test_topics_are_created_by_name_or_by_the_cluster(alice: Alice) -> None:
     alice.may_topic(AclOperation.CREATE, "mine", "seen")
     alice.may_topic(AclOperation.DESCRIBE_CONFIGS, "seen", "other")
     results = {
-        one.name: one for one in alice.asks(creation("mine", "seen", "other", "__cluster_metadata")).topics
+        topic.name: topic
+        for topic in alice.asks(creation("mine", "seen", "other", "__cluster_metadata")).topics
     }
     assert (results["mine"].error_code, results["mine"].topic_config_error_code) == (NONE, TOPIC_FAILED)
     assert (results["mine"].configs, results["mine"].num_partitions) == ((), -1)
@@ -138,12 +139,12 @@ def test_only_topics_that_may_be_altered_grow(alice: Alice) -> None:
         grow.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("a", "b", "c", "c")
     )
     response = alice.asks(grow.CreatePartitionsRequest(topics=topics, timeout=TIMEOUT, validate_only=False))
-    assert {one.name: one.error_code for one in response.results} == {
+    assert {result.name: result.error_code for result in response.results} == {
         "a": NONE,
         "b": TOPIC_FAILED,
         "c": ErrorCode.invalid_request,
     }
-    assert {one.error_message for one in response.results if one.name == "b"} == {None}
+    assert {result.error_message for result in response.results if result.name == "b"} == {None}
 
 
 def test_deleting_tells_nothing_of_topics_that_one_may_not_describe(alice: Alice) -> None:
@@ -230,9 +231,9 @@ def test_replacing_configs_needs_the_same_acl(alice: Alice) -> None:
         resource_type=ConfigResourceType.TOPIC, resource_name="t", configs=()
     )
     request = legacy_configs.AlterConfigsRequest(resources=(resource,), validate_only=False)
-    assert [one.error_code for one in alice.asks(request).responses] == [TOPIC_FAILED]
+    assert [response.error_code for response in alice.asks(request).responses] == [TOPIC_FAILED]
     alice.may_topic(AclOperation.ALTER_CONFIGS, "t")
-    assert [one.error_code for one in alice.asks(request).responses] == [NONE]
+    assert [response.error_code for response in alice.asks(request).responses] == [NONE]
 
 
 def test_resources_that_one_may_not_see_come_last(alice: Alice) -> None:
@@ -245,7 +246,7 @@ def test_resources_that_one_may_not_see_come_last(alice: Alice) -> None:
         for name in ("hidden", "seen")
     )
     results = alice.asks(describe.DescribeConfigsRequest(resources=resources)).results
-    assert [(one.resource_name, one.error_code) for one in results] == [
+    assert [(result.resource_name, result.error_code) for result in results] == [
         ("seen", NONE),
         ("hidden", TOPIC_FAILED),
     ]

@@ -64,7 +64,10 @@ def test_levels_are_set_described_and_removed(harness: Any) -> None:
     )
     assert not any((entry.read_only, entry.is_sensitive, entry.synonyms, entry.documentation))
     harness.apply(alter(resource("3000", ("kafka", DELETE, None), ("root", SET, "ERROR"))))
-    assert {one.name: one.value for one in describe(harness).configs} == {"kafka": "ERROR", "root": "ERROR"}
+    assert {config.name: config.value for config in describe(harness).configs} == {
+        "kafka": "ERROR",
+        "root": "ERROR",
+    }
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_registrations_need_their_level(new_harness: Any) -> None:
     assert error.error_code is ErrorCode.unsupported_version
     harness = new_harness(15)
     assert harness.apply(registration()).error_code is ErrorCode.none
-    assert [type(one) for one in harness.records] == [RegisterControllerRecord]
+    assert [type(record) for record in harness.records] == [RegisterControllerRecord]
 
 
 @pytest.mark.parametrize(

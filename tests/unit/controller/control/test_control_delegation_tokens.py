@@ -288,7 +288,7 @@ def test_the_secret_is_not_described(new_harness: Any) -> None:
         resources=(resource,), include_synonyms=True, include_documentation=False
     )
     response = harness.apply(request)
-    (described,) = (one for one in response.results[0].configs if one.name == key)
+    (described,) = (config for config in response.results[0].configs if config.name == key)
     assert described.is_sensitive
     assert SECRET not in repr(response)
 

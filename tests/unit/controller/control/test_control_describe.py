@@ -260,8 +260,9 @@ def test_a_type_that_is_none_fails_alone(harness, resource_type, name, documenta
     for resources in ((bad, good), (good, bad)):
         request = DescribeConfigsRequest(resources=resources, include_documentation=documentation)
         results = harness.apply(request).results
-        assert [(one.error_code, bool(one.configs)) for one in results] == [
-            (ErrorCode.invalid_request, False) if one is bad else (ErrorCode.none, True) for one in resources
+        assert [(result.error_code, bool(result.configs)) for result in results] == [
+            (ErrorCode.invalid_request, False) if resource is bad else (ErrorCode.none, True)
+            for resource in resources
         ]
 
 

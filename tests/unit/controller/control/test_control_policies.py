@@ -79,7 +79,7 @@ def topic(name: str, *assigned: tuple[int, ...], **configs: str) -> create.Creat
 
 def test_a_policy_sees_a_topic_with_its_defaults_or_its_replicas(rig: Rig) -> None:
     results = rig.create(topic("a", retention_ms="5"), topic("b", (0, 1), (1, 2)))
-    assert {one.error_code for one in results.values()} == {ErrorCode.none}
+    assert {result.error_code for result in results.values()} == {ErrorCode.none}
     assert rig.topics.seen == [
         NewTopic(
             name="a",

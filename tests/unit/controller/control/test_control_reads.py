@@ -311,14 +311,14 @@ def test_users_are_described_without_their_keys(harness: Any) -> None:
     for nobody in (None, ()):
         everybody = harness.apply(DescribeUserScramCredentialsRequest(users=nobody))
         assert {
-            one.user: [(info.mechanism, info.iterations) for info in one.credential_infos]
-            for one in everybody.results
+            result.user: [(info.mechanism, info.iterations) for info in result.credential_infos]
+            for result in everybody.results
         } == {"alice": [(1, 4096), (2, 8192)], "bob": [(1, 4096)]}
     names = ("bob", "carol", "alice", "alice")
     some = harness.apply(
         DescribeUserScramCredentialsRequest(users=tuple(UserName(name=name) for name in names))
     )
-    assert [(one.user, one.error_code, len(one.credential_infos)) for one in some.results] == [
+    assert [(result.user, result.error_code, len(result.credential_infos)) for result in some.results] == [
         ("bob", ErrorCode.none, 1),
         ("carol", ErrorCode.resource_not_found, 0),
         ("alice", ErrorCode.duplicate_resource, 0),

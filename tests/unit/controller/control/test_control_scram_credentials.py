@@ -45,12 +45,16 @@ def ask(
 ) -> dict[str, tuple[ErrorCode, str | None]]:
     """The outcome of each user."""
     request = AlterUserScramCredentialsRequest(
-        deletions=tuple(one for one in alterations if isinstance(one, ScramCredentialDeletion)),
-        upsertions=tuple(one for one in alterations if isinstance(one, ScramCredentialUpsertion)),
+        deletions=tuple(
+            alteration for alteration in alterations if isinstance(alteration, ScramCredentialDeletion)
+        ),
+        upsertions=tuple(
+            alteration for alteration in alterations if isinstance(alteration, ScramCredentialUpsertion)
+        ),
     )
     results = harness.apply(request).results
-    assert len({one.user for one in results}) == len(results)
-    return {one.user: (one.error_code, one.error_message) for one in results}
+    assert len({result.user for result in results}) == len(results)
+    return {result.user: (result.error_code, result.error_message) for result in results}
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])

@@ -153,7 +153,10 @@ def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
 
 def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
     bench.control.decisions.append(ControlResult(response="described"))
-    assert [one.token for one in bench.node.turn([request(2, BROKER)], NOW_MS).control_answers] == [2]
+    assert [
+        control_response.token
+        for control_response in bench.node.turn([request(2, BROKER)], NOW_MS).control_answers
+    ] == [2]
 
 
 def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> None:

@@ -48,8 +48,13 @@ def answer_with_topics(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def outcomes(effects: Any) -> list[Any]:
     return [
-        (one.token, one.outcome.error_code if isinstance(one.outcome, ControlError) else one.outcome)
-        for one in effects.control_answers
+        (
+            control_response.token,
+            control_response.outcome.error_code
+            if isinstance(control_response.outcome, ControlError)
+            else control_response.outcome,
+        )
+        for control_response in effects.control_answers
     ]
 
 

@@ -155,7 +155,7 @@ def test_a_loaded_image_can_be_frozen(node: ControllerNode, clock: TickingClock)
         gc.freeze()
     assert not node.turn([], clock.now_ms).has_loaded
     assert gc.get_freeze_count() - frozen_before > TOPICS // 2
-    assert not any(isinstance(one, TopicImage) for one in gc.get_objects())
+    assert not any(isinstance(get_object, TopicImage) for get_object in gc.get_objects())
     image = node.metadata.image
     copied = image.committed_copy()
     gc.freeze()

@@ -151,7 +151,7 @@ def test_a_part_of_a_request_fits_a_batch(bench: Bench) -> None:
     while not effects.control_answers:
         effects = bench.turn_when_due()
     (answer,) = effects.control_answers
-    assert {one.error_code for one in answer.outcome.responses} == {ErrorCode.none}
+    assert {response.error_code for response in answer.outcome.responses} == {ErrorCode.none}
     sizes = batch_sizes(bench, start_offset)
     assert len(sizes) > 5
     assert max(sizes) < BATCH_SIZE_BYTES_MAX / 4

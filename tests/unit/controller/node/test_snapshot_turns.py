@@ -37,17 +37,17 @@ class Quorum:
     def __init__(self, *voters: int) -> None:
         self.epoch = 7
         self.leader_id = OWN_ID
-        self.voters = SimpleNamespace(voters=tuple(SimpleNamespace(node_id=one) for one in voters))
+        self.voters = SimpleNamespace(voters=tuple(SimpleNamespace(node_id=voter) for voter in voters))
         self.behind: set[int] = set()
 
     def describe_quorum(self, now_ms: int) -> Any:
         return SimpleNamespace(
             voters=tuple(
                 SimpleNamespace(
-                    key=SimpleNamespace(node_id=one.node_id),
-                    last_caught_up_timestamp_ms=now_ms - (one.node_id in self.behind) * (BEHIND_MS_MAX + 1),
+                    key=SimpleNamespace(node_id=voter.node_id),
+                    last_caught_up_timestamp_ms=now_ms - (voter.node_id in self.behind) * (BEHIND_MS_MAX + 1),
                 )
-                for one in self.voters.voters
+                for voter in self.voters.voters
             )
         )
 

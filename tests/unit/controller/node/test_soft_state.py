@@ -64,7 +64,7 @@ def is_entered(attribute: Attribute) -> bool:
 
 def state_of(node: ControllerNode) -> State:
     """A copy of all attributes, by class and name."""
-    return {one.key: _copied(one.value) for one in attributes(node, is_entered)}
+    return {attribute.key: _copied(attribute.value) for attribute in attributes(node, is_entered)}
 
 
 def _copied(value: Any) -> Any:
@@ -159,7 +159,7 @@ def test_what_ends_with_a_leadership_ends(
     tokens = have_answers_waiting(led)
     undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
     effects = led.turn(*undecided, led.lead_by_another())
-    answered = [one.token for one in effects.control_answers]
+    answered = [control_response.token for control_response in effects.control_answers]
     assert len(answered) == len(set(answered)), "a request was answered twice"
     assert led.node.raft.role is Role.FOLLOWER
     assert different(state_of(led.node), fresh) == set()

@@ -89,8 +89,13 @@ def everything() -> Ready:
 def answers(effects: Any) -> list[tuple[int, Any]]:
     """Token and response or error code of each answer."""
     return [
-        (one.token, one.outcome.error_code if isinstance(one.outcome, ControlError) else one.outcome)
-        for one in effects.control_answers
+        (
+            control_response.token,
+            control_response.outcome.error_code
+            if isinstance(control_response.outcome, ControlError)
+            else control_response.outcome,
+        )
+        for control_response in effects.control_answers
     ]
 
 
@@ -159,7 +164,7 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     )
     bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=replies))
     effects = bench.node.turn([LOST], NOW_MS)
-    assert [one.answer.data for one in effects.raft_replies] == [b"records", b"records", b"", b""]
+    assert [response.answer.data for response in effects.raft_replies] == [b"records", b"records", b"", b""]
     assert bench.journal[-2:] == [("read log", 0, 10, 2), ("read log", 2, 10, 2)]
     assert bench.done().index("flush") < bench.done().index("read log")
 
@@ -196,7 +201,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
         for number, (snapshot_id, position) in enumerate(wanted)
     )
     bench.answer(ConnectionLost, Ready(replies=replies))
-    filled = [one.answer for one in bench.node.turn([LOST], NOW_MS).raft_replies]
+    filled = [response.answer for response in bench.node.turn([LOST], NOW_MS).raft_replies]
     assert [one.response.error_code for one in filled] == [
         ErrorCode.none,
         ErrorCode.position_out_of_range,

@@ -24,13 +24,13 @@ def quorum() -> Any:
     """What turns need of raft: all three voters are caught up."""
     voters = (ACTIVE, STANDBY, OTHER_STANDBY)
     described = tuple(
-        SimpleNamespace(key=SimpleNamespace(node_id=one), last_caught_up_timestamp_ms=NOW_MS)
-        for one in voters
+        SimpleNamespace(key=SimpleNamespace(node_id=voter), last_caught_up_timestamp_ms=NOW_MS)
+        for voter in voters
     )
     return SimpleNamespace(
         epoch=7,
         leader_id=ACTIVE,
-        voters=SimpleNamespace(voters=tuple(SimpleNamespace(node_id=one) for one in voters)),
+        voters=SimpleNamespace(voters=tuple(SimpleNamespace(node_id=voter) for voter in voters)),
         describe_quorum=lambda _now_ms: SimpleNamespace(voters=described),
     )
 

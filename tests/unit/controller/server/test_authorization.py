@@ -260,7 +260,7 @@ async def test_what_is_allowed_is_logged_for_those_who_debug(
         caplog.clear()
         with caplog.at_level(level, logger="quorate_controller"):
             await client.ask(request, version)
-        written = [one for one in caplog.records if one.message == "authorization_allowed"]
+        written = [record for record in caplog.records if record.message == "authorization_allowed"]
         assert len(written) == len(made) == expected
     assert written[0].__dict__["facts"] == {
         "principal": ANONYMOUS,

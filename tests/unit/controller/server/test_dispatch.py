@@ -167,7 +167,7 @@ async def test_without_a_timeout_errors_of_validation_win(rig: Any, timeout_ms: 
     await rig.listen()
     client = await rig.connect()
     topics = (await client.ask(create_topics("a", "b", "c", timeout_ms=timeout_ms), 7)).topics
-    assert [(one.name, one.error_code, one.error_message) for one in topics] == [
+    assert [(topic.name, topic.error_code, topic.error_message) for topic in topics] == [
         ("a", ErrorCode.topic_already_exists, "is there"),
         ("b", ErrorCode.request_timed_out, None),
         ("c", ErrorCode.request_timed_out, None),

@@ -278,7 +278,9 @@ async def test_a_port_in_use_leaves_nothing_open(rig: Any) -> None:
         with pytest.raises(OSError, match="address already in use"):
             await server.start()
     assert all(
-        listening.fileno() < 0 for one in server._listeners for listening in one._acceptor._sockets._sockets
+        listening.fileno() < 0
+        for listener in server._listeners
+        for listening in listener._acceptor._sockets._sockets
     )
 
 

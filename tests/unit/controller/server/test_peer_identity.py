@@ -77,13 +77,15 @@ def who_answers(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any]
     def describe_configs(body: Any) -> Any:
         results = tuple(
             DescribeConfigsResult(
-                error_code=ErrorCode.none if one.resource_name == str(node_id) else ErrorCode.invalid_request,
+                error_code=ErrorCode.none
+                if resource.resource_name == str(node_id)
+                else ErrorCode.invalid_request,
                 error_message=None,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
                 configs=(),
             )
-            for one in body.resources
+            for resource in body.resources
         )
         return DescribeConfigsResponse(throttle_time=timedelta(), results=results)
 

@@ -394,7 +394,9 @@ async def test_a_lane_with_a_wrong_password_is_told_so(
         with pytest.raises(ConnectionError):
             await lane.ask(heartbeat(), HANG_S)
     await turn_until(lambda: rig.counters.failed_authentications >= 3)
-    reasons = [one.facts["reason"] for one in caplog.records if one.message == "peer_authentication_failed"]  # type: ignore[attr-defined]
+    reasons = [
+        record.facts["reason"] for record in caplog.records if record.message == "peer_authentication_failed"
+    ]  # type: ignore[attr-defined]
     assert reasons[0] == "Authentication failed: Invalid username or password"
     assert reasons[1] == "SCRAM-SHA-512: UNSUPPORTED_SASL_MECHANISM; the peer has PLAIN, SCRAM-SHA-256"
     assert "invalid credentials" in reasons[2]

@@ -52,7 +52,9 @@ def test_users_have_a_mechanism_and_iterations_each() -> None:
         "SCRAM-SHA-256=[name=a,password=x]",
         "SCRAM-SHA-256=[name=b=c,password=x=y]",
     )
-    assert [(one.name, one.mechanism, one.iterations, len(one.stored_key)) for one in records] == [
+    assert [
+        (record.name, record.mechanism, record.iterations, len(record.stored_key)) for record in records
+    ] == [
         ("a", 2, 16384, 64),
         ("a", 1, 4096, 32),
         ("b=c", 1, 4096, 32),
@@ -127,7 +129,10 @@ def test_users_come_from_files(tmp_path: Path) -> None:
     ran = CliRunner().invoke(commands.app, [*arguments, "--add-scram-from", f"SCRAM-SHA-512={users}"])
     assert ran.exit_code == 0, ran.output
     records = read_bootstrap_records(OsFileSystem(), tmp_path / "data").records
-    assert {one.name for one in records if isinstance(one, UserScramCredentialRecord)} == {"user", "other"}
+    assert {record.name for record in records if isinstance(record, UserScramCredentialRecord)} == {
+        "user",
+        "other",
+    }
 
 
 @pytest.mark.parametrize(

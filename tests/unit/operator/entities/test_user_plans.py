@@ -94,15 +94,17 @@ def test_no_text_has_the_password() -> None:
 def test_another_secret_or_lost_credentials_are_set_again() -> None:
     there = frozenset({SCRAM})
     changed = ObservedUser(secret=secret("s/2"), mechanisms=there)
-    assert [type(one) for one in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [SetCredentials]
+    assert [type(change) for change in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [
+        SetCredentials
+    ]
     lost = ObservedUser(secret=secret())
-    assert [type(one) for one in plan_user(scram(), lost, KAFKA, had=HAD).changes] == [SetCredentials]
+    assert [type(change) for change in plan_user(scram(), lost, KAFKA, had=HAD).changes] == [SetCredentials]
 
 
 def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
     before = ObservedUser(secret=secret(), mechanisms=frozenset({OTHER}))
     had = HadUser(is_had=True, mechanism=OTHER, secret_version="s/1")
-    assert [type(one) for one in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
+    assert [type(change) for change in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
     both = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM, OTHER}))
     (closed,) = plan_user(scram(), both, KAFKA, had=HAD).changes
     assert closed == DeleteCredentials(user="alice", mechanisms=(OTHER,))
@@ -176,7 +178,7 @@ def test_quotas_are_those_of_the_spec_and_no_others() -> None:
 def test_nodes_and_super_users_are_nobodys_resource() -> None:
     kafka = kafka_of([None], reserved=frozenset({"User:alice"}))
     plan = plan_user(scram(), ObservedUser(secret=secret()), kafka)
-    assert [one.code for one in plan.refusals] == [RESERVED]
+    assert [refusal.code for refusal in plan.refusals] == [RESERVED]
     assert not plan.changes
     assert "principal" not in plan.status, "its deletion would revoke what nodes have"
 
@@ -185,7 +187,7 @@ def test_nodes_and_super_users_are_nobodys_resource() -> None:
 def test_no_certificate_of_a_node_is_issued(reserved: str) -> None:
     asked = issued(principal="User:somebody")
     plan = plan_user(asked, ObservedUser(), kafka_of([None], reserved=frozenset({reserved})))
-    assert [one.code for one in plan.refusals] == [RESERVED]
+    assert [refusal.code for refusal in plan.refusals] == [RESERVED]
     assert reserved in plan.refusals[0].message
     assert not plan.changes
 
@@ -245,7 +247,7 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     assert (done.changes, done.waits, done.refusals) == ((), (), ())
     assert (done.status["principal"], done.status["secretName"]) == ("User:CN=alice", "alice")
     other = ObservedUser(certificate=ObservedCertificate(is_own=True), secret=ISSUED_SECRET)
-    assert [type(one) for one in plan_user(issued(), other, KAFKA).changes] == [KeepCertificate]
+    assert [type(change) for change in plan_user(issued(), other, KAFKA).changes] == [KeepCertificate]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,7 @@ def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, tol
     (refusal,) = plan.refusals
     assert refusal.code == code
     assert told in refusal.message
-    assert [type(one) for one in plan.changes] == [AddAcls]
+    assert [type(change) for change in plan.changes] == [AddAcls]
 
 
 def test_the_certificate_of_a_user() -> None:

@@ -55,7 +55,10 @@ def test_the_quorum_in_our_clock_and_without_brokers() -> None:
         1,
     )
     assert {node_id for node_id, one in quorum.voters.items() if one.caught_up} == {3000, 3001, 3002}
-    assert [(one.node_id, one.caught_up) for one in quorum.observers] == [(3006, True), (3001, False)]
+    assert [(observer.node_id, observer.caught_up) for observer in quorum.observers] == [
+        (3006, True),
+        (3001, False),
+    ]
     voter = quorum.voters[3001]
     assert voter.directory_id == uuid_to_text(DISK)
     assert voter.last_fetch_ms == NOW_MS - 400

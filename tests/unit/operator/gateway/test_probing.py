@@ -40,11 +40,13 @@ def configured_as(node_id: int) -> Any:
             nested(
                 "DescribeConfigs",
                 "DescribeConfigsResult",
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                error_code=ErrorCode.none if one.resource_name == str(node_id) else ErrorCode.invalid_request,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                error_code=ErrorCode.none
+                if resource.resource_name == str(node_id)
+                else ErrorCode.invalid_request,
             )
-            for one in request.body.resources
+            for resource in request.body.resources
         )
         return answer("DescribeConfigs", results=results)
 
@@ -117,10 +119,10 @@ async def test_what_is_not_allowed_is_told() -> None:
             nested(
                 "DescribeConfigs",
                 "DescribeConfigsResult",
-                resource_name=one.resource_name,
+                resource_name=resource.resource_name,
                 error_code=ErrorCode.cluster_authorization_failed,
             )
-            for one in request.body.resources
+            for resource in request.body.resources
         )
         return answer("DescribeConfigs", results=results)
 

@@ -43,7 +43,7 @@ def led(
         leader_epoch=1,
         high_watermark=10,
         kraft_version=1,
-        voters={one.node_id: one for one in voters},
+        voters={voter.node_id: voter for voter in voters},
         observers=observers,
     )
     return KafkaFacts(quorum=quorum, cluster_id="c")

@@ -106,7 +106,7 @@ def configs(resources: Iterable[ConfigResource]) -> Results[ConfigResource, tupl
         entry(LEADER_REPLICAS, "0:1", ConfigSource.DYNAMIC_TOPIC_CONFIG),
         entry("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
     )
-    return Results({one: of_topic if one.name else of_defaults for one in resources})
+    return Results({resource: of_topic if resource.name else of_defaults for resource in resources})
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ async def test_changes_are_requests(admin: ScriptedAdmin) -> None:
     (configured,) = admin.calls_of("incremental_alter_configs")
     ((resource, operations),) = configured.args[0].items()
     assert resource == DEFAULTS
-    assert [(one.name, one.value, one.operation) for one in operations] == [
+    assert [(operation.name, operation.value, operation.operation) for operation in operations] == [
         (LEADER_RATE, "5", ConfigOpType.SET),
         ("other", None, ConfigOpType.DELETE),
     ]

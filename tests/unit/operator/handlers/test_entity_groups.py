@@ -179,7 +179,7 @@ class Bench:
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and reason."""
         conditions = self.server.bodies[name]["status"]["conditions"]
-        found = next(one for one in conditions if one["type"] == kind)
+        found = next(condition for condition in conditions if condition["type"] == kind)
         return found["status"], found["reason"]
 
     async def _find(self, *_: object) -> Target:
@@ -191,8 +191,8 @@ class Bench:
         if not self.is_reachable:
             raise UnreachableError({"broker:9092": "refused"})
         nodes = [
-            SimpleNamespace(node_id=one.broker_id, rack=one.rack, fenced=False, host="broker", port=1)
-            for one in KAFKA.brokers
+            SimpleNamespace(node_id=broker.broker_id, rack=broker.rack, fenced=False, host="broker", port=1)
+            for broker in KAFKA.brokers
         ]
         return SimpleNamespace(cluster_id="c", nodes=nodes)
 

@@ -165,7 +165,10 @@ def test_brokers_that_are_secured_alike_are_asked_together() -> None:
     }
     config = config_of_nodes([first, second, third], secured.get)
     assert config is not None
-    assert [one.host for one in config.bootstrap_servers] == ["10.0.0.1", "10.0.0.2"]
+    assert [bootstrap_server.host for bootstrap_server in config.bootstrap_servers] == [
+        "10.0.0.1",
+        "10.0.0.2",
+    ]
     assert config.security.tls.names == {"10.0.0.1": "pod-1", "10.0.0.2": "pod-2"}
     assert config_of_nodes([], secured.get) is None
 

@@ -90,23 +90,24 @@ class Bench:
 
     async def _get(self, kind: Kind, _namespace: str, name: str) -> Object | None:
         return next(
-            (one for one in self._bodies if (one["kind"], one["metadata"]["name"]) == (kind.name, name)), None
+            (body for body in self._bodies if (body["kind"], body["metadata"]["name"]) == (kind.name, name)),
+            None,
         )
 
     async def _list(self, kind: Kind, namespace: str, selector: str) -> tuple[list[Object], str]:
         assert namespace == "kafka"
         wanted = LabelSelector.parse(selector)
         found = [
-            one
-            for one in self._bodies
-            if one["kind"] == kind.name and wanted.matches(one["metadata"]["labels"])
+            body
+            for body in self._bodies
+            if body["kind"] == kind.name and wanted.matches(body["metadata"]["labels"])
         ]
         return found, "1"
 
     async def _merge(self, _kind: Kind, _namespace: str, name: str, patch: Object, **_: Any) -> Object:
         (ready,) = [one for one in patch["status"]["conditions"] if one["type"] == "Ready"]
         self.reported[name] = f"{ready['status']} {ready['reason']}: {ready['message']}"
-        return next(one for one in self._bodies if one["metadata"]["name"] == name)
+        return next(body for body in self._bodies if body["metadata"]["name"] == name)
 
     async def _record(self, *_: Any, **__: Any) -> None:
         pass

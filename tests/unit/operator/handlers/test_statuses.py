@@ -225,7 +225,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
         leader_epoch=1,
         high_watermark=100,
         kraft_version=1,
-        voters={one.node_id: one for one in voters},
+        voters={voter.node_id: voter for voter in voters},
     )
     observed = ObservedCluster(nodes={}, quorum=quorum, kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22))
     view = view_of("quorum", desired_cluster(load_manifests(QUORUM, "test")), observed, Plan(steps=()))
@@ -271,7 +271,7 @@ def test_a_pause_is_no_fault() -> None:
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=Lifecycle.PAUSED)
     observed = ObservedCluster(nodes={}, quorum=None)
     paused = plan(desired, observed, now_ms=0)
-    assert [one.code for one in paused.refusals] == ["Paused"]
+    assert [refusal.code for refusal in paused.refusals] == ["Paused"]
     status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
     assert _judged(status, "Progressing", "Stalled", "Degraded") == [
         ("False", "Paused"),

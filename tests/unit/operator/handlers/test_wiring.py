@@ -25,7 +25,7 @@ def test_kopf_can_keep_the_progress_of_each_handler() -> None:
     kinds = (registry._changing, registry._spawning, registry._watching)
     ids = {handler.id for kind in kinds for handler in kind.get_all_handlers()}
     assert len(ids) >= len(kinds)
-    names = [key.partition("/")[2] for one in ids for key in storage.make_keys(one)]
+    names = [key.partition("/")[2] for id_ in ids for key in storage.make_keys(id_)]
     assert [name for name in names if not ANNOTATION_NAME.fullmatch(name)] == []
 
 
@@ -35,7 +35,11 @@ async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch
     monkeypatch.setattr(wiring, "DELETION_WAIT_S", 0)
     clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait())
     registry = registry_of(cast("Any", clusters), cast("Any", SimpleNamespace(kinds=())))
-    handler = next(one for one in registry._changing.get_all_handlers() if one.id == wiring.DELETION_ID)
+    handler = next(
+        get_all_handler
+        for get_all_handler in registry._changing.get_all_handlers()
+        if get_all_handler.id == wiring.DELETION_ID
+    )
     deleted = cast("Any", handler.fn)
     for runtime, pause_s in (
         (timedelta(0), wiring.DELETION_PAUSE_S),

@@ -238,7 +238,11 @@ def test_tokens_alone_need_no_password() -> None:
     manifests = load(SASL, "", f"listeners: [{{name: A, {BROKER_SASL}}}, {{name: B, {TOKENS}}}]")
     first, second = manifests.brokers[0].spec.listeners
     assert (first.has_tokens_alone, second.has_tokens_alone) == (False, True)
-    of_second = [one for one in secret_uses(manifests.controllers, manifests.brokers) if "[1]" in one.where]
+    of_second = [
+        secret_use
+        for secret_use in secret_uses(manifests.controllers, manifests.brokers)
+        if "[1]" in secret_use.where
+    ]
     assert [(one.name, one.has_passwords) for one in of_second] == [("b", False), ("keys", False)]
 
 

@@ -31,7 +31,7 @@ def test_what_a_selector_matches(text: str, matched: tuple[dict[str, str], ...])
     for labels in (BLUE, GREEN, NONE):
         assert selector.matches(labels) == (labels in matched), labels
         others = selector.opposites()
-        assert any(one.matches(labels) for one in others) == (labels not in matched), labels
+        assert any(other.matches(labels) for other in others) == (labels not in matched), labels
     assert LabelSelector.parse(str(selector)) == selector
     assert bool(selector) == bool(text)
 

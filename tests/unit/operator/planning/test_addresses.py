@@ -53,7 +53,11 @@ def published(situation: Situation, *more: Publication) -> Situation:
     """Everybody's old addresses, and others."""
     brokers = situation.desired.of_role(Role.BROKER)
     moved = {one.address for one in more}
-    own = (pointing(old(one.node_id), one.node_id) for one in brokers if old(one.node_id) not in moved)
+    own = (
+        pointing(old(broker.node_id), broker.node_id)
+        for broker in brokers
+        if old(broker.node_id) not in moved
+    )
     return situation.seeing(publications=(*own, *more))
 
 

@@ -223,7 +223,7 @@ def test_full_disks_stop_no_broker_of_a_deleted_pool() -> None:
     full = BrokerLoad(used_bytes=100 * GIB, free_bytes=10 * GIB)
     plan = look(deleted(partition(0, 0), others=1).kafka(loads={2: full}))
     assert plan.steps == ()
-    assert [(one.code, one.pool) for one in plan.refusals] == [("TooLittleSpace", "brokers")]
+    assert [(refusal.code, refusal.pool) for refusal in plan.refusals] == [("TooLittleSpace", "brokers")]
     assert "broker-0 holds 1 replica(s)" in plan.refusals[0].message
 
 

@@ -44,7 +44,7 @@ def told(before: Mapping[int, Mapping[str, str]], after: Cluster) -> list[str]:
     """The refusals of a change; what is refused stops and starts nobody."""
     plan = with_logins(STEPS, after.desired, before)
     assert plan.steps == (STEPS.steps if not plan.refusals else STEPS.steps[2:])
-    return [one.message for one in plan.refusals]
+    return [refusal.message for refusal in plan.refusals]
 
 
 def test_three_rolls_change_a_password(make: Make) -> None:

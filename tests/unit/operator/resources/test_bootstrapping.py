@@ -62,7 +62,7 @@ def test_the_status_tells_where_clients_begin(make: Make) -> None:
 def test_authorities_that_are_missing_or_too_long_are_left_out(make: Make, values: dict[str, str]) -> None:
     cluster = make(brokers=LISTENERS, secrets={"cert": Secret(values=values)})
     statuses = listener_statuses(cluster.context, cluster.desired, "brokers", {})
-    assert [(one.bootstrap_servers, one.authorities) for one in statuses] == [
+    assert [(status.bootstrap_servers, status.authorities) for status in statuses] == [
         ("brokers-bootstrap.kafka.svc:9092", None),
         (None, None),
     ]

@@ -78,7 +78,9 @@ def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: s
     running = {0: {"OUT": Address("old.example.com", 443), "IN": Address("10.0.0.1", 9092)}}
     cluster = make(brokers=pool(f"type: {kind}", "interimHost: 'i{nodeId}.example.com',"), configured=running)
     found = [
-        one for one in ingresses(cluster.context, cluster.desired) if "brokers-0" in str(one["metadata"])
+        ingress
+        for ingress in ingresses(cluster.context, cluster.desired)
+        if "brokers-0" in str(ingress["metadata"])
     ]
     hosts = {rule["host"] for one in found for rule in one["spec"].get("rules", ())}
     hosts |= {one["spec"]["host"] for one in found if kind == "Route"}

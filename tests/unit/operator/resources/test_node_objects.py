@@ -154,7 +154,7 @@ def test_our_controllers_accept_their_configuration(make: Make, tmp_path: Path, 
     file.write_text(item["data"]["server.properties"])
     config = load_config(file)
     assert config.node_id == 3000
-    assert [f"{one}" for one in load_format_target(file).log_dirs] == [DATA_DIRECTORY]
+    assert [f"{log_dir}" for log_dir in load_format_target(file).log_dirs] == [DATA_DIRECTORY]
 
 
 def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path) -> None:

@@ -75,8 +75,10 @@ class Checker(HTMLParser):
     def problems(self) -> list[str]:
         """All of them, after the whole page was fed."""
         found = [*self.faults, *(f"<{tag}> stays open" for tag in self.open)]
-        found += [f"id {one} is there more than once" for one in set(self.ids) if self.ids.count(one) > 1]
-        found += [f"{one} refers to nothing" for one in self.references if one not in self.ids]
+        found += [f"id {id_} is there more than once" for id_ in set(self.ids) if self.ids.count(id_) > 1]
+        found += [
+            f"{reference} refers to nothing" for reference in self.references if reference not in self.ids
+        ]
         for before, after in zip([0, *self.headings], self.headings, strict=False):
             if after > before + 1:
                 found.append(f"h{after} follows h{before}")
@@ -113,7 +115,7 @@ def quorum_of(snapshot: ClusterSnapshot) -> QuorumView:
 
 def ghosts_of(snapshot: ClusterSnapshot) -> list[RegistrationView]:
     """The ghosts that are shown."""
-    return [one for one in snapshot.view().registrations or () if one.is_ghost]
+    return [registration for registration in snapshot.view().registrations or () if registration.is_ghost]
 
 
 def desired_of(snapshot: ClusterSnapshot) -> DesiredCluster:
@@ -127,7 +129,7 @@ def desired_of(snapshot: ClusterSnapshot) -> DesiredCluster:
 )
 def test_every_page_is_valid_html_and_usable_without_eyes(access: Access) -> None:
     snapshots = (busy(), well(), UNKNOWN)
-    pages = [cluster_page(one, access, "paused") for one in snapshots]
+    pages = [cluster_page(snapshot, access, "paused") for snapshot in snapshots]
     pages += [list_page(snapshots, access), list_page((), access), not_found_page(None, access)]
     assert [problems(page) for page in pages] == [[]] * len(pages)
     for page in pages:
@@ -229,10 +231,10 @@ def test_hibernated_means_that_nothing_runs() -> None:
 
 def test_the_quorum_is_counted_as_raft_counts() -> None:
     facts = quorum_of(busy())
-    assert [one.node_id for one in facts.voters] == list(CONTROLLERS)
-    assert [one.node_id for one in facts.observers] == [3003]
+    assert [voter.node_id for voter in facts.voters] == list(CONTROLLERS)
+    assert [observer.node_id for observer in facts.observers] == [3003]
     assert (facts.majority, facts.caught_up, facts.spare) == (2, 2, 0)
-    assert [one.lag for one in (*facts.voters, *facts.observers)] == [0, 0, 192, 483]
+    assert [voter.lag for voter in (*facts.voters, *facts.observers)] == [0, 0, 192, 483]
 
 
 def test_brokers_are_not_drawn_although_they_observe_the_log() -> None:
@@ -317,8 +319,8 @@ def test_the_plan_shows_what_is_due_what_waits_and_what_is_refused() -> None:
 def test_long_lists_are_cut_and_say_so() -> None:
     observed = observed_of(well())
     broker = observed.nodes[0]
-    nodes = {**observed.nodes, **{one: replace(broker, node_id=one) for one in range(10_000, 11_000)}}
-    steps = tuple(StartNode(node_id=one, reason="x") for one in range(100))
+    nodes = {**observed.nodes, **{index: replace(broker, node_id=index) for index in range(10_000, 11_000)}}
+    steps = tuple(StartNode(node_id=index, reason="x") for index in range(100))
     big = replace(well(), observed=replace(observed, nodes=nodes), plan=Plan(steps=steps))
     sections = cluster_sections(big, UNLOCKED)
     assert "and 803 more, which are not shown" in text_of(sections["brokers"])

@@ -228,7 +228,7 @@ async def test_an_assertion_is_exchanged_for_a_token(
     asked = endpoint.requests[-1]
     assert (asked["user"], asked["scope"]) == ("", "a b")
     assert jwt.get_unverified_header(asked[sent])["kid"] == "k1"
-    assert len({one[sent] for one in endpoint.requests}) == len(endpoint.requests)
+    assert len({request[sent] for request in endpoint.requests}) == len(endpoint.requests)
 
     made = tmp_path / "made"
     made.write_text(f"{read_or_make_assertion(settings)}\n")

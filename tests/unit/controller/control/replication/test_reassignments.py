@@ -45,7 +45,11 @@ def reassign(cluster, *asked, allow: bool = True) -> list[tuple[ErrorCode, str |
     response = cluster.apply(decide(cluster, *asked, allow=allow))
     assert response.error_code is ErrorCode.none
     assert response.allow_replication_factor_change is allow
-    return [(one.error_code, one.error_message) for topic in response.responses for one in topic.partitions]
+    return [
+        (partition.error_code, partition.error_message)
+        for topic in response.responses
+        for partition in topic.partitions
+    ]
 
 
 FINE = [(ErrorCode.none, None)]
@@ -175,9 +179,9 @@ def test_too_many_at_once(five, make_partition, monkeypatch: pytest.MonkeyPatch)
     decision = decide(five, ("a", 0, (4,)), ("b", 0, (4,)), ("b", 0, (1,)))
     assert [type(record) for record in decision.records] == [PartitionChangeRecord]
     answered = [
-        (one.error_code, one.error_message)
+        (partition.error_code, partition.error_message)
         for topic in decision.response.responses
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     assert answered == [*FINE, (ErrorCode.unknown_server_error, None), *FINE]
 
