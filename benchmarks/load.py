@@ -75,7 +75,7 @@ def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests:
     """
     clients: list[_Client] = []
     latencies: list[float] = []
-    answers: list[bytes] = []
+    responses: list[bytes] = []
     with selectors.DefaultSelector() as selector:
         try:
             for each in frames[:requests]:
@@ -86,17 +86,17 @@ def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests:
             for client in clients:
                 client.send()
             unsent = requests - len(clients)
-            while len(answers) < requests:
+            while len(responses) < requests:
                 events = selector.select(SILENCE_SECONDS_MAX)
                 if not events:
                     raise TimeoutError(f"no answer in {SILENCE_SECONDS_MAX:.0f} s")
                 for key, _ in events:
                     client = key.data
-                    answer = client.receive()
-                    if answer is None:
+                    response = client.receive()
+                    if response is None:
                         continue
                     latencies.append(time.perf_counter() - client.sent)
-                    answers.append(answer)
+                    responses.append(response)
                     if unsent:
                         unsent -= 1
                         client.send()
@@ -104,7 +104,7 @@ def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests:
                 seconds=time.perf_counter() - started,
                 latencies=latencies,
                 generator_seconds=time.thread_time() - cpu_before,
-                answers=answers,
+                answers=responses,
             )
         finally:
             for client in clients:

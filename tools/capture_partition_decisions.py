@@ -153,8 +153,10 @@ def main() -> None:
         ("reassignments.json", make_reassignment, options.cases),
     ):
         cases = [make(rng) for _ in range(number)]
-        answers = ask(options.jars, options.java, cases)
-        lines = [json.dumps({**case, "answer": answer}) for case, answer in zip(cases, answers, strict=True)]
+        responses = ask(options.jars, options.java, cases)
+        lines = [
+            json.dumps({**case, "answer": response}) for case, response in zip(cases, responses, strict=True)
+        ]
         (options.to / name).write_text("[\n" + ",\n".join(lines) + "\n]\n")
         print(f"{number} cases in {options.to / name}")
 

@@ -61,10 +61,10 @@ def main() -> None:
     jars = parser.parse_args().jars
     release = RELEASES[version_of(jars)]
     with running_controller(jars, release, SETTINGS) as controller:
-        answers = ask_all(
+        responses = ask_all(
             Asking(controller), lambda: int(time.time() * 1000), lambda: time.sleep(PUBLISHED_AFTER_S)
         )
-    (FOLDER / f"security-{release.version}.json").write_text(render(answers))
+    (FOLDER / f"security-{release.version}.json").write_text(render(responses))
 
 
 if __name__ == "__main__":

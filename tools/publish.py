@@ -52,9 +52,9 @@ class Image:
 
     def options(self, registry: str) -> list[str]:
         """What every build of it is told."""
-        told = [f"--build-arg={name}={value}" for name, value in self.arguments.items()]
+        reported = [f"--build-arg={name}={value}" for name, value in self.arguments.items()]
         tags = [f"--tag={registry}/{self.name}:{tag}" for tag in self.tags]
-        return [f"--file={self.dockerfile}", *told, *tags]
+        return [f"--file={self.dockerfile}", *reported, *tags]
 
 
 def images() -> list[Image]:
@@ -106,10 +106,10 @@ def publish_image(image: Image, registry: str, target: Path) -> None:
 
 def publish_chart(chart: Path, registry: str) -> None:
     """Push the chart as an OCI artifact, and sign it. Raises PublishError."""
-    told = _run("helm", "push", f"{chart}", f"oci://{registry}/charts")
-    found = _DIGEST.search(told)
+    reported = _run("helm", "push", f"{chart}", f"oci://{registry}/charts")
+    found = _DIGEST.search(reported)
     if found is None:
-        raise PublishError(f"helm push told no digest: {told!r}")
+        raise PublishError(f"helm push told no digest: {reported!r}")
     _run("cosign", "sign", "--yes", f"{registry}/charts/quorate@{found[1]}")
 
 

@@ -313,12 +313,12 @@ async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutl
 async def _probed(
     admin: AdminClient, probing: Generator[Probe, str | None, FeatureOutlook]
 ) -> FeatureOutlook:
-    answer: str | None = None
+    response: str | None = None
     try:
         probe = next(probing)
         while True:
-            answer = await _refusal(admin, probe)
-            probe = probing.send(answer)
+            response = await _refusal(admin, probe)
+            probe = probing.send(response)
     except StopIteration as end:
         outlook: FeatureOutlook = end.value
         return outlook
@@ -350,8 +350,8 @@ def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
 def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
     """The highest level of each feature that any node supports."""
     highest = {name: high for name, (_, high) in features.supported.items()}
-    for answer in answers:
-        for name, (_, high) in answer.supported_features.items():
+    for response in answers:
+        for name, (_, high) in response.supported_features.items():
             highest[name] = max(high, highest.get(name, 0))
     return highest
 

@@ -276,8 +276,8 @@ class Driver:
                 observers.append(reply)
             else:
                 self._reply(reply)
-        for answer in effects.control_answers:
-            _resolve(self._control_futures.pop(answer.token, None), answer.outcome)
+        for response in effects.control_answers:
+            _resolve(self._control_futures.pop(response.token, None), response.outcome)
         if observers:
             if not self._for_observers:
                 self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))

@@ -198,21 +198,21 @@ def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
 
 def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what later releases have added to it, or have reworded."""
-    told = dict(answer)
+    reported = dict(answer)
     for part in ("effective", "configs"):
-        if isinstance(told.get(part), list):
-            told[part] = [config for config in told[part] if not is_later(config[0], release)]
-    if told.get("error_message"):
-        told["error_message"] = reworded(told["error_message"], release)
-    return told
+        if isinstance(reported.get(part), list):
+            reported[part] = [config for config in reported[part] if not is_later(config[0], release)]
+    if reported.get("error_message"):
+        reported["error_message"] = reworded(reported["error_message"], release)
+    return reported
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_we_answer_as_kafka_does(answered, section):
     """The same code, text, values, sources and synonyms."""
-    release, answers = answered
+    release, responses = answered
     compared = 0
-    for asked_section, question, answer in answers:
+    for asked_section, question, answer in responses:
         if asked_section != section:
             continue
         names = [name for name, *_ in question.get("operations", ())]

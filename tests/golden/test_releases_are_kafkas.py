@@ -96,17 +96,17 @@ RECORDS = {
 
 def test_what_a_level_can_do(facts: Facts) -> None:
     """Capabilities begin, and record versions change, where Kafka has it."""
-    for name, text, answer in facts("capability"):
+    for name, text, response in facts("capability"):
         level = int(text)
         if name in RECORDS:
-            assert record_version_for(RECORDS[name], level) == int(answer), (name, level)
+            assert record_version_for(RECORDS[name], level) == int(response), (name, level)
             assert level == features.METADATA_VERSION_MIN or record_version_for(
                 RECORDS[name], level - 1
-            ) < int(answer)
+            ) < int(response)
         elif name == "isLeaderEpochBumpRequiredOnIsrShrink":
-            assert (answer == "false") == (level == features.KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE)
+            assert (response == "false") == (level == features.KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE)
         elif name not in NOT_OURS:
-            assert (answer == "true") == (level == SINCE[name]), (name, level)
+            assert (response == "true") == (level == SINCE[name]), (name, level)
 
 
 def test_names_mean_the_same_levels(release: str, facts: Facts) -> None:

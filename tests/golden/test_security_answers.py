@@ -124,7 +124,7 @@ def answered(request: pytest.FixtureRequest, questions: ModuleType) -> Answered:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_we_answer_as_kafka_does(answered: Answered, section: str) -> None:
-    stock, ours = (json.loads(json.dumps(answers[section])) for answers in answered)
+    stock, ours = (json.loads(json.dumps(responses[section])) for responses in answered)
     assert len(ours) == len(stock) > 1
     for number, (expected, answer) in enumerate(zip(stock, ours, strict=True)):
         assert answer == expected, (section, number)

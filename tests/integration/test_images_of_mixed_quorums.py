@@ -141,10 +141,10 @@ def assert_java_agrees(log: Path, snapshots: Sequence[Snapshot]) -> None:
     questions = [
         question for one in snapshots for question in (records_of(one.path), image_at(log, one.end_offset))
     ]
-    answers = ask_java(jars_of(NEWEST_RELEASE), questions)
-    assert len(answers) == len(questions)
+    responses = ask_java(jars_of(NEWEST_RELEASE), questions)
+    assert len(responses) == len(questions)
     for place, snapshot in enumerate(snapshots):
-        held, replayed = answers[2 * place : 2 * place + 2]
+        held, replayed = responses[2 * place : 2 * place + 2]
         assert replayed, f"nothing at {snapshot.end_offset} of {log}"
         only_held = [one for one in held if one not in replayed]
         only_replayed = [one for one in replayed if one not in held]

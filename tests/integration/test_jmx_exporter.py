@@ -60,8 +60,8 @@ def _free_port() -> int:
 
 
 def _page(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as answer:
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S) as response:
+        text: str = response.read().decode()
         return text
 
 

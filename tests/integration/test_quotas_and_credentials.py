@@ -173,12 +173,12 @@ def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> 
         ("configs", "--describe", "--entity-type", "ips"),
     ):
         tool, *rest = words
-        told = [
+        reported = [
             json.loads(succeeded(quorate(tool, *at, *rest, "-o", "json"))) for at in (controllers, broker)
         ]
-        for topic in (one for shown in told for one in shown.get("topics", ()) if isinstance(one, dict)):
+        for topic in (one for shown in reported for one in shown.get("topics", ()) if isinstance(one, dict)):
             del topic["configs"]  # each node adds those of its own file
-        assert told[0] == told[1], words
+        assert reported[0] == reported[1], words
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
     succeeded(quorate("configs", *broker, "--alter", "--user", "maker", *credential))
     login = cluster.login("maker", "a-secret")

@@ -291,9 +291,9 @@ class Clients:
         produced = len(self.producer.acknowledged)
 
         def look() -> bool:
-            answered = [admin.tally.answered for admin in self.admins]
+            responses = [admin.tally.answered for admin in self.admins]
             return (
-                all(now > then + ANSWERS for now, then in zip(answered, counts, strict=True))
+                all(now > then + ANSWERS for now, then in zip(responses, counts, strict=True))
                 and len(self.producer.acknowledged) > produced + ANSWERS
             )
 

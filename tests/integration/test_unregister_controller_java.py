@@ -150,8 +150,8 @@ def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None
 
 def is_forgotten(node_id: int, bootstrap: tuple[str, str]) -> bool:
     """Whether the doctor finds nothing about a node. For some seconds after its last Fetch it counts as running."""
-    told = json.loads(quorate("doctor", *bootstrap, "-o", "json").stdout)
-    return all(one["nodeId"] != node_id for one in told["findings"])
+    reported = json.loads(quorate("doctor", *bootstrap, "-o", "json").stdout)
+    return all(one["nodeId"] != node_id for one in reported["findings"])
 
 
 def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> None:

@@ -56,8 +56,8 @@ class Api:
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind},
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context) as answer:
-                return Answer(answer.status, json.load(answer))
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context) as response:
+                return Answer(response.status, json.load(response))
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, json.load(error))

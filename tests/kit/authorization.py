@@ -91,10 +91,10 @@ def error_codes(entity: Any) -> set[ErrorCode]:
 
 async def answer_or_arrival(rig: Any, client: Any) -> Any:
     """The response, or None once the node has the request. The listener answers requests that raft can't read."""
-    answer = asyncio.ensure_future(client.receive())
+    response = asyncio.ensure_future(client.receive())
     arrival = asyncio.ensure_future(rig.node.requests(1))
-    done, others = await asyncio.wait((answer, arrival), return_when=asyncio.FIRST_COMPLETED)
+    done, others = await asyncio.wait((response, arrival), return_when=asyncio.FIRST_COMPLETED)
     for other in others:
         other.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    return answer.result() if answer in done else None
+    return response.result() if response in done else None

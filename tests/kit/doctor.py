@@ -15,9 +15,9 @@ def diagnosed(*bootstrap: str) -> dict[str, Any]:
     ran = quorate("doctor", *bootstrap, "-o", "json")
     if not ran.stdout:
         raise ConnectionError(ran.stderr)
-    told: dict[str, Any] = json.loads(ran.stdout)
-    assert ran.returncode == (0 if told["healthy"] else 1), ran.stdout + ran.stderr
-    return told
+    reported: dict[str, Any] = json.loads(ran.stdout)
+    assert ran.returncode == (0 if reported["healthy"] else 1), ran.stdout + ran.stderr
+    return reported
 
 
 def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:

@@ -156,7 +156,7 @@ class FakeNode:
             nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
             for key, (low, high) in apis.items()
         )
-        told = answer(
+        reported = answer(
             "ApiVersions",
             api_keys=keys,
             supported_features=tuple(
@@ -176,14 +176,14 @@ class FakeNode:
             finalized_features_epoch=self.cluster.finalized_features_epoch,
         )
         if request.unsupported_version is not None or request.version > newest:
-            return replace(told, error_code=ErrorCode.unsupported_version)
+            return replace(reported, error_code=ErrorCode.unsupported_version)
         cluster_id, node_id = request.body.cluster_id, request.body.node_id
         if (cluster_id is None) != (node_id == -1):
             return answer("ApiVersions", error_code=ErrorCode.invalid_request)
         is_meant = (cluster_id, node_id) == (self.cluster_id, self.node_id)
         if self.cluster.checks_identity and cluster_id is not None and not is_meant:
             return answer("ApiVersions", error_code=ErrorCode.rebootstrap_required)
-        return told
+        return reported
 
     def describe_configs(self, request: Request) -> Any:
         """Nothing of its own configuration, and INVALID_REQUEST for that of other nodes."""

@@ -288,10 +288,10 @@ class Script:
             else:
                 client = AdminClient(bootstrap_servers=self.cluster.bootstrap_servers.split(","))
             async with client:
-                answer = await action(client)
-                if isinstance(answer, Results):
-                    answer.raise_any()
-                return answer
+                response = await action(client)
+                if isinstance(response, Results):
+                    response.raise_any()
+                return response
 
         return asyncio.run(run())
 

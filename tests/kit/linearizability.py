@@ -54,8 +54,8 @@ class Operation:
         asked = f"{self.action} {self.key}" + ("" if self.written is None else f" = {self.written}")
         if self.returned_at is None:
             return f"[{self.invoked_at} .. no answer] {self.client}: {asked}"
-        answer = self.refused or ("done" if self.observed is None else f"-> {self.observed}")
-        return f"[{self.invoked_at} .. {self.returned_at}] {self.client}: {asked}: {answer}"
+        response = self.refused or ("done" if self.observed is None else f"-> {self.observed}")
+        return f"[{self.invoked_at} .. {self.returned_at}] {self.client}: {asked}: {response}"
 
 
 class Model(Protocol[StateT]):
@@ -156,9 +156,9 @@ def _described(
     last = [operation for operation in prefix if operation.returned_at == end]
     known = list(prefix)
     order: Sequence[Operation] | None = None
-    answer = last[0]
-    for answer in last:
-        known[known.index(answer)] = answer.unanswered()
+    response = last[0]
+    for response in last:
+        known[known.index(response)] = response.unanswered()
         order = _Search(known, model, configurations_max).order()
         if order is not None:
             break
@@ -169,13 +169,13 @@ def _described(
         state = state if after is None else after
     return Violation(
         key=key,
-        answer=answer,
+        answer=response,
         order=tuple(done),
         concurrent=tuple(
             operation
             for operation in prefix
-            if operation is not answer
-            and (operation.returned_at is None or operation.returned_at >= answer.invoked_at)
+            if operation is not response
+            and (operation.returned_at is None or operation.returned_at >= response.invoked_at)
         ),
         state=state,
     )
@@ -221,9 +221,9 @@ class _Search:
             if not place.choices:
                 way.pop()
                 continue
-            operation, answered, unanswered, state = place.choices.pop()
-            if (answered, unanswered, state) not in self._seen:
-                way.append(self._place(answered, unanswered, state, operation))
+            operation, responses, unanswered, state = place.choices.pop()
+            if (responses, unanswered, state) not in self._seen:
+                way.append(self._place(responses, unanswered, state, operation))
         return None
 
     def _place(self, answered: int, unanswered: int, state: Hashable, operation: Operation | None) -> _Place:

@@ -86,8 +86,8 @@ class FakePeer:
             self.answer_versions(transport, request)
         elif request.api.key in self.answers:
             body = self.answers[request.api.key](request.body)
-            answer = serialize_response(request.api, request.version, request.correlation_id, body)
-            transport.write(answer)
+            response = serialize_response(request.api, request.version, request.correlation_id, body)
+            transport.write(response)
 
     def answer_versions(self, transport: asyncio.Transport, request: Request) -> None:
         lowest, highest = self.ranges[18]

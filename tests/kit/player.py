@@ -91,8 +91,8 @@ class Player:
             return self.status()
         except NotAnsweringError as error:
             raise ConnectionError(f"{error}") from error
-        told: dict[str, Any] = json.loads(json.dumps(snapshot.status.as_json()))
-        return told
+        reported: dict[str, Any] = json.loads(json.dumps(snapshot.status.as_json()))
+        return reported
 
     def until_ready(self) -> dict[str, Any]:
         """The status once it says ready."""

@@ -49,12 +49,12 @@ class ScriptedAdmin:
 
         async def method(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(Call(name, args, kwargs))
-            told = self.answers[name]
-            if callable(told):
-                told = told(*args, **kwargs)
-            if isinstance(told, Exception):
-                raise told
-            return told
+            reported = self.answers[name]
+            if callable(reported):
+                reported = reported(*args, **kwargs)
+            if isinstance(reported, Exception):
+                raise reported
+            return reported
 
         return method
 

@@ -54,13 +54,13 @@ TOPICS = st.one_of(
 
 def is_explained(history: Sequence[Operation], model: Any) -> bool:
     """Tries every order of the answered operations with every choice of the others."""
-    answered = [operation for operation in history if operation.is_answered]
+    responses = [operation for operation in history if operation.is_answered]
     others = [operation for operation in history if not operation.is_answered]
     return any(
         _fits(order, model)
         for size in range(len(others) + 1)
         for chosen in combinations(others, size)
-        for order in permutations([*answered, *chosen])
+        for order in permutations([*responses, *chosen])
     )
 
 

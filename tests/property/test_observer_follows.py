@@ -335,14 +335,14 @@ def test_damaged_records_do_not_move_an_observer(place: int, flip: int) -> None:
     quorum.commit(1)
     reader = Reader(quorum, Observer(ENDPOINTS[:1], ObserverConfig()))
     reader.exchange()  # tells the epoch
-    answer = quorum.answer(0, reader.observer.next_ask(0).request)
-    partition = answer.responses[0].partitions[0]
+    response = quorum.answer(0, reader.observer.next_ask(0).request)
+    partition = response.responses[0].partitions[0]
     damaged = bytearray(partition.records)
     damaged[place % len(damaged)] ^= flip
     object.__setattr__(partition, "records", bytes(damaged))
     if 12 <= place % len(damaged) < 16:
         return  # no checksum covers the epoch, and another one may be as good
-    assert reader.observer.receive(answer) == ()
+    assert reader.observer.receive(response) == ()
     assert reader.observer.position == BEGINNING
     assert not (reader.observer.is_caught_up and reader.observer.position.offset)
     reader.exchange()

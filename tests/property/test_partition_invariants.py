@@ -289,12 +289,12 @@ class PartitionsMachine(RuleBasedStateMachine):
                     ),
                     self.context(),
                 )
-                (answer,) = decision.response.topics[0].partitions
-                assert answer.error_code is ErrorCode.none
+                (response,) = decision.response.topics[0].partitions
+                assert response.error_code is ErrorCode.none
                 self.apply(decision)
                 now = self.image.topics.by_id[topic_id].partitions[number]
-                assert set(now.isr) == isr == set(answer.isr)
-                assert (answer.leader_epoch, answer.partition_epoch) == (
+                assert set(now.isr) == isr == set(response.isr)
+                assert (response.leader_epoch, response.partition_epoch) == (
                     now.leader_epoch,
                     now.partition_epoch,
                 )

@@ -112,13 +112,13 @@ def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = RequestProcessor.answer
+    response = RequestProcessor.answer
 
     def answer_reads_at_once(requests: RequestProcessor, token: int, outcome: object, *asker: object) -> None:
         if isinstance(outcome, DescribeConfigsResponse):
             requests._deliver(token, outcome)
         else:
-            answer(requests, token, outcome, *asker)  # type: ignore[arg-type]
+            response(requests, token, outcome, *asker)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestProcessor, "answer", answer_reads_at_once)
     assert first_violation(Shape.of, first=25).name == "Linearizability"

@@ -156,10 +156,10 @@ def test_an_order_explains_the_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", BROKEN_VALUES)
 def test_no_order_explains_the_values(name: str) -> None:
-    history, answer = BROKEN_VALUES[name]
+    history, response = BROKEN_VALUES[name]
     violation = first_violation(history, ValueModel())
     assert violation is not None
-    assert violation.answer == answer
+    assert violation.answer == response
 
 
 @pytest.mark.parametrize("name", LINEARIZABLE_TOPICS)

@@ -150,17 +150,17 @@ class KeyedOperations(Operations):
                 except AdminError as error:
                     return error
 
-        answers = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
+        responses = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
         silent = [
             response
-            for response in answers.values()
+            for response in responses.values()
             if isinstance(response, AdminError) and not isinstance(response, ServerError)
         ]
-        if silent and len(silent) == len(answers):
+        if silent and len(silent) == len(responses):
             raise silent[0]
         values: dict[K, V] = {}
         errors: dict[K, ServerError] = {}
-        for to, answer in answers.items():
+        for to, answer in responses.items():
             if isinstance(answer, AdminError):
                 errors.update(dict.fromkeys(keys[to], _of_a_node(answer)))
             else:

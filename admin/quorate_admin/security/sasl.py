@@ -47,12 +47,12 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
     for _ in range(ROUNDS_MAX):
         if message is None:
             return lifetime_ms
-        answer = await ask(SaslAuthenticateRequest(auth_bytes=message))
-        if answer.error_code is not ErrorCode.none:
-            raise AuthenticationError(answer.error_message or answer.error_code.name.upper())
-        lifetime_ms = int(answer.session_lifetime.total_seconds() * 1000)
+        response = await ask(SaslAuthenticateRequest(auth_bytes=message))
+        if response.error_code is not ErrorCode.none:
+            raise AuthenticationError(response.error_message or response.error_code.name.upper())
+        lifetime_ms = int(response.session_lifetime.total_seconds() * 1000)
         try:
-            message = dialogue.next(answer.auth_bytes)
+            message = dialogue.next(response.auth_bytes)
         except ScramError as error:
             raise AuthenticationError(f"{mechanism}: {error}") from None
     raise AuthenticationError(f"{mechanism}: not complete after {ROUNDS_MAX} messages")

@@ -118,8 +118,8 @@ class ClustersApi:
                         await asyncio.sleep(POLL_INTERVAL_S)
             except TimeoutError:
                 phase = (found or {}).get("status", {}).get("phase", "not observed yet")
-                told = f"{what} took more than {timeout_s:g} s; it is {phase}; does the operator run?"
-                raise CommandError(f"KafkaRebalance {name}: {told}") from None
+                reported = f"{what} took more than {timeout_s:g} s; it is {phase}; does the operator run?"
+                raise CommandError(f"KafkaRebalance {name}: {reported}") from None
 
         return self._call(reached)
 

@@ -223,7 +223,7 @@ def parse_config(
     log_dirs, metadata_log_dir = _directories(values, problem)
     authorizer = parse_authorizer(properties, values, names, problem)
     http_listener = parse_http_listener(properties, problem)
-    answers = parse_answer_policy(properties, problem)
+    responses = parse_answer_policy(properties, problem)
     connections = parse_connection_limits(properties, values, names, problem)
     snapshot_handover = parse_snapshot_handover(properties, problem)
     if problems:
@@ -258,7 +258,7 @@ def parse_config(
         authorizer=authorizer,
         http_listener=http_listener,
         connections=connections,
-        answers=answers,
+        answers=responses,
         snapshot_handover=snapshot_handover,
         values=values,
         explicit=dict(properties),

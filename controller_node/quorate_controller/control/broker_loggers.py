@@ -100,10 +100,12 @@ def _check(config: AlterableConfig, known: Iterable[str]) -> None:
     operation = config.config_operation
     if operation not in (ConfigOpType.SET, ConfigOpType.DELETE):
         is_known = operation in (ConfigOpType.APPEND, ConfigOpType.SUBTRACT)
-        told = (
+        reported = (
             ConfigOpType(operation).name + " operation" if is_known else f"Unknown operation type {operation}"
         )
-        raise ControlError(ErrorCode.invalid_request, f"{told} is not allowed for the BROKER_LOGGER resource")
+        raise ControlError(
+            ErrorCode.invalid_request, f"{reported} is not allowed for the BROKER_LOGGER resource"
+        )
     if config.name not in known:
         raise ControlError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
     if operation == ConfigOpType.DELETE:

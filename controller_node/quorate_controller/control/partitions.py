@@ -62,7 +62,7 @@ class PartitionManager:
     def _altering(self, request: alter_request.AlterPartitionRequest) -> Steps:
         parts = Parts(atomic=False)
         changes = self._changes_for(request.broker_id, request.broker_epoch)
-        answers = []
+        responses = []
         for asked in request.topics:
             results = []
             for wanted in asked.partitions:
@@ -75,13 +75,13 @@ class PartitionManager:
                 if parts.add(records, ITEM + LOOK * len(wanted.new_isr_with_epochs)):
                     yield parts.take()
                     changes = self._changes_for(request.broker_id, request.broker_epoch)
-            answers.append(alter_response.TopicData(topic_id=asked.topic_id, partitions=tuple(results)))
+            responses.append(alter_response.TopicData(topic_id=asked.topic_id, partitions=tuple(results)))
             if parts.add(()):
                 yield parts.take()
                 changes = self._changes_for(request.broker_id, request.broker_epoch)
         return parts.last(
             alter_response.AlterPartitionResponse(
-                throttle_time=timedelta(0), error_code=ErrorCode.none, topics=tuple(answers)
+                throttle_time=timedelta(0), error_code=ErrorCode.none, topics=tuple(responses)
             )
         )
 
@@ -114,7 +114,7 @@ class PartitionManager:
 
     def _assigning(self, request: assign_request.AssignReplicasToDirsRequest) -> Steps:
         parts = Parts(atomic=False)
-        answers = []
+        responses = []
         for asked in request.directories:
             move = self._move(request, asked.id_)
             topics = []
@@ -135,12 +135,12 @@ class PartitionManager:
                 if parts.add(()):
                     yield parts.take()
                     move = self._move(request, asked.id_)
-            answers.append(assign_response.DirectoryData(id_=asked.id_, topics=tuple(topics)))
+            responses.append(assign_response.DirectoryData(id_=asked.id_, topics=tuple(topics)))
             if parts.add(()):
                 yield parts.take()
         return parts.last(
             assign_response.AssignReplicasToDirsResponse(
-                throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(answers)
+                throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(responses)
             )
         )
 

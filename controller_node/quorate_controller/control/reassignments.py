@@ -60,7 +60,7 @@ class ReassignmentManager:
     def _altering(self, request: alter_request.AlterPartitionReassignmentsRequest) -> Steps:
         changes = PartitionChanges(self._image, self._configs)
         parts = Parts()
-        answers = []
+        responses = []
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
@@ -84,7 +84,7 @@ class ReassignmentManager:
                 if parts.add(records, ITEM + LOOK * len(asked.replicas or ())):
                     yield parts.take()
                     changes = PartitionChanges(self._image, self._configs)
-            answers.append(
+            responses.append(
                 alter_response.ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
             )
             if parts.add(()):
@@ -96,7 +96,7 @@ class ReassignmentManager:
                 allow_replication_factor_change=request.allow_replication_factor_change,
                 error_code=ErrorCode.none,
                 error_message=None,
-                responses=tuple(answers),
+                responses=tuple(responses),
             )
         )
 
@@ -107,7 +107,7 @@ class ReassignmentManager:
     def _listing(
         self, request: ListPartitionReassignmentsRequest
     ) -> Generator[None, None, ListPartitionReassignmentsResponse]:
-        answers = []
+        responses = []
         budget = StepBudget()
         for name, partition_ids in self._asked_for(request):
             ongoing = []
@@ -126,11 +126,11 @@ class ReassignmentManager:
                 if budget.spend(ITEM):
                     yield
             if ongoing:
-                answers.append(OngoingTopicReassignment(name=name, partitions=tuple(ongoing)))
+                responses.append(OngoingTopicReassignment(name=name, partitions=tuple(ongoing)))
             if budget.spend(ITEM):
                 yield
         return ListPartitionReassignmentsResponse(
-            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(answers)
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, topics=tuple(responses)
         )
 
     def _alter(

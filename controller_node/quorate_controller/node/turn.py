@@ -240,13 +240,13 @@ class ControllerNode:
 
     def _read_answers(self) -> None:
         """Reads what raft's responses carry, once for all who get the same response."""
-        answers: dict[int, RaftAnswer] = {}
+        responses: dict[int, RaftAnswer] = {}
         for reply in self._replies:
-            answer = answers.get(id(reply.response))
-            if answer is None:
-                answer = answers[id(reply.response)] = answer_from_disk(reply.response, self.storage)
+            response = responses.get(id(reply.response))
+            if response is None:
+                response = responses[id(reply.response)] = answer_from_disk(reply.response, self.storage)
             self._effects.raft_replies.append(
-                RaftReply(token=reply.token, answer=answer, is_for_observer=reply.is_for_observer)
+                RaftReply(token=reply.token, answer=response, is_for_observer=reply.is_for_observer)
             )
 
     def _settle(self) -> None:

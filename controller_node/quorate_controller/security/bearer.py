@@ -73,11 +73,11 @@ class BearerServer:
             self._refused = error
             return INVALID_TOKEN.encode()
         if authorization_id not in ("", token.name):
-            told = (
+            reported = (
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({token.name})"
             )
-            raise SaslRefusalError(told, told=told)
+            raise SaslRefusalError(reported, told=reported)
         self.authenticated = Authenticated(name=token.name, expires_at_ms=token.expires_at_ms)
         return b""
 

@@ -445,12 +445,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_flush_scheduled = False
         in_flight = self._in_flight
         due: list[bytes | bytearray] = []
-        while in_flight and (answer := in_flight[0].answer) is not None:
+        while in_flight and (response := in_flight[0].answer) is not None:
             exchange = in_flight.popleft()
             self._request_bytes -= len(exchange.frame)
             exchange.end()
-            self._unsent_bytes -= len(answer)
-            due.append(answer)
+            self._unsent_bytes -= len(response)
+            due.append(response)
         if self._is_counted:
             self._count()
         if due and not self._transport.is_closing():

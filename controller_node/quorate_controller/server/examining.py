@@ -131,11 +131,11 @@ async def _who_answers(lane: PeerLane, meant: int) -> Answering:
 
 def answering_of(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> Answering:
     """Returns who answers, by its cluster and its results of `node_question`; the first id is the one meant."""
-    answers = {result.resource_name: is_node(result.error_code) for result in results}
+    responses = {result.resource_name: is_node(result.error_code) for result in results}
     return Answering(
         cluster_id=cluster_id,
-        is_meant=answers.get(str(node_ids[0])),
-        node_id=next((node_id for node_id in node_ids if answers.get(str(node_id))), None),
+        is_meant=responses.get(str(node_ids[0])),
+        node_id=next((node_id for node_id in node_ids if responses.get(str(node_id))), None),
     )
 
 

@@ -100,9 +100,9 @@ class HadRebalance:
             slice_state=self.slice_state,
             rates=self.rates,
         )
-        told = whole.model_dump(mode="json", by_alias=True)
+        reported = whole.model_dump(mode="json", by_alias=True)
         own = ("phase", "proposal", "progress", "brokers", "slice", "sliceState", "rates")
-        return {name: told[name] or None for name in own}
+        return {name: reported[name] or None for name in own}
 
 
 NOT_HAD: Final = HadRebalance()

@@ -57,8 +57,8 @@ class CreateTopic:
     @property
     def text(self) -> str:
         numbers = {"partitions": self.partitions, "replicas": self.replication_factor}
-        told = [f"{number} {what}" for what, number in numbers.items() if number is not None]
-        return f"create the topic {self.topic} with {' and '.join(told) or 'default numbers'}"
+        reported = [f"{number} {what}" for what, number in numbers.items() if number is not None]
+        return f"create the topic {self.topic} with {' and '.join(reported) or 'default numbers'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class AlterConfig:
 
     @property
     def text(self) -> str:
-        told = [f"{name}: {value}, not {self._present(name)}" for name, value in self.values.items()]
-        return "; ".join((*told, *(f"{name}: reset, not {self._present(name)}" for name in self.resets)))
+        reported = [f"{name}: {value}, not {self._present(name)}" for name, value in self.values.items()]
+        return "; ".join((*reported, *(f"{name}: reset, not {self._present(name)}" for name in self.resets)))
 
     def _present(self, name: str) -> str:
         return self.present.get(name, "the default")

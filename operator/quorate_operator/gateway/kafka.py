@@ -170,12 +170,12 @@ class KafkaGateway:
     async def _find_leader(self) -> _Led | None:
         addresses = list(self._controllers.values())
         # Each controller has its own client, so that one that hangs does not delay the others.
-        answers = await asyncio.gather(*map(self._as_led_by, addresses))
-        led = [answer for answer in answers if isinstance(answer, _Led)]
+        responses = await asyncio.gather(*map(self._as_led_by, addresses))
+        led = [response for response in responses if isinstance(response, _Led)]
         self._said = {
-            address: answer
-            for address, answer in zip(addresses, answers, strict=True)
-            if isinstance(answer, str)
+            address: response
+            for address, response in zip(addresses, responses, strict=True)
+            if isinstance(response, str)
         }
         # A former leader that was suspended may still claim to lead.
         return max(led, key=lambda one: one.described.leader_epoch, default=None)
@@ -276,9 +276,11 @@ class KafkaGateway:
         self, loggers: Mapping[int, frozenset[str]]
     ) -> Mapping[int, Mapping[str, str]]:
         """Returns the levels of the named loggers, of each node that answers."""
-        answers = await asyncio.gather(*(self._log_levels_of(*logger) for logger in loggers.items()))
+        responses = await asyncio.gather(*(self._log_levels_of(*logger) for logger in loggers.items()))
         return {
-            node_id: answer for node_id, answer in zip(loggers, answers, strict=True) if answer is not None
+            node_id: response
+            for node_id, response in zip(loggers, responses, strict=True)
+            if response is not None
         }
 
     async def _log_levels_of(self, node_id: int, names: frozenset[str]) -> Mapping[str, str] | None:
@@ -294,8 +296,8 @@ class KafkaGateway:
 
     async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
         # Each broker is asked itself, because the others consider a dead broker unfenced until its session ends.
-        answers = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
-        return frozenset(broker for broker, answer in zip(brokers, answers, strict=True) if answer)
+        responses = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
+        return frozenset(broker for broker, response in zip(brokers, responses, strict=True) if response)
 
     async def _is_unfenced(self, broker_id: int, address: Address) -> bool:
         client = self._contacts.client(Role.BROKER, address)
@@ -312,11 +314,11 @@ class KafkaGateway:
             return {}
         now_ms = clock.now_ms()
         if now_ms - self._log_dirs_at_ms > LOG_DIRS_AGE_MS_MAX or not self._log_dirs.keys() >= brokers.keys():
-            answers = await asyncio.gather(*(self._log_dirs_of(*broker) for broker in brokers.items()))
+            responses = await asyncio.gather(*(self._log_dirs_of(*broker) for broker in brokers.items()))
             self._log_dirs = {
-                broker_id: answer
-                for broker_id, answer in zip(brokers, answers, strict=True)
-                if answer is not None
+                broker_id: response
+                for broker_id, response in zip(brokers, responses, strict=True)
+                if response is not None
             }
             self._log_dirs_at_ms = now_ms
         return self._log_dirs

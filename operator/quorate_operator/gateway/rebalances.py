@@ -178,18 +178,18 @@ async def _dynamic(
 async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
     """Asks each broker whose address is known. A broker that does not answer is treated as one without an address."""
     whose = {admin_address(address): broker_id for broker_id, address in kafka.addresses.items()}
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(client.describe_log_dirs_at(one) for one in whose), return_exceptions=True
     )
     disks = _Disks()
-    for broker_id, answer in zip(whose.values(), answers, strict=True):
-        if isinstance(answer, AdminError):
+    for broker_id, response in zip(whose.values(), responses, strict=True):
+        if isinstance(response, AdminError):
             continue
-        if isinstance(answer, BaseException):
-            raise answer
-        if len(answer) > 1:
-            disks.directories[broker_id] = observed_directories(answer)
-        directories = [one for one in answer.values() if one.error is None]
+        if isinstance(response, BaseException):
+            raise response
+        if len(response) > 1:
+            disks.directories[broker_id] = observed_directories(response)
+        directories = [one for one in response.values() if one.error is None]
         for directory in directories:
             for key, replica in directory.replicas.items():
                 if not replica.is_future:

@@ -95,8 +95,8 @@ def broker_status(
         listeners=listeners or (),
     )
     judged = [*_common(view, own), _emptying(own.nodes)]
-    told = _dump(status) | {"conditions": conditions_of(judged, generation)}
-    return told if listeners is not None else _without(told, "listeners")
+    reported = _dump(status) | {"conditions": conditions_of(judged, generation)}
+    return reported if listeners is not None else _without(reported, "listeners")
 
 
 def _broker(node: NodeView) -> BrokerStatus:
@@ -137,8 +137,8 @@ def refused_status(
 
 def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a status with a part of another in place of its own, and with the conditions of both."""
-    told = {one["type"] for one in part["conditions"]}
-    others = [one for one in status["conditions"] if one["type"] not in told]
+    reported = {one["type"] for one in part["conditions"]}
+    others = [one for one in status["conditions"] if one["type"] not in reported]
     return {**status, **part, "conditions": [*part["conditions"], *others]}
 
 
@@ -266,9 +266,9 @@ def _resizing(pool: PoolView) -> Judgement:
         if volume.is_growing or (node.seen.node_id, volume_id) in due
     ]
     if growing:
-        told = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
+        reported = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
         first = next((volume.progress for _, volume in growing if volume.progress), "Requested")
-        return ("VolumesResizing", True, first.partition(":")[0], "; ".join(told[:_NAMED_MAX]))
+        return ("VolumesResizing", True, first.partition(":")[0], "; ".join(reported[:_NAMED_MAX]))
     refused = next((refusal for refusal in pool.refusals if refusal.code == CANNOT_GROW), None)
     if refused is not None:
         return ("VolumesResizing", True, refused.code, refused.message)

@@ -12,14 +12,14 @@ from quorate_operator.planning.steps import Refusal, SetLogLevels
 
 def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:
     """Plans the levels of each node that reported its levels, and refuses names that no node of a pool knows."""
-    told = observed.kafka.log_levels if observed.kafka else {}
+    reported = observed.kafka.log_levels if observed.kafka else {}
     due: list[SetLogLevels] = []
     named: dict[str, set[str]] = {}
     known: dict[str, set[str]] = {}
     for node in desired.nodes:
-        if node.node_id not in told:
+        if node.node_id not in reported:
             continue
-        has = told[node.node_id]
+        has = reported[node.node_id]
         named.setdefault(node.pool, set()).update(node.log_levels)
         known.setdefault(node.pool, set()).update(has)
         levels = {

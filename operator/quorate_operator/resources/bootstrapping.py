@@ -62,7 +62,9 @@ def listener_statuses(
     statuses = []
     for listener in resource.spec.listeners:
         addresses = [
-            str(told[listener.name]) for _, told in sorted(registered.items()) if listener.name in told
+            str(reported[listener.name])
+            for _, reported in sorted(registered.items())
+            if listener.name in reported
         ]
         statuses.append(
             ListenerStatus(

@@ -50,8 +50,8 @@ def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
     if ready["status"] == "True":
         return None
     # If the attempts to get a certificate fail, Issuing has the reason. Ready only says that there is none.
-    told = issuing if issuing is not None and issuing.get("reason") == "Failed" else ready
-    return str(told.get("message") or told.get("reason") or "it is not ready")
+    reported = issuing if issuing is not None and issuing.get("reason") == "Failed" else ready
+    return str(reported.get("message") or reported.get("reason") or "it is not ready")
 
 
 def _certificate(
@@ -139,9 +139,9 @@ def _hosts(
 def _told(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
     """Yields the hosts by which clients know a node: the present ones, and those that it is to have."""
     configured = context.facts.configured.get(node.node_id, {})
-    for told in (node.advertised, node.interim, configured):
-        if listener.name in told:
-            yield told[listener.name].host.removesuffix(".")
+    for reported in (node.advertised, node.interim, configured):
+        if listener.name in reported:
+            yield reported[listener.name].host.removesuffix(".")
 
 
 def _is_address(host: str) -> bool:

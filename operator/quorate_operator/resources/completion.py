@@ -37,12 +37,12 @@ def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> Des
 
 
 def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
-    told, aside = advertised(context, node), interim(context, node)
+    reported, aside = advertised(context, node), interim(context, node)
     return replace(
         node,
-        advertised=told,
+        advertised=reported,
         interim=aside,
-        controlled=controlled(context, told) | controlled(context, aside),
+        controlled=controlled(context, reported) | controlled(context, aside),
     )
 
 

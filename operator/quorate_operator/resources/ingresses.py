@@ -79,9 +79,9 @@ def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListe
 def _hosts(context: Context, node: DesiredNode, listener: BrokerListener) -> Iterator[str]:
     """Yields the hosts that lead to a node: while it is renamed also the one that it still advertises."""
     configured = context.facts.configured.get(node.node_id, {})
-    for told in (node.advertised, node.interim, configured):
-        if listener.name in told and not is_inside(context, told[listener.name].host):
-            yield told[listener.name].host
+    for reported in (node.advertised, node.interim, configured):
+        if listener.name in reported and not is_inside(context, reported[listener.name].host):
+            yield reported[listener.name].host
 
 
 def _objects(

@@ -77,11 +77,13 @@ def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
     addresses = {}
     for listener in node.listeners:
         template = pool.spec.interim_template(listener.name) if isinstance(pool, KafkaBroker) else None
-        told = _advertised(context, node, listener)
+        reported = _advertised(context, node, listener)
         if template is not None:
             host = _filled(context, node, template, f"{_field(pool, listener)}.interimHost")
-            addresses[listener.name] = Address(host, told.port)
-        elif is_inside(context, told.host) and told.host != pod_host(context, node.pool, node.node_id):
+            addresses[listener.name] = Address(host, reported.port)
+        elif is_inside(context, reported.host) and reported.host != pod_host(
+            context, node.pool, node.node_id
+        ):
             addresses[listener.name] = Address(
                 pod_host(context, node.pool, node.node_id), listener_port(node, listener)
             )

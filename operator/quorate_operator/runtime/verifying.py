@@ -74,10 +74,10 @@ class NamesLook:
         probe = self.probes.get(address)
         leads_elsewhere = probe is not None and probe.node_id is not None
         # A process that is ending answers nowhere: that is no evidence about the name.
-        answers = seen.state.runs and any(
+        responses = seen.state.runs and any(
             self._leads_to(own, seen.node_id) for own in seen.configured.values()
         )
-        return None if leads_elsewhere or answers else before
+        return None if leads_elsewhere or responses else before
 
     def _leads_to(self, address: Address, node_id: int) -> bool:
         probe = self.probes.get(address)

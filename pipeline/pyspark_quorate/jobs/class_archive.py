@@ -77,13 +77,13 @@ def class_archive(environment: Mapping[str, str], scratch: Path, given: str) -> 
     jars = Path(spark.submodule_search_locations[0]) / "jars"
     directory = cache_directory(environment)
     try:
-        told = (str(java), _release_of(java), str(jars), jars.stat().st_mtime_ns)
+        reported = (str(java), _release_of(java), str(jars), jars.stat().st_mtime_ns)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
     if not os.access(directory, os.W_OK):
         return None
-    digest = hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr(reported).encode()).hexdigest()[:12]
     # Options of a JVM are split at spaces.
     place, draft = directory / "class-archives" / f"spark-{digest}", scratch / "classes.jsa"
     return None if " " in f"{place}{draft}" else ClassArchive(place, draft)

@@ -85,9 +85,9 @@ def spark_session(
             session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         # Only keys: values may be secrets.
-        told = [f"--master {chosen}"] if chosen is not None else []
-        told += [f"--conf {key}" for key in given]
-        with_these = f" with {' '.join(told)}" if told else ""
+        reported = [f"--master {chosen}"] if chosen is not None else []
+        reported += [f"--conf {key}" for key in given]
+        with_these = f" with {' '.join(reported)}" if reported else ""
         is_without_java = NO_JAVA in str(error)
         reason = (is_without_java and launcher.reason()) or spark_reason(error)
         raise LakeError(f"Spark did not start{with_these}: {reason}") from error

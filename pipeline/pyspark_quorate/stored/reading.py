@@ -142,8 +142,8 @@ def _bisect(batch: pa.RecordBatch, bound: Key) -> int:
 
 def _opened(path: Path) -> "_SortedFile | _UnsortedFile":
     file = pq.ParquetFile(path)
-    told = (file.metadata.metadata or {}).get(FOOTER)
-    return _UnsortedFile(path) if told is None else _SortedFile(path, file.metadata, json.loads(told))
+    reported = (file.metadata.metadata or {}).get(FOOTER)
+    return _UnsortedFile(path) if reported is None else _SortedFile(path, file.metadata, json.loads(reported))
 
 
 class _SortedFile:

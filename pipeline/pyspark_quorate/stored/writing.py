@@ -111,10 +111,10 @@ class _File:
     def close(self) -> None:
         """Write what is left, and the footer."""
         self._write()
-        told: dict[str, Any] = {"recordGroups": self._groups, "summary": self.summary.as_json()}
+        reported: dict[str, Any] = {"recordGroups": self._groups, "summary": self.summary.as_json()}
         self._waiting = self._gaps
         self._write()
-        self._writer.add_key_value_metadata({FOOTER: json.dumps(told, separators=(",", ":"))})
+        self._writer.add_key_value_metadata({FOOTER: json.dumps(reported, separators=(",", ":"))})
         self._writer.close()
 
     def _write(self) -> None:

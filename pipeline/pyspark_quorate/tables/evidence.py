@@ -128,14 +128,14 @@ def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
     chosen: dict[int, Copy] = {}
     for copy in sorted(complete, key=lambda one: (one.offset, -one.epoch, one.source)):
         chosen.setdefault(copy.offset, copy)
-    told: set[int] = set()
+    reported: set[int] = set()
     for offset, copy in chosen.items():
         at = bisect_right(stretches, offset, key=lambda one: one.first)
         within = stretches[at - 1] if at and stretches[at - 1].end >= offset else None
-        if within is not None and (within.first == 0 or within.first in told):
+        if within is not None and (within.first == 0 or within.first in reported):
             continue
         if within is not None:
-            told.add(within.first)
+            reported.add(within.first)
         times = [one.time_us for one in summary.copies[copy] if one.time_us is not None]
         after_gap = within is None or within.first == offset
         yield Bridge(copy, summary.size_of(copy), max(times, default=None), after_gap)

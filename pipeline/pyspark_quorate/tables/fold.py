@@ -101,10 +101,10 @@ class ClusterFold:
         if not self._gaps:
             return
         for row in batch.select(["type", "source", "offset", "epoch", "payload"]).to_pylist():
-            told = json.loads(row["payload"])
+            reported = json.loads(row["payload"])
             gap = Gap(
-                *(row["type"], row["source"], row["offset"], told.get("endOffset"), row["epoch"]),
-                told.get("detail"),
+                *(row["type"], row["source"], row["offset"], reported.get("endOffset"), row["epoch"]),
+                reported.get("detail"),
             )
             for part in self._gaps:
                 part.add(gap)

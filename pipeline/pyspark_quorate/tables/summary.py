@@ -113,10 +113,10 @@ class Summary:
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """Parse what `as_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(
-            log={(source, epoch): _stretches(told) for source, epoch, told in found["log"]},
+            log={(source, epoch): _stretches(reported) for source, epoch, reported in found["log"]},
             copies={
-                Copy(offset, epoch, source): _stretches(told)
-                for offset, epoch, source, told in found["copies"]
+                Copy(offset, epoch, source): _stretches(reported)
+                for offset, epoch, source, reported in found["copies"]
             },
             footers={
                 Copy(offset, epoch, source): ordinal for offset, epoch, source, ordinal in found["footers"]

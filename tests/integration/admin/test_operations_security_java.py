@@ -144,9 +144,11 @@ def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Ask
     assert twice.errors["dora"].error_code is ErrorCode.duplicate_resource  # one at a time (KRaft)
 
     def credentials() -> dict[ScramMechanism, int]:
-        told = ask(lambda admin: admin.describe_user_scram_credentials(["dora"])).values.get("dora")
+        reported = ask(lambda admin: admin.describe_user_scram_credentials(["dora"])).values.get("dora")
         return (
-            {credential.mechanism: credential.iterations for credential in told.credentials} if told else {}
+            {credential.mechanism: credential.iterations for credential in reported.credentials}
+            if reported
+            else {}
         )
 
     eventually(lambda: credentials() == mechanisms, TIMEOUT_S, "both credentials", credentials)
@@ -188,12 +190,12 @@ def test_a_token_is_created_used_renewed_and_expired(java_cluster: JavaCluster, 
     assert token.token_id in tokens()
     assert token.token_id in tokens(bob)  # who may renew it
     assert tokens(KafkaPrincipal("User", "nobody")) == []
-    (told,) = (
+    (reported,) = (
         one
         for one in admins(lambda admin: admin.describe_delegation_tokens([alice]))
         if one.token_id == token.token_id
     )
-    assert (told.owner, told.hmac, set(told.renewers)) == (alice, token.hmac, set(token.renewers))
+    assert (reported.owner, reported.hmac, set(reported.renewers)) == (alice, token.hmac, set(token.renewers))
 
     login = java_cluster.sasl_properties(
         token.token_id, token.hmac_base64, mechanism="SCRAM-SHA-256", options='tokenauth="true"'

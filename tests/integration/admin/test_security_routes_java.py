@@ -23,7 +23,7 @@ async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluste
 
 
 async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: JavaCluster) -> None:
-    told = []
+    reported = []
     for kind, addresses in (
         ("bootstrap_servers", java_cluster.bootstrap_servers),
         ("bootstrap_controllers", java_cluster.bootstrap_controllers),
@@ -31,10 +31,10 @@ async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: J
         async with AdminClient(**{kind: addresses.split(",")}) as admin:  # type: ignore[arg-type]
             quorum = await admin.describe_metadata_quorum()
             features = await admin.describe_features()
-            told.append((quorum.leader_id, quorum.leader_epoch, quorum.nodes, features.finalized))
+            reported.append((quorum.leader_id, quorum.leader_epoch, quorum.nodes, features.finalized))
             assert admin.misrouted_connections == 0
-    assert told[0] == told[1]
-    assert set(told[0][2]) == set(java_cluster.controllers)
+    assert reported[0] == reported[1]
+    assert set(reported[0][2]) == set(java_cluster.controllers)
 
 
 async def test_the_advertised_listener_is_that_of_the_one_we_came_through(java_cluster: JavaCluster) -> None:

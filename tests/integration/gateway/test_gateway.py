@@ -145,8 +145,8 @@ def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
     reached = gatekeeper.run(probe_all)
     cluster_id = gatekeeper.facts().cluster_id
     for node_id in nodes:
-        told = reached[gatekeeper.address(node_id)]
-        assert (told.cluster_id, told.node_id, told.error) == (cluster_id, node_id, None)
+        reported = reached[gatekeeper.address(node_id)]
+        assert (reported.cluster_id, reported.node_id, reported.error) == (cluster_id, node_id, None)
     for where, error in ((nobody, "refused"), (nowhere, "not known"), (silent, "no answer")):
         assert (reached[where].cluster_id, reached[where].node_id) == (None, None)
         assert error in (reached[where].error or "")
@@ -225,7 +225,7 @@ def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
         return facts.log_levels
 
     before = levels()
-    assert {node_id: {*told} for node_id, told in before.items()} == {
+    assert {node_id: {*reported} for node_id, reported in before.items()} == {
         one: {name} for one, name in names.items()
     }
     for level in ("WARN", "ERROR"):
@@ -236,7 +236,10 @@ def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
         gatekeeper.apply(*(again for step in steps for again in twice(step)))
         assert levels() == {node_id: {name: level} for node_id, name in names.items()}
     gatekeeper.apply(
-        *(SetLogLevels(node_id=node_id, levels=told, reason="test") for node_id, told in before.items())
+        *(
+            SetLogLevels(node_id=node_id, levels=reported, reason="test")
+            for node_id, reported in before.items()
+        )
     )
     with pytest.raises(StepError, match=r"log levels of node 0 were not set: INVALID_CONFIG: .*no\.such"):
         gatekeeper.apply(SetLogLevels(node_id=0, levels={"no.such": "INFO"}, reason="test"))

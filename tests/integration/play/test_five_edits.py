@@ -69,8 +69,8 @@ class Truthfulness(Worker):
     async def _look(self) -> None:
         # An answer counts from the moment of its question: it may have been on its way for as long as that.
         asked_at = time.monotonic()
-        told = await asyncio.gather(*(self._tells(*own) for own in self._own))
-        for addresses in told:
+        reported = await asyncio.gather(*(self._tells(*own) for own in self._own))
+        for addresses in reported:
             for address, node_id in addresses.items():
                 known = self._told.get(address)
                 if known is not None and known[0] != node_id:
@@ -79,12 +79,12 @@ class Truthfulness(Worker):
         held = {address: node_id for address, (node_id, at) in self._told.items() if asked_at - at < HOLD_S}
         reached = await self._gateway.probe(frozenset(held), NODE_IDS)
         reached_at = time.monotonic()
-        for address, answer in reached.items():
-            if answer.node_id is None:
+        for address, response in reached.items():
+            if response.node_id is None:
                 continue  # nobody, for a moment: no client is misled by that
             self.asked += 1
-            if answer.node_id != held[address]:
-                self._note(address, reached_at, f"answered by {answer.node_id}")
+            if response.node_id != held[address]:
+                self._note(address, reached_at, f"answered by {response.node_id}")
 
     def _note(self, address: Address, now: float, found: str) -> None:
         """Keep a violation, unless what was told before is older than it may be."""
@@ -169,24 +169,24 @@ def test_five_edits_with_clients_running(player: Player) -> None:
         player.edit(files.text("1-scale.yaml"))
         assert player.status()["quorum"]["voters"] == list(range(3000, 3005))
 
-        told = player.edit(files.text("2-rename.yaml"))
-        assert len(re.findall(r"stopping \S+: its advertised address changes", told)) == 8
+        reported = player.edit(files.text("2-rename.yaml"))
+        assert len(re.findall(r"stopping \S+: its advertised address changes", reported)) == 8
         hosts = {node["nodeId"]: node["address"].split(":")[0] for node in player.status()["nodes"]}
         assert all(host.startswith("127.2.") for host in hosts.values())
 
-        told = player.edit(files.text("3-swap.yaml"))
-        assert "(until " in told  # somebody waited at an address of its own
+        reported = player.edit(files.text("3-swap.yaml"))
+        assert "(until " in reported  # somebody waited at an address of its own
         swapped = {node["nodeId"]: node["address"].split(":")[0] for node in player.status()["nodes"]}
         exchanged = {0: hosts[1], 1: hosts[0], 3000: hosts[3002], 3002: hosts[3000]}
         assert swapped == hosts | exchanged
 
         leader = player.status()["quorum"]["leaderId"]
-        told = player.edit(files.text("4-decommission.yaml").replace("[3001]", f"[{leader}]"))
-        assert f"controller-{leader} stopped" in told
+        reported = player.edit(files.text("4-decommission.yaml").replace("[3001]", f"[{leader}]"))
+        assert f"controller-{leader} stopped" in reported
         assert player.status()["quorum"]["voters"] == sorted({*range(3000, 3006)} - {leader})
 
-        told = player.edit(files.text("5-upgrade.yaml").replace("[3001]", f"[{leader}]"))
-        assert "finalizing metadata.version" in told
+        reported = player.edit(files.text("5-upgrade.yaml").replace("[3001]", f"[{leader}]"))
+        assert "finalizing metadata.version" in reported
         produced = len(producer.acknowledged)
         eventually(lambda: len(producer.acknowledged) > produced + 100, 30, "records after the last edit")
 

@@ -61,9 +61,9 @@ def test_both_releases_under_load(player: Player, tell_pause: TellPause) -> None
         SteadyProducer(bootstrap, TOPIC) as producer,
         SteadyTopics(bootstrap, "made", copies=COPIES) as topics,
     ):
-        told = player.edit(files.text("cluster.yaml"))
-        assert f"controller-{LEAVING} stopped" in told
-        assert f"refreshing the registration of controller-{LEAVING}" in told
+        reported = player.edit(files.text("cluster.yaml"))
+        assert f"controller-{LEAVING} stopped" in reported
+        assert f"refreshing the registration of controller-{LEAVING}" in reported
 
         rolled = player.edit(files.text("1-software.yaml"))
         assert rolled.count("version: 4.3.1 -> 4.4.0") >= 6

@@ -104,22 +104,22 @@ async def described_configs(player: Player, servers: str, controllers: str) -> s
     async with client(player, servers, "admin") as admin:
         resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in range(3)]
         resources.append(ConfigResource(ConfigResourceType.TOPIC, TOPIC))
-        told = [await admin.describe_configs([resource]) for resource in resources]
+        reported = [await admin.describe_configs([resource]) for resource in resources]
     properties = parse_properties((player.directory / "controllers.properties").read_text())
     config = AdminConfig.from_properties(properties, bootstrap_controllers=controllers)
     async with AdminClient(config) as admin:
         resources = [ConfigResource(ConfigResourceType.BROKER, "3000")]
-        told.append(await admin.describe_configs(resources))
-    assert "sasl.jaas.config" in f"{told}"
-    return f"{told}"
+        reported.append(await admin.describe_configs(resources))
+    assert "sasl.jaas.config" in f"{reported}"
+    return f"{reported}"
 
 
 def page_of(player: Player, node: str, path: str) -> str:
     """A page of a controller's own HTTP listener."""
     properties = parse_properties((player.directory / node / "server.properties").read_text())
     address = properties["quorate.http.listener"]
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=TIMEOUT_S) as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=TIMEOUT_S) as response:
+        return str(response.read().decode())
 
 
 def files_of(secret: str) -> set[str]:
@@ -178,9 +178,11 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
             f"cluster/bin/kafka-metadata-quorum --bootstrap-controller {controllers} describe --status",
         )
         assert "LeaderId:" in led.stdout, led.stderr
-        told = [one for ran in (played, produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)]
+        reported = [
+            one for ran in (played, produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)
+        ]
         places = {
-            "commands": told,
+            "commands": reported,
             "metrics": [
                 page_of(player, f"controller-{node_id}", "/metrics") for node_id in (3000, 3001, 3002)
             ],

@@ -131,8 +131,8 @@ def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None
 
 
 def _add_volumes(player: Player, manifests: Manifests, servers: str) -> None:
-    told = player.edit(manifests.with_volumes(0, 1, 2))
-    assert restarts(told) == ["storage.volumes: 0 -> 0,1,2"] * BROKERS, told
+    reported = player.edit(manifests.with_volumes(0, 1, 2))
+    assert restarts(reported) == ["storage.volumes: 0 -> 0,1,2"] * BROKERS, reported
     assert [sorted(one) for one in held(player)] == [["data", "data-1", "data-2"]] * BROKERS
     create_topic(servers, "more")
     for found in directories(player).values():
@@ -177,9 +177,9 @@ async def _even_directories(servers: str) -> None:
 
 
 def _remove_a_volume(player: Player, manifests: Manifests) -> None:
-    told = player.edit(manifests.with_volumes(0, 2))
-    assert restarts(told) == ["storage.volumes: 0,1,2 -> 0,2"] * BROKERS, told
-    assert re.search(r"moving \d+ replicas? between log directories of broker-0", told), told
+    reported = player.edit(manifests.with_volumes(0, 2))
+    assert restarts(reported) == ["storage.volumes: 0,1,2 -> 0,2"] * BROKERS, reported
+    assert re.search(r"moving \d+ replicas? between log directories of broker-0", reported), reported
     for broker in range(BROKERS):
         assert not (player.directory / f"broker-{broker}" / "data-1").exists()
     assert [sorted(one) for one in held(player)] == [["data", "data-2"]] * BROKERS

@@ -255,8 +255,8 @@ def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> No
     assert TOPIC not in stranger.stdout
 
     issuer = played.sso.issuer
-    told = {way: refusal_of(played.with_token(token)) for way, token in invalid(issuer).items()}
-    assert [way for way, text in told.items() if INVALID_TOKEN not in str(text)] == [], told
+    reported = {way: refusal_of(played.with_token(token)) for way, token in invalid(issuer).items()}
+    assert [way for way, text in reported.items() if INVALID_TOKEN not in str(text)] == [], reported
     assert refusal_of(played.with_token(issuer.token(sub="alice"))) is None
     assert "SCRAM-SHA-512" in str(refusal_of(played.as_user("broker", played.servers)))
     assert "OAUTHBEARER" in str(refusal_of(played.with_token(issuer.token(), played.internal)))
@@ -293,8 +293,10 @@ def test_administrators_log_in_at_controllers_with_tokens(played: Played) -> Non
     allow_alice(played)
     issuer = played.sso.issuer
     for controller in played.controllers:
-        told = {way: refusal_of(played.with_token(one, controller)) for way, one in invalid(issuer).items()}
-        assert [way for way, text in told.items() if INVALID_TOKEN not in str(text)] == [], told
+        reported = {
+            way: refusal_of(played.with_token(one, controller)) for way, one in invalid(issuer).items()
+        }
+        assert [way for way, text in reported.items() if INVALID_TOKEN not in str(text)] == [], reported
         assert refusal_of(played.with_token(issuer.token(sub="alice"), controller)) is None
         with pytest.raises(ServerError) as denied:
             refusal_of(played.with_token(issuer.token(sub="nobody"), controller))

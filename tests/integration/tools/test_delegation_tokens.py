@@ -53,8 +53,8 @@ def test_tokens_are_not_for_the_unknown(
     file = tmp_path_factory.mktemp("tokens") / "empty.properties"
     file.write_text("")
     at = ("--bootstrap-server", java_cluster.bootstrap_servers, "--command-config", str(file))
-    told = refused(quorate("delegation-tokens", *at, "--create", "--max-life-time-period", "-1"))
-    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in told
+    reported = refused(quorate("delegation-tokens", *at, "--create", "--max-life-time-period", "-1"))
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in reported
 
 
 def test_a_token_lives_at_stock_controllers(java_cluster: JavaCluster) -> None:
@@ -70,9 +70,9 @@ def test_a_token_lives_at_stock_controllers(java_cluster: JavaCluster) -> None:
     eventually(
         lambda: quorate(*at, *renew).returncode == 0, TIMEOUT_S, "a renewal", lambda: quorate(*at, *renew)
     )
-    told = refused(quorate(*at, "--describe"))
-    assert "no controller of the cluster serves DescribeDelegationToken" in told
-    assert "--bootstrap-server" in told
+    reported = refused(quorate(*at, "--describe"))
+    assert "no controller of the cluster serves DescribeDelegationToken" in reported
+    assert "--bootstrap-server" in reported
     succeeded(quorate(*at, "--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1"))
     empty = java_cluster.client_config("tools-tokens-empty", {})
     plain = ("--bootstrap-controller", java_cluster.bootstrap_controllers, "--command-config", str(empty))

@@ -80,12 +80,12 @@ def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -
     by_server = ("--bootstrap-server", stock.bootstrap_servers)
     by_controller = ("--bootstrap-controller", stock.bootstrap_controllers)
     for bootstrap in (by_server, by_controller):
-        told = diagnosed(*bootstrap)
-        assert codes(told) == [("feature-blocked", GHOST)], told
-        assert told["registrationsFromLog"] is (bootstrap is by_controller)
-        assert level(told) == (METADATA_VERSION_OF_4_0, FEATURES_OF_4_1["metadata.version"][1])
-        assert told["findings"][0]["blocks"]["metadata.version"] == [28, NEWEST_LEVEL]
-    for command in told["findings"][0]["commands"]:
+        reported = diagnosed(*bootstrap)
+        assert codes(reported) == [("feature-blocked", GHOST)], reported
+        assert reported["registrationsFromLog"] is (bootstrap is by_controller)
+        assert level(reported) == (METADATA_VERSION_OF_4_0, FEATURES_OF_4_1["metadata.version"][1])
+        assert reported["findings"][0]["blocks"]["metadata.version"] == [28, NEWEST_LEVEL]
+    for command in reported["findings"][0]["commands"]:
         program, *arguments = shlex.split(command)
         assert program == "quorate"
         succeeded(quorate(*arguments))
@@ -103,10 +103,10 @@ def test_a_ghost_on_stock_kafka_is_found_and_its_way_out_works(stock: Cluster) -
 def test_a_doctor_changes_nothing(stock: Cluster) -> None:
     arguments = ("features", "--bootstrap-controller", stock.bootstrap_controllers, "describe", "-o", "json")
     before = json.loads(succeeded(quorate(*arguments)))["features"]
-    told = diagnosed("--bootstrap-server", stock.bootstrap_servers)
-    assert level(told) == (METADATA_VERSION_OF_4_0, NEWEST_LEVEL)
+    reported = diagnosed("--bootstrap-server", stock.bootstrap_servers)
+    assert level(reported) == (METADATA_VERSION_OF_4_0, NEWEST_LEVEL)
     notes = ["single-voter", "metadata-version-behind", "registrations-not-examined"]
-    assert [one["code"] for one in told["findings"]] == notes
+    assert [one["code"] for one in reported["findings"]] == notes
     assert json.loads(succeeded(quorate(*arguments)))["features"] == before
 
 
@@ -125,9 +125,9 @@ def test_voters_that_die_are_found_one_by_one(quorum: Cluster) -> None:
     assert found == [("one-failure-from-loss", None), ("voter-silent", first)]
     quorum.kill(second)
     eventually(lambda: quorum.quorum(leader) is None, TIMEOUT_S, "the leader to resign")
-    told = diagnosed(*bootstrap)
-    assert codes(told) == [("no-leader", None)]
-    finding = told["findings"][0]
+    reported = diagnosed(*bootstrap)
+    assert codes(reported) == [("no-leader", None)]
+    finding = reported["findings"][0]
     assert finding["message"] == f"The quorum has no leader; voters {first}, {second} do not answer"
     assert finding["advice"].startswith(f"Start controllers {first} or {second}:")
 
@@ -136,8 +136,8 @@ def test_a_living_controller_is_not_refreshed(quorum: Cluster) -> None:
     bootstrap = ("--bootstrap-controller", quorum.bootstrap_controllers)
     quorum.await_quorum()
     voter = quorum.controllers[-1]
-    told = refused(quorate("cluster", "refresh-controller", *bootstrap, "--controller-id", str(voter)))
-    assert f"controller {voter} is not refreshed: " in told
+    reported = refused(quorate("cluster", "refresh-controller", *bootstrap, "--controller-id", str(voter)))
+    assert f"controller {voter} is not refreshed: " in reported
     register(quorum, GHOST)
     ghost = ("cluster", "refresh-controller", *bootstrap, "--controller-id", str(GHOST))
     assert succeeded(quorate(*ghost, "--dry-run")).startswith("DRY RUN of refreshing the registration")

@@ -58,20 +58,20 @@ def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_work
         ("partitions-under-min-isr", None),
     ]
     for bootstrap in every:
-        told = eventually(
+        reported = eventually(
             lambda at=bootstrap: _with_codes(expected, *at),
             TIMEOUT_S,
             f"the findings through {bootstrap}",
             lambda at=bootstrap: diagnosed(*at),
         )
-        assert told["partitions"] == {"topics": 2, "partitions": 10, "offline": 8, "underMinIsr": 2}
-        broker = finding(told, "broker-not-registered")
+        assert reported["partitions"] == {"topics": 2, "partitions": 10, "offline": 8, "underMinIsr": 2}
+        broker = finding(reported, "broker-not-registered")
         assert (broker["id"], broker["count"]) == ("broker-not-registered/broker-0", 10)
         assert broker["advice"].startswith("Restart broker 0: ")
-        offline = finding(told, "partitions-offline")
+        offline = finding(reported, "partitions-offline")
         assert (offline["count"], offline["examples"]) == (8, [f"single-{number}" for number in range(5)])
         assert "broker 0 (running, not registered)" in offline["evidence"]
-        under = finding(told, "partitions-under-min-isr")
+        under = finding(reported, "partitions-under-min-isr")
         assert (under["count"], under["examples"]) == (2, ["pair-0", "pair-1"])
         printed = quorate("doctor", *bootstrap)
         assert printed.returncode == 1
@@ -93,12 +93,12 @@ def test_the_only_broker_without_a_registration_is_found_at_its_own_address(
         at = ("--bootstrap-server", cluster.bootstrap_servers)
         succeeded(quorate("topics", *at, "--create", "--topic", "t", "--partitions", "3"))
         succeeded(quorate("cluster", "unregister", *at, "--id", "0"))
-        told = eventually(
+        reported = eventually(
             lambda: _with_codes([("broker-not-registered", 0), ("partitions-offline", None)], *at),
             TIMEOUT_S,
             "the findings",
         )
-        assert told["partitions"]["offline"] == 3
+        assert reported["partitions"]["offline"] == 3
     finally:
         cluster.close()
 
@@ -122,12 +122,12 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
         )
         succeeded(quorate(*allow))
         expected = [("registrations-not-examined", None), ("partitions-not-examined", None)]
-        told = eventually(
+        reported = eventually(
             lambda: _with_codes(expected, *at), TIMEOUT_S, "the findings", lambda: diagnosed(*at)
         )
-        assert (told["partitions"], told["registrationsFromLog"]) == (None, False)
+        assert (reported["partitions"], reported["registrationsFromLog"]) == (None, False)
         for code in ("registrations-not-examined", "partitions-not-examined"):
-            one = finding(told, code)
+            one = finding(reported, code)
             assert "CLUSTER_AUTHORIZATION_FAILED" in one["evidence"]
             assert "CLUSTER_ACTION" in one["advice"]
         printed = quorate("doctor", *at)
@@ -151,8 +151,8 @@ def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
         cluster.await_quorum(founder)
         cluster.observe(other)
         at = ("--bootstrap-controller", cluster.address(founder))
-        told = eventually(lambda: _told("controller-could-vote", *at), TIMEOUT_S, "the observer")
-        note = finding(told, "controller-could-vote")
+        reported = eventually(lambda: _told("controller-could-vote", *at), TIMEOUT_S, "the observer")
+        note = finding(reported, "controller-could-vote")
         assert (note["severity"], note["nodeId"]) == ("note", other)
         assert note["commands"][0].endswith("--command-config controller.properties add-controller")
         _await_health(*at)
@@ -181,10 +181,10 @@ def _await_health(*bootstrap: str) -> None:
 
 
 def _with_codes(expected: list[tuple[str, int | None]], *bootstrap: str) -> dict[str, Any] | None:
-    told = diagnosed(*bootstrap)
-    return told if sorted(codes(told), key=str) == sorted(expected, key=str) else None
+    reported = diagnosed(*bootstrap)
+    return reported if sorted(codes(reported), key=str) == sorted(expected, key=str) else None
 
 
 def _told(code: str, *bootstrap: str) -> dict[str, Any] | None:
-    told = diagnosed(*bootstrap)
-    return told if any(one["code"] == code for one in told["findings"]) else None
+    reported = diagnosed(*bootstrap)
+    return reported if any(one["code"] == code for one in reported["findings"]) else None

@@ -51,10 +51,10 @@ async def at(cluster: Cluster, command: str) -> Ran:
     ran = await run_tool(
         "features", "--bootstrap-controller", cluster.bootstrap_controllers, *command.split(), "-o", "json"
     )
-    told = ran.json
-    if isinstance(told, dict):
-        told.pop("finalizedFeaturesEpoch", None)  # an offset
-    return Ran(ran.exit_code, repr(told), ran.stderr)
+    reported = ran.json
+    if isinstance(reported, dict):
+        reported.pop("finalizedFeaturesEpoch", None)  # an offset
+    return Ran(ran.exit_code, repr(reported), ran.stderr)
 
 
 async def test_levels_of_the_newest_release_at_both_controllers(clusters: tuple[Cluster, Cluster]) -> None:

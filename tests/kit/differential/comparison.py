@@ -97,15 +97,15 @@ class Compared:
 
     def _later_answer(self, question: Question, wanted: Any) -> Any:
         """The answer of stock Kafka after its published metadata has caught up with its commits."""
-        answers = [wanted]
+        responses = [wanted]
 
         def look() -> bool:
-            answers[0] = comparable(self._nodes[0].put(question))
-            return bool(answers[0] == wanted)
+            responses[0] = comparable(self._nodes[0].put(question))
+            return bool(responses[0] == wanted)
 
         with suppress(AssertionError):
             eventually(look, PUBLISHED_WITHIN_S, "published")
-        return answers[0]
+        return responses[0]
 
     def compare_images(self) -> None:
         """Compare what both logs hold."""

@@ -79,8 +79,8 @@ def _negotiate(data: bytes) -> None:
     for _ in range(_ROUNDS_MAX):
         correlation_id = connection.next_correlation_id
         connection.send(negotiation.request, negotiation.version)
-        answers = connection.receive_data(encode_frame(correlation_id.to_bytes(4, "big") + data))
-        for _, response in answers:
+        responses = connection.receive_data(encode_frame(correlation_id.to_bytes(4, "big") + data))
+        for _, response in responses:
             versions = negotiation.receive(response)
             if versions is not None:
                 for api in APIS.values():

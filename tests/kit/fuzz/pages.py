@@ -93,7 +93,7 @@ class Site:
         logger.addHandler(self._errors)
         propagates, logger.propagate = logger.propagate, False
         try:
-            answer = self._loop.run_until_complete(self._ask(request))
+            response = self._loop.run_until_complete(self._ask(request))
         finally:
             logger.propagate = propagates
             logger.removeHandler(self._errors)
@@ -103,8 +103,8 @@ class Site:
                 self._errors.records.clear()
                 raise AssertionError(f"{record.getMessage()}: {error!r}") from error
         self._errors.records.clear()
-        assert b"HTTP/1.1 500" not in answer, bytes(answer[:500])
-        return answer
+        assert b"HTTP/1.1 500" not in response, bytes(response[:500])
+        return response
 
     async def _ask(self, request: bytes) -> bytes:
         # Each request is from another address, whose rate bounds it.

@@ -97,17 +97,17 @@ class _ToolServer:
             "timeoutMs": int(timeout_s * 1000),
         }
         with self._lock:
-            answer = self._ask(request, timeout_s)
-            exit_code = answer["exitCode"]
-            if "stuckAt" in answer:
+            response = self._ask(request, timeout_s)
+            exit_code = response["exitCode"]
+            if "stuckAt" in response:
                 self._stop()
             elif exit_code is None:  # the tool has called System.exit, which our JVM can't be kept from
                 assert self._process is not None
                 exit_code = self._process.wait(timeout=STOP_TIMEOUT_S)
                 self._stop()
-        ran = Ran(exit_code if exit_code is not None else -1, answer["stdout"], answer["stderr"])
-        assert "stuckAt" not in answer, (
-            f"{main_class} {arguments} did not end in {timeout_s:g} s. It was at\n{answer['stuckAt']}\n"
+        ran = Ran(exit_code if exit_code is not None else -1, response["stdout"], response["stderr"])
+        assert "stuckAt" not in response, (
+            f"{main_class} {arguments} did not end in {timeout_s:g} s. It was at\n{response['stuckAt']}\n"
             f"stdout: {ran.stdout}\nstderr: {ran.stderr}"
         )
         return ran
@@ -137,8 +137,8 @@ class _ToolServer:
             printed = self._printed()
             self._stop()
             raise AssertionError(f"the JVM for tools ended with {process.returncode}: {printed}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        return response
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:

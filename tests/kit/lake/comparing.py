@@ -30,8 +30,8 @@ def assert_same_tables(folded: Mapping[str, Sequence[Row]], made: Mapping[str, D
 
 def _comparable(names: Sequence[str], row: Sequence[Any]) -> str:
     """A row as text; the JSON of a payload with its keys in order, and 2 as 2.0: a VARIANT writes either."""
-    told = {
+    reported = {
         name: json.dumps(json.loads(value, parse_int=float), sort_keys=True) if name == "payload" else value
         for name, value in zip(names, row, strict=True)
     }
-    return repr(told)
+    return repr(reported)

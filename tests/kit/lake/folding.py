@@ -34,11 +34,12 @@ def microseconds(time: datetime | None) -> int | None:
 
 def batches_of(raw: Iterable[Sequence[Any]], size: int = 7) -> list[pa.RecordBatch]:
     """Rows of the source as batches, in the order in which they are given."""
-    told = [{**dict(zip(COLUMNS, one, strict=True))} for one in raw]
-    for one in told:
+    reported = [{**dict(zip(COLUMNS, one, strict=True))} for one in raw]
+    for one in reported:
         one["time"] = microseconds(one["time"])
     return [
-        pa.RecordBatch.from_pylist(told[at : at + size], schema=SCHEMA) for at in range(0, len(told), size)
+        pa.RecordBatch.from_pylist(reported[at : at + size], schema=SCHEMA)
+        for at in range(0, len(reported), size)
     ]
 
 
@@ -47,7 +48,7 @@ def by_cluster(raw: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
     found: dict[str, list[Sequence[Any]]] = {}
     for one in raw:
         found.setdefault(one[0], []).append(one)
-    return {cluster: sorted(told, key=_place) for cluster, told in found.items()}
+    return {cluster: sorted(reported, key=_place) for cluster, reported in found.items()}
 
 
 def _place(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -68,9 +69,9 @@ def summary_of(told: Iterable[Sequence[Any]]) -> Summary:
 def timelines(raw: Iterable[Sequence[Any]]) -> dict[str, list[Line]]:
     """The lines of each cluster."""
     made = {}
-    for cluster, told in by_cluster(raw).items():
-        timeline = Timeline(evidence_of(summary_of(told)))
-        taken = [timeline.take(batch).lines for batch in batches_of(_but_gaps(told))]
+    for cluster, reported in by_cluster(raw).items():
+        timeline = Timeline(evidence_of(summary_of(reported)))
+        taken = [timeline.take(batch).lines for batch in batches_of(_but_gaps(reported))]
         made[cluster] = [line for lines in taken for line in lines] + timeline.finish()
     return made
 
@@ -82,9 +83,9 @@ def _but_gaps(told: list[Sequence[Any]]) -> list[Sequence[Any]]:
 def fold_rows(raw: Iterable[Sequence[Any]], tables: Sequence[Table]) -> dict[str, list[Row]]:
     """The tables of rows of the source, in any order; the payload of `records` is text."""
     made: dict[str, list[Row]] = {table.name: [] for table in tables}
-    for cluster, told in by_cluster(raw).items():
-        fold = ClusterFold(evidence_of(summary_of(told)), tables)
-        for batch in batches_of(told):
+    for cluster, reported in by_cluster(raw).items():
+        fold = ClusterFold(evidence_of(summary_of(reported)), tables)
+        for batch in batches_of(reported):
             found = fold.take(batch).to_pylist()
             if "records" in made:
                 made["records"] += [one | {"time": instant(one["time"])} for one in found]

@@ -148,11 +148,11 @@ def lives(quorum: Quorum, role: str) -> list[Life]:
 
 
 def _replay(book: Book, entry: Entry, role: str) -> None:
-    told = dict(told_by(entry, role))
+    reported = dict(told_by(entry, role))
     if entry.type == "VotersRecord" and role == "voter":
-        for key in set(book.seen) - set(told):
+        for key in set(book.seen) - set(reported):
             book.tell(key, None, entry.time, entry.offset)
-    for key, state in told.items():
+    for key, state in reported.items():
         book.tell(key, state, entry.time, entry.offset)
     if entry.type == "VotersRecord" and role == "voter":
         book.base = len(book.gaps)  # it had all voters: any other node was none
@@ -272,11 +272,11 @@ def stretches(offsets: Iterable[int], last: int) -> Iterable[tuple[int, int | No
 def missing(quorum: Quorum) -> set[tuple[Any, ...]]:
     """(first_offset, end_offset, bridged_at, not_before, not_after) of what nobody has."""
     found, end, before = set(), 0, None
-    told = [one for one in moments(quorum) if one.entry is not None or one.snapshot is not None]
-    for moment in told:
+    reported = [one for one in moments(quorum) if one.entry is not None or one.snapshot is not None]
+    for moment in reported:
         if moment.offset > end:
             time = _time(quorum, moment)
-            found.add((end, moment.offset, _bridge(quorum, told, moment.offset), before, time))
+            found.add((end, moment.offset, _bridge(quorum, reported, moment.offset), before, time))
         end = moment.offset + (moment.entry is not None)
         before = _time(quorum, moment)
     return found

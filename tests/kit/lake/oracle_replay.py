@@ -67,8 +67,8 @@ def timeline_lines(world: World) -> Iterator[tuple[Any, ...]]:
             run, first = run + 1, offset
         if entry is not None:
             if not isinstance(entry.record, records.NoOpRecord):
-                told = (entry.epoch, entry.time, entry.type, 0, entry.payload)
-                yield (world.cluster_id, offset, 0, *told, run, False)
+                reported = (entry.epoch, entry.time, entry.type, 0, entry.payload)
+                yield (world.cluster_id, offset, 0, *reported, run, False)
         elif moment.snapshot is None:
             yield (world.cluster_id, offset, GAP_ORDINAL, None, START, rows.GAP, None, None, run, False)
         else:
@@ -246,9 +246,9 @@ class Replay:
 
     def _apply(self, entry: Entry) -> None:
         before, ended = self.states(), dict(self.ended_topics)
-        told = _RULES.get(type(entry.record), lambda *_: ())(self, entry)
+        reported = _RULES.get(type(entry.record), lambda *_: ())(self, entry)
         after = self.states()
-        for table, key in {*told, *_changed(before, after)}:
+        for table, key in {*reported, *_changed(before, after)}:
             book = self.books[table]
             if table == "configs" and key[1] in ended:
                 # The end of a topic implies that none of its configs is left.
@@ -330,13 +330,13 @@ class Replay:
     def clear_elr(self, entry: Entry) -> Any:
         nobody = records.PartitionChangeRecord(topic_id=None, eligible_leader_replicas=(), last_known_elr=())
         named = entry.record.topic_name
-        told = set()
+        reported = set()
         for key, known in self.partitions.items():
             is_meant = not named or self.topics.get(key[0]) == named
             if is_meant and (known.now.elr or known.now.last_known_elr):
                 self.partitions[key] = replace(known, now=known.now.merge(nobody))
-                told.add(("partitions", (uuid_to_text(key[0]), key[1])))
-        return told
+                reported.add(("partitions", (uuid_to_text(key[0]), key[1])))
+        return reported
 
     def set_config(self, entry: Entry) -> Any:
         key = (*kind_of((entry.record.resource_type, entry.record.resource_name)), entry.record.name)

@@ -16,11 +16,13 @@ def assert_promises(table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
     """The key identifies a row, and no interval is without length."""
     is_of_intervals = set(SPAN) <= set(table.schema.names)
     spans = SPAN if is_of_intervals else ()
-    told = [tuple(row[name] for name in (*table.key, *spans)) for row in rows]
-    twice = [key for key, count in Counter(repr(row[: len(table.key)]) for row in told).items() if count > 1]
+    reported = [tuple(row[name] for name in (*table.key, *spans)) for row in rows]
+    twice = [
+        key for key, count in Counter(repr(row[: len(table.key)]) for row in reported).items() if count > 1
+    ]
     assert not twice, f"{table.name}: more than one row has the key {table.key}: {twice[:5]}"
     if is_of_intervals:
-        without = [row for row in told if row[-1] is not None and row[-1] <= row[-2]]
+        without = [row for row in reported if row[-1] is not None and row[-1] <= row[-2]]
         assert not without, f"{table.name}: intervals without length: {without[:5]}"
 
 

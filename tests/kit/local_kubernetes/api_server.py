@@ -198,7 +198,7 @@ def _answers(url: str, ca_file: Path | None = None, token: str = "") -> bool:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
         context = ssl.create_default_context(cafile=f"{ca_file}") if ca_file else None
-        with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S, context=context) as answer:
-            return answer.status == 200
+        with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S, context=context) as response:
+            return response.status == 200
     except (OSError, urllib.error.URLError):
         return False

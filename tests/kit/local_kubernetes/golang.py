@@ -64,7 +64,7 @@ def programs(names: Sequence[str], environment: Mapping[str, str], progress: Pro
 
 def module_directory(module: str, environment: Mapping[str, str]) -> Path:
     """Where Go keeps the sources of `path@version`, fetched if need be. Raises LocalKubernetesError."""
-    told = subprocess.run(
+    reported = subprocess.run(
         [_find_go(environment), "mod", "download", "-json", module],
         cwd=MODULES / "pause",
         env={**environment, "GOFLAGS": "-mod=mod", "GOWORK": "off"},
@@ -73,9 +73,9 @@ def module_directory(module: str, environment: Mapping[str, str]) -> Path:
         check=False,
         timeout=BUILD_TIMEOUT_S,
     )
-    if told.returncode:
-        raise LocalKubernetesError(f"{module} can't be fetched: {told.stdout}{told.stderr}")
-    return Path(json.loads(told.stdout)["Dir"])
+    if reported.returncode:
+        raise LocalKubernetesError(f"{module} can't be fetched: {reported.stdout}{reported.stderr}")
+    return Path(json.loads(reported.stdout)["Dir"])
 
 
 @contextmanager
@@ -176,8 +176,8 @@ def _find_go(environment: Mapping[str, str]) -> str:
     go = shutil.which("go", path=environment.get("PATH", os.defpath))
     if go is None:
         raise LocalKubernetesError(f"no go in PATH, which would build Kubernetes: {how}")
-    told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-    found = re.match(r"go(\d+)\.(\d+)", told)
+    reported = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"go(\d+)\.(\d+)", reported)
     if found is None or (int(found[1]), int(found[2])) < GO_MIN:
-        raise LocalKubernetesError(f"{go} is {told.strip() or 'no Go that tells its version'}: {how}")
+        raise LocalKubernetesError(f"{go} is {reported.strip() or 'no Go that tells its version'}: {how}")
     return go

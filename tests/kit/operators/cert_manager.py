@@ -37,11 +37,11 @@ class Issuer:
 
     def tell(self, *conditions: tuple[str, str, str, str]) -> None:
         """Write conditions: type, status, reason and message of each."""
-        told = [
+        reported = [
             {"type": kind, "status": status, "reason": reason, "message": message}
             for kind, status, reason, message in conditions
         ]
-        status = {"status": {"conditions": told}}
+        status = {"status": {"conditions": reported}}
         self._api.patch_namespaced_custom_object_status(
             GROUP, VERSION, self._operated.namespace, "certificates", self._name, status
         )

@@ -109,10 +109,15 @@ def _objects(operated: Operated) -> dict[str, object]:
         *core.list_namespaced_persistent_volume_claim(namespace).items,
         *core.list_namespaced_config_map(namespace, label_selector=MANAGED).items,
     ]
-    told = ("quorate.dev/directory-id", "quorate.dev/cluster-id", ANNOTATION_ADVERTISED, ANNOTATION_VERIFIED)
+    reported = (
+        "quorate.dev/directory-id",
+        "quorate.dev/cluster-id",
+        ANNOTATION_ADVERTISED,
+        ANNOTATION_VERIFIED,
+    )
     objects: dict[str, object] = {
         f"{type(one).__name__} {one.metadata.name}": {
-            name: value for name, value in (one.metadata.annotations or {}).items() if name in told
+            name: value for name, value in (one.metadata.annotations or {}).items() if name in reported
         }
         for one in found
     }

@@ -313,8 +313,8 @@ class _Pod(threading.Thread):
             port = next(one["containerPort"] for one in spec["ports"] if one["name"] == asked["port"])
             url = f"http://{self.address}:{port}{asked['path']}"
             try:
-                with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as answer:
-                    return bool(answer.status == 200)
+                with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as response:
+                    return bool(response.status == 200)
             except (OSError, urllib.error.URLError):
                 return False
         return True
@@ -420,14 +420,14 @@ class NodeAgent:
 
     def localized(self, text: str, address: str, places: Mapping[str, str]) -> str:
         """A text of a pod as it is for a process of this machine; what clients are told stays as it is."""
-        told = [line for line in text.splitlines() if line.startswith(ADVERTISED)]
+        reported = [line for line in text.splitlines() if line.startswith(ADVERTISED)]
         text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(ADVERTISED))
         name = re.compile(rf"([a-z0-9-]+)\.[a-z0-9-]+\.{self._namespace}\.svc")
         text = name.sub(lambda found: self.address_of(found[1]), text)
         text = text.replace("://:", f"://{address}:").replace("0.0.0.0:", f"{address}:")
         for place, there in places.items():
             text = text.replace(place, there)
-        return "\n".join((text, *told))
+        return "\n".join((text, *reported))
 
     def volume_of(self, claim: str) -> Path | None:
         """The directory of a claim; None while it is missing or is being deleted."""

@@ -34,8 +34,8 @@ async def main(bootstrap_servers: str, prefix: str, copies: int) -> None:
                 (await client.create_topics([topic], timeout_ms=ANSWER_MS)).raise_any()
             except AdminError as error:
                 problem = f"{error}"  # it may exist all the same, and nothing was promised
-            answer = {"topic": name, "error": problem, "timestamp": time.time_ns() // 1_000_000}
-            sys.stdout.write(json.dumps(answer) + "\n")
+            response = {"topic": name, "error": problem, "timestamp": time.time_ns() // 1_000_000}
+            sys.stdout.write(json.dumps(response) + "\n")
             sys.stdout.flush()
             with suppress(TimeoutError):
                 async with asyncio.timeout(REST_S):

@@ -436,8 +436,8 @@ class World:
             self.network.transmit(machine, send)
         for reply in effects.raft_replies:
             self.network.raft_answered(reply.token, reply.answer)
-        for answer in effects.control_answers:
-            self.network.control_answered(answer.token, answer.outcome)
+        for response in effects.control_answers:
+            self.network.control_answered(response.token, response.outcome)
         for own in effects.own_requests:
             self.network.ask_active(machine, own)
         if node.raft.is_shut_down:

@@ -186,11 +186,11 @@ class Breaker:
 
     def _fill_disk(self, fault: Fault, nodes: tuple[int, ...]) -> str:
         (node_id,) = nodes
-        told_before = len(self._cluster.log_of(node_id))
+        reported_before = len(self._cluster.log_of(node_id))
         self._cluster.disks[node_id].fill()
         time.sleep(fault.lasts_s)
         self._cluster.disks[node_id].free()
-        return self._start_if_ended(node_id, "No space left on device", told_before)
+        return self._start_if_ended(node_id, "No space left on device", reported_before)
 
     def _slow_sync(self, fault: Fault, nodes: tuple[int, ...]) -> None:
         (node_id,) = nodes
@@ -199,7 +199,7 @@ class Breaker:
 
     def _fail_sync(self, fault: Fault, nodes: tuple[int, ...]) -> str:
         (node_id,) = nodes
-        told_before = len(self._cluster.log_of(node_id))
+        reported_before = len(self._cluster.log_of(node_id))
         self._cluster.inject(node_id, "error=EIO")
         deadline = time.monotonic() + max(fault.lasts_s, STOPS_ITSELF_TIMEOUT_S)
         while self._cluster.runs(node_id) and time.monotonic() < deadline:
@@ -208,7 +208,7 @@ class Breaker:
         if has_failed and self._cluster.runs(node_id):
             self._broken("went on after a failed fsync", f"{node_id}")
         self._cluster.stop_injecting(node_id)
-        return self._start_if_ended(node_id, "Input/output error", told_before)
+        return self._start_if_ended(node_id, "Input/output error", reported_before)
 
     def _start_if_ended(self, node_id: int, reason: str, told_before: int) -> str:
         """Wait until a node whose disk failed follows again, or has ended with its message and was started again."""

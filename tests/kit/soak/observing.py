@@ -158,8 +158,8 @@ class Observer:
         try:
             async with session.get(
                 f"http://{self._cluster.network.host(node_id)}:{HTTP_PORT}/readyz"
-            ) as answer:
-                page = await answer.json()
+            ) as response:
+                page = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return False
         if asked.process != self._cluster.pid(node_id):

@@ -74,8 +74,8 @@ def sent_again(events: Iterable[Event]) -> int:
 
 def elections(events: Iterable[Event]) -> int:
     """In how many epochs there was a leader."""
-    told = of(events, What.STATUS, What.LEADER)
-    return len({event.facts["epoch"] for event in told if event.facts["leader"] >= 0})
+    reported = of(events, What.STATUS, What.LEADER)
+    return len({event.facts["epoch"] for event in reported if event.facts["leader"] >= 0})
 
 
 def longest_without_leader_s(events: Iterable[Event]) -> float:

@@ -254,8 +254,8 @@ def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Call
     def images(values: dict[str, Any]) -> tuple[str, str]:
         (deployment,) = of_kind(render(values), "Deployment")
         environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-        told = {one["name"]: one.get("value") for one in environment}
-        return told["QUORATE_KAFKA_IMAGE"], told["QUORATE_LAKE_IMAGE"]
+        reported = {one["name"]: one.get("value") for one in environment}
+        return reported["QUORATE_KAFKA_IMAGE"], reported["QUORATE_LAKE_IMAGE"]
 
     default = Images(quorate="").kafka
     assert images({}) == (default, "ghcr.io/quorate/quorate-lake:0.1.0")

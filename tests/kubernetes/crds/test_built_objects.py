@@ -159,9 +159,9 @@ def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: st
     items = objects_of(namespace, *MANIFESTS[case], name, "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
     assert {item["kind"] for item in items} == set(PATHS) - (set() if case == "small" else OF_SMALL)
     for item in items:
-        answer = apply(api, namespace, item, dry_run=True)
-        assert answer.status in (200, 201), f"{item['kind']} {item['metadata']['name']}: {answer.message}"
-        assert "warnings" not in answer.body
+        response = apply(api, namespace, item, dry_run=True)
+        assert response.status in (200, 201), f"{item['kind']} {item['metadata']['name']}: {response.message}"
+        assert "warnings" not in response.body
 
 
 def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
@@ -169,8 +169,8 @@ def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
     for item in items:
         if item["kind"] == "Pod":
             continue
-        answers = [apply(api, namespace, item, dry_run=False) for _ in range(3)]
-        _, second, third = (answer.body["metadata"]["resourceVersion"] for answer in answers)
+        responses = [apply(api, namespace, item, dry_run=False) for _ in range(3)]
+        _, second, third = (response.body["metadata"]["resourceVersion"] for response in responses)
         assert second == third, item["kind"]
 
 

@@ -162,9 +162,9 @@ def test_what_can_not_change_is_refused(
 ) -> None:
     kind, spec, merged, *words = change
     assert api.create(namespace, resource(kind, spec=spec)).status == 201
-    answer = api.change(namespace, kind, "one", merged)
-    assert answer.status == 422, answer.body
-    assert [word for word in words if word not in answer.message] == [], answer.message
+    response = api.change(namespace, kind, "one", merged)
+    assert response.status == 422, response.body
+    assert [word for word in words if word not in response.message] == [], response.message
 
 
 ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
@@ -256,8 +256,8 @@ def test_what_may_change_is_accepted(
     api: Api, namespace: str, kind: str, spec: Object, change: Object
 ) -> None:
     assert api.create(namespace, resource(kind, spec=deepcopy(spec))).status == 201
-    answer = api.change(namespace, kind, "one", change)
-    assert answer.status == 200, answer.message
+    response = api.change(namespace, kind, "one", change)
+    assert response.status == 200, response.message
 
 
 def test_the_cluster_id_of_the_disks_wins(api: Api, namespace: str) -> None:

@@ -51,8 +51,8 @@ def test_both_scale(api: Api, namespace: str, kubectl: Kubectl) -> None:
 
 def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> None:
     assert api.create(namespace, resource("KafkaController")).body["metadata"]["generation"] == 1
-    told = api.change_status(namespace, "KafkaController", "one", {"observedGeneration": 1})
-    assert told.body["metadata"]["generation"] == 1
+    reported = api.change_status(namespace, "KafkaController", "one", {"observedGeneration": 1})
+    assert reported.body["metadata"]["generation"] == 1
     changed = api.change(namespace, "KafkaController", "one", {"replicas": 5})
     assert changed.body["metadata"]["generation"] == 2
     assert changed.body["status"] == {"observedGeneration": 1}
@@ -71,13 +71,13 @@ def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> N
         "quorum": {"leaderId": 3001, "epoch": 4, "highWatermark": 8, "kraftVersion": 1},
         "readyReplicas": 2,
     }
-    told = api.change_status(
+    reported = api.change_status(
         namespace,
         "KafkaController",
         "quorum",
         {**status, "conditions": [condition], "metadataVersion": "4.3-IV0"},
     )
-    assert told.status == 200, told.message
+    assert reported.status == 200, reported.message
     header, row = kubectl("get", "kctl", f"--namespace={namespace}").splitlines()
     assert header.split() == ["NAME", "DESIRED", "READY", "QUORUM", "LEADER", "METADATA", "HEALTHY", "AGE"]
     assert row.split()[:6] == ["quorum", "3", "2", "True", "3001", "4.3-IV0"]
@@ -113,11 +113,11 @@ def test_two_appliers_share_a_list(api: Api, namespace: str) -> None:
     path = f"{path_of(namespace, 'KafkaBroker')}/one"
     for manager, node_id in (("git", 0), ("person", 1)):
         spec = {"nodes": [{"nodeId": node_id, "rack": manager}]}
-        answer = api.send(
+        response = api.send(
             "PATCH", f"{path}?fieldManager={manager}", resource("KafkaBroker", spec=spec), APPLY
         )
-        assert answer.status in (200, 201), answer.message
-    racks = {node["nodeId"]: node["rack"] for node in answer.body["spec"]["nodes"]}
+        assert response.status in (200, 201), response.message
+    racks = {node["nodeId"]: node["rack"] for node in response.body["spec"]["nodes"]}
     assert racks == {0: "git", 1: "person"}
 
 

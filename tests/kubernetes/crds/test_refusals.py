@@ -486,9 +486,9 @@ def test_what_can_not_be_is_refused(
 ) -> None:
     """A message names the field and what is allowed; the models refuse it too."""
     item = resource(kind, spec=spec)
-    answer = api.create(namespace, item)
-    assert answer.status in (400, 422), answer.body
-    assert [word for word in words if word not in answer.message] == [], answer.message
+    response = api.create(namespace, item)
+    assert response.status in (400, 422), response.body
+    assert [word for word in words if word not in response.message] == [], response.message
     if spec not in STRICTER_HERE:
         with pytest.raises(ManifestError):
             (load_entity if kind in ENTITIES else load_object)(item, "here")
@@ -496,6 +496,6 @@ def test_what_can_not_be_is_refused(
 
 @pytest.mark.parametrize("name", ["3brokers", "a.b", "x" * 53])
 def test_names_that_pods_could_not_have_are_refused(api: Api, namespace: str, name: str) -> None:
-    answer = api.create(namespace, resource("KafkaBroker", name))
-    assert answer.status == 422
-    assert "metadata.name: " in answer.message
+    response = api.create(namespace, resource("KafkaBroker", name))
+    assert response.status == 422
+    assert "metadata.name: " in response.message

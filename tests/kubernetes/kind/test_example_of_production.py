@@ -92,8 +92,10 @@ def test_the_example_becomes_ready_in_three_zones(production_story: Story) -> No
     zones = _zones(story)
     for prefix in (QUORUM, BROKERS):
         assert sorted(zones[pod] for pod in story.uids(prefix)) == [*ZONES]
-    told = {each["nodeId"]: each["rack"] for each in story.get("kafkabroker", BROKERS)["status"]["brokers"]}
-    assert told == {each: zones[f"{BROKERS}-{each}"] for each in BROKER_IDS}
+    reported = {
+        each["nodeId"]: each["rack"] for each in story.get("kafkabroker", BROKERS)["status"]["brokers"]
+    }
+    assert reported == {each: zones[f"{BROKERS}-{each}"] for each in BROKER_IDS}
 
 
 def test_brokers_serve_metrics(production_story: Story) -> None:
@@ -107,9 +109,9 @@ def test_controllers_run_the_compiled_codec(production_story: Story) -> None:
     story = production_story.installation
     codec = "python" if shutil.which("cargo") is None else "native"
     for pod in story.uids(QUORUM):
-        (told,) = (line for line in _scraped(story, pod) if line.startswith("quorate_build_info{"))
-        assert f'codec="{codec}"' in told
-        assert told.endswith("} 1.0")
+        (reported,) = (line for line in _scraped(story, pod) if line.startswith("quorate_build_info{"))
+        assert f'codec="{codec}"' in reported
+        assert reported.endswith("} 1.0")
 
 
 def test_clients_log_in_with_the_passwords_of_the_script(production_story: Story) -> None:

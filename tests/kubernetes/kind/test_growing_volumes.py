@@ -93,8 +93,8 @@ def test_volumes_grow_under_load(growing: Installation) -> None:
     for pod in growing.get("pods")["items"]:
         if pod["metadata"]["name"] in PODS:
             assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0]
-    told = {event["reason"] for event in growing.get("events")["items"]}
-    assert told >= {"GrowVolume", "FileSystemResizeSuccessful"}
+    reported = {event["reason"] for event in growing.get("events")["items"]}
+    assert reported >= {"GrowVolume", "FileSystemResizeSuccessful"}
 
 
 def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> None:
@@ -102,9 +102,9 @@ def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> N
     before = growing.uids(BROKERS)
     _allow_growth(growing, is_allowed=False)
     growing.patch("kafkabroker", BROKERS, storage={"size": f"{SIZES_MIB[2]}Mi"})
-    told = eventually(lambda: _refusals(growing), TIMEOUT_S, "the StorageClass to be told", growing.state)
-    assert {each["code"] for each in told} == {FORBIDDEN}
-    assert growing_volumes.CLASS in told[0]["message"]
+    reported = eventually(lambda: _refusals(growing), TIMEOUT_S, "the StorageClass to be told", growing.state)
+    assert {each["code"] for each in reported} == {FORBIDDEN}
+    assert growing_volumes.CLASS in reported[0]["message"]
     assert _told(growing, "kafkabroker", BROKERS) == ("True", FORBIDDEN)
     assert growing.ready_pods() >= set(PODS)
 
@@ -130,8 +130,8 @@ def _size_mib(growing: Installation, pod: str) -> int:
 def _told(growing: Installation, kind: str, name: str) -> tuple[str, str]:
     """Whether the volumes of a resource grow, and the reason."""
     conditions = growing.get(kind, name)["status"]["conditions"]
-    (told,) = (each for each in conditions if each["type"] == RESIZING)
-    return told["status"], told["reason"]
+    (reported,) = (each for each in conditions if each["type"] == RESIZING)
+    return reported["status"], reported["reason"]
 
 
 def _wait_resized(growing: Installation, kind: str, name: str) -> None:

@@ -117,8 +117,8 @@ def test_the_way_back_is_refused_and_nothing_was_lost(
     _wait_settled(upgrade)
     refusals = upgrade.get("kafkacontroller", QUORUM)["status"]["refusals"]
     assert {each["code"] for each in refusals} == {"UnsafeDowngrade"}
-    told = "\n".join(each["message"] for each in refusals)
-    assert f"metadata.version is not lowered from {LEVEL_AFTER} to {LEVEL_BEFORE}" in told
+    reported = "\n".join(each["message"] for each in refusals)
+    assert f"metadata.version is not lowered from {LEVEL_AFTER} to {LEVEL_BEFORE}" in reported
     stock = {f"{QUORUM}-{JAVA}", *(f"{BROKERS}-{node_id}" for node_id in range(3))}
     assert {name for name, uid in _uids(upgrade).items() if before[name] == uid} == stock
     assert _level(upgrade) == LEVEL_AFTER

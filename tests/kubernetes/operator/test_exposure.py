@@ -127,8 +127,8 @@ def _give_address(operated: Operated, service: str, host: str) -> None:
 def _advertised(operated: Operated) -> str | None:
     """What the broker is registered with for clients outside."""
     (broker,) = (operated.brokers() or {})["status"]["brokers"]
-    told = broker.get("advertised", {}).get(EXTERNAL)
-    return str(told) if told else None
+    reported = broker.get("advertised", {}).get(EXTERNAL)
+    return str(reported) if reported else None
 
 
 def _listener_statuses(operated: Operated) -> list[dict[str, str]]:

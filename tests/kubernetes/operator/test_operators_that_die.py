@@ -31,7 +31,7 @@ def test_killed_while_a_quorum_is_created_and_scaled(operated: Operated) -> None
     final = final_state(operated)
     # Below metadata.version 33, controllers that left stay registered; their volumes stay by policy.
     stays = {part: final.pop(part) for part in ("registrations", "objects")}
-    assert all(told.items() >= small.pop(part).items() for part, told in stays.items())
+    assert all(reported.items() >= small.pop(part).items() for part, reported in stays.items())
     assert final == small
     assert kills >= 3 + 4 + 6, (
         "formed, created, started; created, started, two voters; removed, stopped, forgotten"
@@ -56,8 +56,8 @@ def test_killed_while_nodes_are_replaced_and_rolled(operated: Operated) -> None:
     assert final_state(operated, operated.voters()[THIRD]) == expected
     operated.patch(config={**SMALL_FILES, "metadata.log.max.snapshot.interval.ms": "3000000"})
     kills += kill_after_each_step(operated, lambda: operated.settled(FIRST, THIRD, FOURTH))
-    told = "metadata.log.max.snapshot.interval.ms: 3000000 added"
-    assert any(told in note for note in operated.events("StopNode"))
+    reported = "metadata.log.max.snapshot.interval.ms: 3000000 added"
+    assert any(reported in note for note in operated.events("StopNode"))
     assert final_state(operated, operated.voters()[THIRD]) == expected
     assert kills >= REPLACING_KILLS_MIN
     assert len(operated.claims()) == 4
@@ -120,9 +120,9 @@ def _gauge(operator: OperatorProcess, name: str) -> float | None:
     """A metric without labels; None while nobody answers."""
     with (
         suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer,
+        urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as response,
     ):
-        for line in answer.read().decode().splitlines():
+        for line in response.read().decode().splitlines():
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
     return None

@@ -52,9 +52,9 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
 
     pods = operated.pod_uids()
     operated.put_secret("login", {"node": OTHER_PASSWORD})
-    told = "sasl.secretName: the password of 'node' can't be changed or removed while nodes log in as it"
+    reported = "sasl.secretName: the password of 'node' can't be changed or removed while nodes log in as it"
     operated.wait(lambda: operated.events("UnsafeLogin"), "the refusal", SEEN_TIMEOUT_S)
-    assert told in operated.events("UnsafeLogin")[-1]
+    assert reported in operated.events("UnsafeLogin")[-1]
     page = f"http://127.0.0.1:{web}/clusters/{operated.namespace}/{QUORUM}"
     operated.wait(lambda: "while nodes log in as it" in page_of(page), "the refusal on the page")
     served = page_of(page)
@@ -100,5 +100,5 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
 
 def page_of(url: str) -> str:
     """What the operator serves there."""
-    with urllib.request.urlopen(url, timeout=SERVED_TIMEOUT_S) as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(url, timeout=SERVED_TIMEOUT_S) as response:
+        return str(response.read().decode())

@@ -121,8 +121,8 @@ def _request(
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         connection.request(method, path, urlencode(form) if form is not None else None, headers)
         response = connection.getresponse()
-        told = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, told, response.read().decode()
+        reported = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, reported, response.read().decode()
     finally:
         connection.close()
 

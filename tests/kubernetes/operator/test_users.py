@@ -130,10 +130,10 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
 
     assert not operator.errors()
     listed = operated.core.list_namespaced_event(operated.namespace)
-    told = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
-    told += operator.log.read_text() + json.dumps(users.read("carol"))
-    assert "SetCredentials" in told
-    assert not [password for password in bench.passwords if password in told]
+    reported = json.dumps(operated.core.api_client.sanitize_for_serialization(listed))
+    reported += operator.log.read_text() + json.dumps(users.read("carol"))
+    assert "SetCredentials" in reported
+    assert not [password for password in bench.passwords if password in reported]
 
 
 def a_made_secret_is_used(bench: Bench) -> None:

@@ -19,9 +19,9 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
 
     operated.patch(storage={"size": "2Gi"})
     operated.wait(lambda: _refusals(operated), "the class to be told")
-    (told,) = _refusals(operated)
-    assert told["code"] == "VolumeCannotGrow"
-    assert f"the StorageClass {name} has no allowVolumeExpansion" in told["message"]
+    (reported,) = _refusals(operated)
+    assert reported["code"] == "VolumeCannotGrow"
+    assert f"the StorageClass {name} has no allowVolumeExpansion" in reported["message"]
     assert operated.condition("Stalled")["reason"] == "VolumeCannotGrow"
     operated.wait(lambda: name in "".join(operated.events("VolumeCannotGrow")), "the Event")
 
@@ -59,10 +59,10 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
 
     operated.patch(history={"storage": {"size": "2Gi"}})
     operated.wait(lambda: _refusals(operated), "the refusal to be told")
-    (told,) = _refusals(operated)
-    assert told["code"] == operated.condition("Degraded")["reason"] == "ObjectRefused"
-    assert told["message"].startswith(f"PersistentVolumeClaim {claim} can't be kept as it should be")
-    assert f"the StorageClass {name} has no allowVolumeExpansion" in told["message"]
+    (reported,) = _refusals(operated)
+    assert reported["code"] == operated.condition("Degraded")["reason"] == "ObjectRefused"
+    assert reported["message"].startswith(f"PersistentVolumeClaim {claim} can't be kept as it should be")
+    assert f"the StorageClass {name} has no allowVolumeExpansion" in reported["message"]
     pod = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace).metadata.uid
     operated.patch(template={"labels": {"team": "a"}})
     operated.wait(lambda: operated.events("StopNode"), "a roll to begin all the same")

@@ -245,9 +245,9 @@ def _reason(operated: Operated, pool: str) -> str | None:
 
 def _is_refused(operated: Operated, pool: str) -> bool:
     """Whether a pool, as it is now, was refused."""
-    told = operated.brokers_condition("Ready", pool)
+    reported = operated.brokers_condition("Ready", pool)
     generation = (operated.brokers(pool) or {})["metadata"]["generation"]
-    return told.get("reason") == "InvalidManifest" and told["observedGeneration"] == generation
+    return reported.get("reason") == "InvalidManifest" and reported["observedGeneration"] == generation
 
 
 def _quorum_generation(operated: Operated) -> int:

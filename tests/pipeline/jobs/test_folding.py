@@ -28,8 +28,8 @@ def lake_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows as a lake stores them."""
     where = tmp_path_factory.mktemp("rows")
     writer = RowsWriter(where, 1)
-    for cluster, told in by_cluster(RAW).items():
-        for batch in batches_of(told, size=11):
+    for cluster, reported in by_cluster(RAW).items():
+        for batch in batches_of(reported, size=11):
             writer.add(cluster, batch)
     writer.close()
     return where
@@ -59,11 +59,11 @@ def _plain(row: dict[str, Any], table: Table) -> dict[str, Any]:
         payload = row["payload"]
         row["payload"] = _text(VariantUtils.to_python(payload["value"], payload["metadata"]))
         kinds["payload"] = StringType()
-    told = {
+    reported = {
         name: plain(_tuples(value), kinds[name]) if name in kinds else value for name, value in row.items()
     }
-    assert told.pop("day") == (str(told[table.day].date()) if told[table.day] else None)
-    return told
+    assert reported.pop("day") == (str(reported[table.day].date()) if reported[table.day] else None)
+    return reported
 
 
 def _text(payload: Any) -> str:

@@ -247,10 +247,10 @@ def kill_before_commit(lake: Path, source: Path, number: int) -> None:
     command += ["--tables", TABLES, *QUICK_JOB]
     log, waiting = lake.with_name(f"{number}.log"), lake.with_name(f"{number}.waiting")
     lake.with_name("sitecustomize.py").write_text(WAITS_AT_COMMIT)
-    told = {"PYTHONPATH": str(lake.parent), "COMMITS": str(number), "WAITING": str(waiting)}
+    reported = {"PYTHONPATH": str(lake.parent), "COMMITS": str(number), "WAITING": str(waiting)}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env={**os.environ, **told}, stdout=output, stderr=output, start_new_session=True
+            command, env={**os.environ, **reported}, stdout=output, stderr=output, start_new_session=True
         )
     try:
         eventually(

@@ -101,14 +101,14 @@ def test_rows_are_stored_without_tables(tmp_path: Path) -> None:
     """Sources that will be deleted can be read at once, and made into tables later."""
     command = [*DIE_WITH_PARENT, *QUORATE, "lake", "ingest", str(GOLDEN), "--to", str(tmp_path / "lake")]
     command += ["--cluster-id", CLUSTER, "--master", "local[1]", "-o", "json"]
-    told = []
+    reported = []
     for tables in ("", "leadership"):
         ran = subprocess.run(
             [*command, "--tables", tables], capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
         )
         assert (ran.returncode, ran.stderr) == (0, "")
-        told.append(json.loads(ran.stdout))
-    rows, built = told
+        reported.append(json.loads(ran.stdout))
+    rows, built = reported
     assert rows["filesRead"] > 0
     assert rows["tables"] == {}
     assert built["filesRead"] == 0

@@ -116,12 +116,12 @@ def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:
     assert not everything["removed"]
     assert {path.split("/")[1] for path in everything["added"]} >= {"cluster", "features", "topics"}
     middle = str(everything["to"]["offset"] // 2)
-    told = json.loads(ask("lake", "diff", str(lake), middle, "-o", "json"))
+    reported = json.loads(ask("lake", "diff", str(lake), middle, "-o", "json"))
     first, second, *lines = ask("lake", "diff", str(lake), middle).splitlines()
     assert (first.split()[:2], second.split()[0]) == (["from", "offset"], "to")
     for sign, key in (("+", "added"), ("-", "removed"), ("~", "changed")):
-        assert [each.split()[1] for each in lines if each.startswith(f"{sign} ")] == list(told[key])
-    assert told["changed"]
+        assert [each.split()[1] for each in lines if each.startswith(f"{sign} ")] == list(reported[key])
+    assert reported["changed"]
     assert ask("lake", "diff", str(lake), "5", "5").splitlines()[-1] == "nothing changed"
 
 

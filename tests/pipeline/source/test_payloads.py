@@ -181,17 +181,17 @@ def rows_names() -> set[str]:
 
 def test_secrets_of_configs() -> None:
     topic, broker = 2, 4
-    told = [
+    reported = [
         (topic, "retention.ms"),
         (broker, "log.retention.ms"),
         (broker, "leader.replication.throttled.rate"),
     ]
-    told += [
+    reported += [
         (broker, "listener.name.external.ssl.keystore.location"),
         (16, "interval.ms"),
         (32, "consumer.session.timeout.ms"),
     ]
-    assert [each for each in told if is_secret_config(*each)] == []
+    assert [each for each in reported if is_secret_config(*each)] == []
     secret = [(broker, "ssl.key.password"), (broker, "listener.name.external.ssl.keystore.password")]
     secret += [(broker, "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"), (broker, "my.plugin.token")]
     secret += [(topic, "unknown"), (8, "kafka.server"), (99, "x")]

@@ -27,8 +27,8 @@ Row = tuple[Any, ...]
 
 def ordered(world: list[Row]) -> list[Row]:
     """The rows of a world, gaps first, then in the order of the timeline."""
-    (told,) = by_cluster(world).values()
-    return [tuple(one) for one in told]
+    (reported,) = by_cluster(world).values()
+    return [tuple(one) for one in reported]
 
 
 def shown(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -80,9 +80,9 @@ def test_rows_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def comparable(summary: Summary) -> dict[str, Any]:
     """A summary, whatever the order of its parts."""
-    told = summary.as_json()
-    assert Summary.from_json(told).as_json() == told
-    return {name: sorted(map(repr, part)) for name, part in told.items()}
+    reported = summary.as_json()
+    assert Summary.from_json(reported).as_json() == reported
+    return {name: sorted(map(repr, part)) for name, part in reported.items()}
 
 
 def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path) -> None:

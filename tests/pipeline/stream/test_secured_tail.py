@@ -47,8 +47,8 @@ def test_a_secured_quorum_is_tailed(
     cluster.await_quorum()
     ran = tail(cluster, tmp_path / "tailed", cluster.sasl_properties())
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
-    told: dict[str, Any] = json.loads(ran.stdout)
-    assert (told["clusters"], told["batches"]) == (1, 1)
+    reported: dict[str, Any] = json.loads(ran.stdout)
+    assert (reported["clusters"], reported["batches"]) == (1, 1)
 
     refused = tail(cluster, tmp_path / "refused", cluster.sasl_properties(password="wrong"))
     assert (refused.returncode, refused.stdout) == (1, "")

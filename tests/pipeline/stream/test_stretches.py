@@ -231,8 +231,8 @@ def test_a_snapshot_that_stands_for_the_beginning_is_a_stretch_of_its_own() -> N
 def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() -> None:
     """What was seen before the log start passed is read as records."""
     log = filled(1, 1, 1, 1, 1, 1, 1, 1)
-    answers = iter(range(10))
-    log.before_exchange = lambda: log.clean(5, 6) if next(answers) == 1 else None
+    responses = iter(range(10))
+    log.before_exchange = lambda: log.clean(5, 6) if next(responses) == 1 else None
     planner = Planner(log.open)
     assert planner.end_after(START, Limit()) == mark(3, 1)
     assert planner.end_after(mark(3, 1), Limit()) == mark(7, 1)
@@ -255,10 +255,10 @@ def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
 def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
     log = filled(1, 1, 1, 1, 1, epoch=3)
     other = filled(2, 2, epoch=2).batches
-    answers = iter(range(10))
+    responses = iter(range(10))
 
     def exchange_the_log() -> None:
-        if next(answers) == 1:
+        if next(responses) == 1:
             log.batches = other
 
     log.before_exchange = exchange_the_log
@@ -325,8 +325,8 @@ def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
 def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
     log = filled(2, 2, 2, 2, 2)
     log.clean(0, 1)
-    answers = iter(range(10))
-    log.before_exchange = lambda: log.clean(1, 2) if next(answers) == 1 else None
+    responses = iter(range(10))
+    log.before_exchange = lambda: log.clean(1, 2) if next(responses) == 1 else None
     assert read(log, START, mark(10)) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1), ("log", 6, 10)]
 
 

@@ -29,8 +29,8 @@ def config(cluster: str, file: str, offset: int, epoch: int) -> Line:
 
 def voters(cluster: str, offset: int, *ids: int) -> Line:
     """A set of voters."""
-    told = [{"voterId": id_, "voterDirectoryId": f"d{id_}", "endpoints": []} for id_ in ids]
-    return line(cluster, "a", offset, 1, "VotersRecord", voters=told)
+    reported = [{"voterId": id_, "voterDirectoryId": f"d{id_}", "endpoints": []} for id_ in ids]
+    return line(cluster, "a", offset, 1, "VotersRecord", voters=reported)
 
 
 def registered(cluster: str, offset: int, node: int, level: int) -> Line:
@@ -89,12 +89,12 @@ def ghost() -> list[Line]:
 
 def right_behind() -> list[Line]:
     """Controller 1 stands in the checkpoint at 5 and registers again at 5; 3 is new at 6, 2 goes at 7."""
-    told = [
+    reported = [
         ("SnapshotHeaderRecord", {}),
         *(("RegisterControllerRecord", registration(node, "i1", 25)) for node in (1, 2)),
         ("SnapshotFooterRecord", {}),
     ]
-    made = [line("behind", "5", (5, n), 1, kind, **payload) for n, (kind, payload) in enumerate(told)]
+    made = [line("behind", "5", (5, n), 1, kind, **payload) for n, (kind, payload) in enumerate(reported)]
     made += [registered("behind", 5, 1, 25), registered("behind", 6, 3, 25)]
     return [*made, line("behind", "a", 7, 1, "UnregisterControllerRecord", controllerId=2)]
 

@@ -115,8 +115,8 @@ def test_unknown_properties_are_ignored_with_a_warning(caplog: pytest.LogCapture
     """A file that several clients share works, a misspelled key is told."""
     with caplog.at_level(logging.DEBUG, "quorate_admin"):
         AdminConfig.from_properties(BROKER | {"acks": "all", "send.buffer.bytes": "1", "ssl.provider": "x"})
-    told = {record.getMessage(): record.levelname for record in caplog.records}
-    assert told == {
+    reported = {record.getMessage(): record.levelname for record in caplog.records}
+    assert reported == {
         "acks is not a property of an admin client: ignored": "WARNING",
         "send.buffer.bytes has no effect here": "DEBUG",
         "ssl.provider has no effect here": "DEBUG",

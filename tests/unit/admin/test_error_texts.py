@@ -9,8 +9,8 @@ def test_a_response_without_a_message_has_kafkas_own_text() -> None:
     plain = "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."
     assert str(ServerError(ErrorCode.cluster_authorization_failed)) == plain
     assert str(ServerError(ErrorCode.cluster_authorization_failed, "")) == plain
-    told = ServerError(ErrorCode.cluster_authorization_failed, "Not you.")
-    assert (str(told), told.message) == ("CLUSTER_AUTHORIZATION_FAILED: Not you.", "Not you.")
+    reported = ServerError(ErrorCode.cluster_authorization_failed, "Not you.")
+    assert (str(reported), reported.message) == ("CLUSTER_AUTHORIZATION_FAILED: Not you.", "Not you.")
 
 
 def test_every_code_has_a_text() -> None:

@@ -87,15 +87,15 @@ async def test_descriptions_come_from_the_node_they_are_about(is_controllers: bo
         cluster.handle("DescribeConfigs", described)
         async with admin_of(cluster) as admin:
             results = await admin.describe_configs(EVERYTHING)
-        told = asked(cluster, "DescribeConfigs")
+        reported = asked(cluster, "DescribeConfigs")
     assert set(results.values) == set(EVERYTHING)
     for resource in EVERYTHING:
         (entry,) = results[resource]
         assert (entry.name, entry.value, entry.is_default) == ("k", "v", True)
     if is_controllers:
-        assert told == {1: [TOPIC, GROUP, ALL_BROKERS], 2: [BROKER_2, LOGGER_2], 3: [LOGGER_3]}
+        assert reported == {1: [TOPIC, GROUP, ALL_BROKERS], 2: [BROKER_2, LOGGER_2], 3: [LOGGER_3]}
     else:  # what belongs to no node may be asked of any, in a request of its own
-        assert sorted(one for resources in told.values() for one in resources) == sorted(EVERYTHING)
+        assert sorted(one for resources in reported.values() for one in resources) == sorted(EVERYTHING)
 
 
 def admin_of(cluster: FakeCluster) -> AdminClient:
@@ -181,7 +181,7 @@ async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> Non
             results = await admin.incremental_alter_configs(changes)
             replaced = await admin.alter_configs({one: {"k": "v"} for one in EVERYTHING})
         for api_name in ("IncrementalAlterConfigs", "AlterConfigs"):
-            told = {
+            reported = {
                 node.node_id: {
                     (resource.resource_type, resource.resource_name)
                     for request in node.received(api_name)
@@ -189,11 +189,11 @@ async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> Non
                 }
                 for node in cluster.nodes.values()
             }
-            assert (8, "3") in told[3]
-            assert (8, "2") in told[2]
-            assert ((4, "2") in told[1 if is_controllers else 2]) is True
+            assert (8, "3") in reported[3]
+            assert (8, "2") in reported[2]
+            assert ((4, "2") in reported[1 if is_controllers else 2]) is True
             if is_controllers:
-                assert told == {1: {(2, "t"), (32, "g"), (4, ""), (4, "2")}, 2: {(8, "2")}, 3: {(8, "3")}}
+                assert reported == {1: {(2, "t"), (32, "g"), (4, ""), (4, "2")}, 2: {(8, "2")}, 3: {(8, "3")}}
     assert set(results.values) == set(replaced.values) == set(EVERYTHING)
 
 
@@ -295,10 +295,10 @@ async def test_changes_follow_the_active_controller() -> None:
             codes = [refusals[node_id]] * len(response.responses)
             if node_id == 2 and len(codes) > 1:
                 codes[-1] = ErrorCode.not_controller
-            told = (
+            reported = (
                 replace(one, error_code=code) for one, code in zip(response.responses, codes, strict=True)
             )
-            return replace(response, responses=tuple(told))
+            return replace(response, responses=tuple(reported))
 
         return handle
 

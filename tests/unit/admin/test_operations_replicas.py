@@ -203,8 +203,8 @@ async def test_brokers_are_asked_about_their_directories() -> None:
         "/2", error_code=ErrorCode.kafka_storage_error, total_bytes=-1, usable_bytes=-1, is_cordoned=True
     )
     async with FakeCluster((1, 2, 3, 4)) as cluster:
-        answers = {1: log_dirs(log_dir("/1", ("a", 0, 7, 2, False))), 2: log_dirs(offline), 3: log_dirs()}
-        for node_id, response in answers.items():
+        responses = {1: log_dirs(log_dir("/1", ("a", 0, 7, 2, False))), 2: log_dirs(offline), 3: log_dirs()}
+        for node_id, response in responses.items():
             cluster.nodes[node_id].handlers["DescribeLogDirs"] = lambda _, response=response: response
         async with AdminClient(bootstrap_servers=cluster.bootstrap, retries=0) as admin:
             results = await admin.describe_log_dirs([1, 2, 3, 4])
@@ -294,7 +294,7 @@ async def test_replicas_are_moved_between_directories() -> None:
             bootstrap_servers=cluster.bootstrap, follow_advertised=False, retries=0
         ) as admin:
             at_address = await admin.alter_replica_log_dirs_at(address, {other: "/2"})
-        told = {
+        reported = {
             node.node_id: [
                 (one.path, topic.name, topic.partitions)
                 for request in node.received("AlterReplicaLogDirs")
@@ -303,7 +303,7 @@ async def test_replicas_are_moved_between_directories() -> None:
             ]
             for node in cluster.nodes.values()
         }
-    assert told == {
+    assert reported == {
         1: [("/1", "a", (0, 1)), ("/none", "b", (0,))],
         2: [("/1", "a", (0,)), ("/2", "a", (0,))],
     }

@@ -14,26 +14,26 @@ def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: by
     file = tmp_path / "token"
     file.write_bytes(content)
     ran = CliRunner().invoke(app, ["operator", "run", f"--web-token-file={file}"], prog_name="quorate")
-    told = " ".join(ran.stderr.replace("\u2502", " ").split())
+    reported = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2
-    assert f"has {length} characters; at least 16 are needed" in told
-    assert "fifteen letters" not in told
+    assert f"has {length} characters; at least 16 are needed" in reported
+    assert "fifteen letters" not in reported
 
 
 @pytest.mark.parametrize("image", ["kafka:4.4.0", "", "kafka:{version}-{version}", "a kafka:{version}"])
 def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
     ran = CliRunner().invoke(app, ["operator", "run", f"--kafka-image={image}"], prog_name="quorate")
-    told = " ".join(ran.stderr.replace("\u2502", " ").split())
+    reported = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2
-    assert f"--kafka-image: {image!r}: must be an image with {{version}}" in told
+    assert f"--kafka-image: {image!r}: must be an image with {{version}}" in reported
 
 
 def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of one's own serves every pod."""
-    told = []
+    reported = []
 
     async def run_operator(options: process.OperatorOptions) -> None:
-        told.append(options.images)
+        reported.append(options.images)
 
     monkeypatch.setattr(process, "run_operator", run_operator)
     monkeypatch.setattr(logs, "configure_logs", lambda **_: None)  # of this process, and of every test in it
@@ -44,15 +44,15 @@ def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     ran = CliRunner().invoke(app, ["operator", "run"], env=variables, prog_name="quorate")
     assert ran.exit_code == 0, ran.output
-    (images,) = told
+    (images,) = reported
     assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())
 
 
 def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[process.OperatorOptions] = []
+    reported: list[process.OperatorOptions] = []
 
     async def run_operator(options: process.OperatorOptions) -> None:
-        told.append(options)
+        reported.append(options)
 
     monkeypatch.setattr(process, "run_operator", run_operator)
     monkeypatch.setattr(logs, "configure_logs", lambda **_: None)  # of this process, and of every test in it
@@ -64,7 +64,7 @@ def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -
     ):
         ran = CliRunner().invoke(app, ["operator", "run", *arguments], env=variables, prog_name="quorate")
         assert ran.exit_code == 0, ran.output
-    assert [(str(one.selector), one.lease_name) for one in told] == [
+    assert [(str(one.selector), one.lease_name) for one in reported] == [
         (blue, "blue"),
         (blue, "blue"),
         ("", "quorate-operator"),
@@ -73,6 +73,6 @@ def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_no_selector_is_refused() -> None:
     ran = CliRunner().invoke(app, ["operator", "run", "--selector=a in (b"], prog_name="quorate")
-    told = " ".join(ran.stderr.replace("\u2502", " ").split())
+    reported = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2
-    assert "--selector: 'a in (b': a parenthesis has no partner" in told
+    assert "--selector: 'a in (b': a parenthesis has no partner" in reported

@@ -165,10 +165,10 @@ async def test_each_answer_reaches_who_asked() -> None:
     voted = driver.raft("a vote", "CONTROLLER")  # type: ignore[arg-type]
     gone.cancel()
     tokens = [event.token for event in driver._events]  # type: ignore[union-attr]
-    reply = RaftAnswer(response=VoteResponse(vote_granted=True))
+    response = RaftAnswer(response=VoteResponse(vote_granted=True))
     refusal = ControlError(ErrorCode.not_controller, "no")
     node.effects = Effects(
-        raft_replies=[RaftReply(token=tokens[3], answer=reply)],
+        raft_replies=[RaftReply(token=tokens[3], answer=response)],
         control_answers=[
             ControlAnswer(token=tokens[1], outcome=refusal),
             ControlAnswer(token=tokens[2], outcome="late"),  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ async def test_each_answer_reaches_who_asked() -> None:
     )
     assert await first == "done"
     assert second.exception() is refusal
-    assert voted.result() is reply
+    assert voted.result() is response
     assert gone.cancelled()
     assert not failures
     driver.stop()
@@ -198,11 +198,11 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
         future.add_done_callback(lambda _, name=name: loop.call_soon(written.append, f"{name} written"))
         future.add_done_callback(lambda _, name=name: written.append(f"{name} encoded"))
     futures["observer"].add_done_callback(lambda _: loop.call_soon(done.set))
-    reply = RaftAnswer(response=VoteResponse())
+    response = RaftAnswer(response=VoteResponse())
     node.effects = Effects(
         raft_replies=[
-            RaftReply(token=observer, answer=reply, is_for_observer=True),
-            RaftReply(token=voter, answer=reply),
+            RaftReply(token=observer, answer=response, is_for_observer=True),
+            RaftReply(token=voter, answer=response),
         ],
         control_answers=[ControlAnswer(token=client, outcome="done")],  # type: ignore[arg-type]
     )
@@ -224,21 +224,21 @@ async def test_hundreds_of_observers_leave_room_for_others() -> None:
     driver = new_driver(node, SetClock(), failures)
     count = 2 * OBSERVERS_AT_ONCE + 1
     futures = [driver.raft("a fetch", "CONTROLLER") for _ in range(count)]  # type: ignore[arg-type]
-    reply = RaftAnswer(response=VoteResponse())
+    response = RaftAnswer(response=VoteResponse())
     node.effects = Effects(
         raft_replies=[
-            RaftReply(token=event.token, answer=reply, is_for_observer=True)  # type: ignore[union-attr]
+            RaftReply(token=event.token, answer=response, is_for_observer=True)  # type: ignore[union-attr]
             for event in driver._events
         ]
     )
-    answered = [0]
+    responses = [0]
     async with asyncio.timeout(HANG_S):
-        while answered[-1] < count:
+        while responses[-1] < count:
             await asyncio.sleep(0)
             done = sum(future.done() for future in futures)
-            if done > answered[-1]:
-                answered.append(done)
-    assert answered == [0, OBSERVERS_AT_ONCE, 2 * OBSERVERS_AT_ONCE, count]
+            if done > responses[-1]:
+                responses.append(done)
+    assert responses == [0, OBSERVERS_AT_ONCE, 2 * OBSERVERS_AT_ONCE, count]
     assert not failures
     driver.stop()
 

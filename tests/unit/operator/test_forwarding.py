@@ -83,11 +83,11 @@ async def test_bytes_go_both_ways_and_an_end_is_no_end_of_the_answer(
     forwarder: Forwarder, connect: Connect
 ) -> None:
     reader, writer = await connect(forwarder.address)
-    answer = asyncio.create_task(reader.read(-1))
+    response = asyncio.create_task(reader.read(-1))
     writer.write(LARGE)
     await writer.drain()
     writer.write_eof()
-    assert await asyncio.wait_for(answer, HANG_S) == LARGE + b"bye"
+    assert await asyncio.wait_for(response, HANG_S) == LARGE + b"bye"
 
 
 async def test_connections_are_counted_while_they_last(forwarder: Forwarder, connect: Connect) -> None:

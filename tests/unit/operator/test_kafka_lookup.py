@@ -60,16 +60,16 @@ def refusal(environment: dict[str, str]) -> str:
 def test_maven_fetches_once(script: Script, environment: dict[str, str], bin_directory: Path) -> None:
     script("java", JAVA_17)
     script("mvn", FETCH)
-    told: list[str] = []
-    kafka = find_kafka("4.3.1", environment, told.append)
+    reported: list[str] = []
+    kafka = find_kafka("4.3.1", environment, reported.append)
     assert kafka.libs == Path(environment["XDG_CACHE_HOME"]) / "quorate" / "kafka-4.3.1" / "libs"
-    assert told == [
+    assert reported == [
         "fetching Kafka 4.3.1 with Maven, once",
         "fetching Kafka 4.3.1 with Maven, once: 1 files",
     ]
-    assert find_kafka("4.3.1", environment, told.append) == kafka
+    assert find_kafka("4.3.1", environment, reported.append) == kafka
     assert (bin_directory / "runs").read_text() == "run\n"
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 def test_a_fetch_that_fails_leaves_nothing_behind(script: Script, environment: dict[str, str]) -> None:

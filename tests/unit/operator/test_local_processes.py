@@ -137,9 +137,9 @@ async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
         for garbage in (b"x\n", b"[]\n", b'{"command": 1}\n', b"x" * 100_000 + b"\n", b"[" * 100_000 + b"\n"):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
             writer.write(garbage)
-            answer = await reader.readline()
+            response = await reader.readline()
             reason = ": its lists and objects are nested too deeply" if garbage.startswith(b"[[") else ""
-            assert answer == b'{"error": "not a request%s"}\n' % reason.encode()
+            assert response == b'{"error": "not a request%s"}\n' % reason.encode()
             writer.close()
             await writer.wait_closed()
         assert await call(directory, "still there") == ["still there", {}]

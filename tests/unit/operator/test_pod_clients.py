@@ -22,8 +22,8 @@ def test_records_and_their_longest_pause() -> None:
 
 
 def test_topics_and_their_longest_pause() -> None:
-    answers = (("a", None, 1_000), ("b", "no answer", 21_000), ("c", None, 21_500))
-    lines = [json.dumps({"topic": name, "error": error, "timestamp": at}) for name, error, at in answers]
+    responses = (("a", None, 1_000), ("b", "no answer", 21_000), ("c", None, 21_500))
+    lines = [json.dumps({"topic": name, "error": error, "timestamp": at}) for name, error, at in responses]
     found = topics_of("\n".join(lines))
     assert (found.names, found.failures) == (["a", "c"], ["b: no answer"])
     assert found.pauses.longest_s == 20.5

@@ -65,10 +65,10 @@ def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
         r"^PLATFORMS = \((.+)\)$", (ROOT / "tools" / "publish.py").read_text(), re.MULTILINE
     )
     assert published is not None
-    told = _dry_run("native-wheels", os.environ["PATH"])
+    reported = _dry_run("native-wheels", os.environ["PATH"])
     for platform in re.findall(r'"(.+?)"', published[1]):
         # The bases of the images are Debian's, so glibc.
-        assert f"{PROCESSORS[platform]}-unknown-linux-gnu:manylinux_2_17" in told
+        assert f"{PROCESSORS[platform]}-unknown-linux-gnu:manylinux_2_17" in reported
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())["jobs"]
     built, images = jobs["native"]["steps"], jobs["images"]["steps"]
     assert "make native-wheels" in [step.get("run") for step in built]

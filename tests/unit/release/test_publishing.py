@@ -63,8 +63,8 @@ def publish(programs: Path, *arguments: str, **environment: str) -> tuple[int, l
 
 
 def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> None:
-    code, calls, told = publish(programs, "build")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "build")
+    assert code == 0, reported
     assert all(call[:2] == ["docker", "build"] for call in calls)
     tags = {option.removeprefix("--tag=") for call in calls for option in call if option.startswith("--tag=")}
     version = subprocess.run(
@@ -81,8 +81,8 @@ def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> 
 def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> None:
     """Signature and bill of materials belong to the digest, which can't move."""
     files = tmp_path / "files"
-    code, calls, told = publish(programs, "images", "--only=quorate", f"--directory={files}")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "images", "--only=quorate", f"--directory={files}")
+    assert code == 0, reported
     built, signed, inspected = calls
     assert built[:3] == ["docker", "buildx", "build"]
     assert {"--platform=linux/amd64,linux/arm64", "--push", "--sbom=true"} <= set(built)
@@ -95,8 +95,8 @@ def test_what_is_signed_is_what_was_pushed(programs: Path, tmp_path: Path) -> No
 
 def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_path: Path) -> None:
     """A platform whose wheel is missing fails its build."""
-    code, calls, told = publish(programs, "images", f"--directory={tmp_path / 'files'}")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "images", f"--directory={tmp_path / 'files'}")
+    assert code == 0, reported
     files = {
         option.removeprefix("--file=")
         for call in calls
@@ -105,24 +105,24 @@ def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_pa
         if option.startswith("--file=")
     }
     assert files == {"Dockerfile", "docker/lake/Dockerfile"}
-    code, calls, told = publish(programs, "build")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "build")
+    assert code == 0, reported
     assert not [call for call in calls if "--build-arg=NATIVE=required" in call]
 
 
 def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -> None:
-    code, calls, told = publish(
+    code, calls, reported = publish(
         programs, "images", "--only=quorate-broker", f"--directory={tmp_path / 'files'}"
     )
-    assert code == 0, told
+    assert code == 0, reported
     built = [call for call in calls if call[1:3] == ["buildx", "build"]]
     assert len(built) == len(RELEASES)
     assert any(f"--build-arg=KAFKA_VERSION={KAFKA_VERSION}" in call for call in built)
 
 
 def test_the_chart_is_pushed_and_signed(programs: Path, tmp_path: Path) -> None:
-    code, calls, told = publish(programs, "chart", f"--directory={tmp_path}")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "chart", f"--directory={tmp_path}")
+    assert code == 0, reported
     pushed, signed = calls
     assert pushed[-1] == f"oci://{REGISTRY}/charts"
     assert signed[-1] == f"{REGISTRY}/charts/quorate@{DIGEST}"
@@ -133,8 +133,8 @@ def test_the_release_has_every_file_and_signed_checksums(programs: Path, tmp_pat
     directory.mkdir()
     for name in ("one.whl", "two.sbom.json"):
         (directory / name).write_text(name)
-    code, calls, told = publish(programs, "files", f"--directory={directory}", "--notes=notes.md")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "files", f"--directory={directory}", "--notes=notes.md")
+    assert code == 0, reported
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=directory, check=True)
     assert len((directory / "SHA256SUMS").read_text().splitlines()) == 2
     signed, released = calls
@@ -147,11 +147,11 @@ def test_the_release_has_every_file_and_signed_checksums(programs: Path, tmp_pat
 
 
 def test_the_token_is_no_argument(programs: Path) -> None:
-    code, calls, told = publish(programs, "login", "--user=robot", REGISTRY_TOKEN="secret-token")
-    assert code == 0, told
+    code, calls, reported = publish(programs, "login", "--user=robot", REGISTRY_TOKEN="secret-token")
+    assert code == 0, reported
     assert [call[0] for call in calls] == ["docker", "helm"]
     assert all(call[-1] == "secret-token" and "secret-token" not in call[:-1] for call in calls)
-    assert "secret-token" not in told
+    assert "secret-token" not in reported
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_the_token_is_no_argument(programs: Path) -> None:
 def test_a_failure_is_told_and_ends_it(
     programs: Path, arguments: tuple[str, ...], environment: dict[str, str], problem: str
 ) -> None:
-    code, calls, told = publish(programs, *arguments, **environment)
+    code, calls, reported = publish(programs, *arguments, **environment)
     assert code == 1
-    assert problem in told
+    assert problem in reported
     assert len(calls) <= 1
 
 

@@ -56,8 +56,8 @@ def test_a_release_without_a_text_is_refused(changelog: ModuleType, version: str
 
 def test_our_changelog_has_sections() -> None:
     script = [sys.executable, str(ROOT / "tools" / "changelog.py")]
-    told = subprocess.run([*script, "Unreleased"], capture_output=True, text=True, check=True).stdout
-    assert "### Added" in told
+    reported = subprocess.run([*script, "Unreleased"], capture_output=True, text=True, check=True).stdout
+    assert "### Added" in reported
     missing = subprocess.run([*script, "9.9.9"], capture_output=True, text=True, check=False)
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "there is no section [9.9.9]" in missing.stderr

@@ -81,8 +81,8 @@ def test_every_image_is_released_by_its_published_name() -> None:
         check=False,
     )
     assert ran.returncode == 1
-    (told,) = re.findall(r"there are: (.+)", ran.stderr)
-    assert sorted(content["jobs"]["images"]["strategy"]["matrix"]["image"]) == told.split(", ")
+    (reported,) = re.findall(r"there are: (.+)", ran.stderr)
+    assert sorted(content["jobs"]["images"]["strategy"]["matrix"]["image"]) == reported.split(", ")
     values = yaml.safe_load((ROOT / "charts/quorate/values.yaml").read_text())
     assert values["image"]["repository"] == f"{PUBLISHED}/quorate"
     assert values["lake"]["image"]["repository"] == f"{PUBLISHED}/quorate-lake"

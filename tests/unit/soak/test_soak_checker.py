@@ -10,22 +10,22 @@ from kit.soak.history import Event, What, numbers_of, ranges
 
 def status(at_s: float, node: int, epoch: int, leader: int, high_watermark: int, **facts: Any) -> Event:
     """What a controller said about itself."""
-    told = {"process": node, "disk": 0, "state": "follower", "source": "quorum", **facts}
+    reported = {"process": node, "disk": 0, "state": "follower", "source": "quorum", **facts}
     return Event(
         at_s,
         What.STATUS,
-        {"node": node, "epoch": epoch, "leader": leader, "high_watermark": high_watermark, **told},
+        {"node": node, "epoch": epoch, "leader": leader, "high_watermark": high_watermark, **reported},
     )
 
 
 def operation(at_s: float, key: str, action: str, **facts: Any) -> Event:
     """An operation of a second that succeeded."""
     kind = "config" if action in {"set", "read"} else "topic"
-    told = {"client": "a", "result": "ok", "written": None, "observed": None, **facts}
+    reported = {"client": "a", "result": "ok", "written": None, "observed": None, **facts}
     return Event(
         at_s + 1,
         What.OPERATION,
-        {"kind": kind, "key": key, "action": action, "invoked_s": at_s, "returned_s": at_s + 1, **told},
+        {"kind": kind, "key": key, "action": action, "invoked_s": at_s, "returned_s": at_s + 1, **reported},
     )
 
 

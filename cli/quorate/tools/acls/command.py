@@ -213,10 +213,10 @@ def _is_confirmed(question: str, *, is_json: bool) -> bool:
         typer.echo(question, err=True, nl=False)
     else:
         write(question)
-    answer = sys.stdin.readline()
-    if not answer:
+    response = sys.stdin.readline()
+    if not response:
         raise CommandError(
             "--remove: there is no input that could confirm it, so nothing is removed; --force removes "
             "without confirmation"
         )
-    return answer.strip().lower() == "y"
+    return response.strip().lower() == "y"

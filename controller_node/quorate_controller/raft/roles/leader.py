@@ -218,14 +218,14 @@ class Leader(RoleState):
 
     def _answer_all(self, replica: Replica, held: list[HeldFetch], *, are_voters: bool) -> None:
         """Answer held requests, all of voters or all of observers. Equal ones share an answer: it is encoded once."""
-        answers: dict[tuple[int, int, int, str], FetchResponse] = {}
+        responses: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
             request = fetch.request
-            response = answers.get(fetch.question)
+            response = responses.get(fetch.question)
             if response is None:
                 position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
                 response = self.answer(replica, request, position, fetch.listener)
-                answers[fetch.question] = response
+                responses[fetch.question] = response
             replica.effects.reply(fetch.token, response, is_for_observer=not are_voters)
 
     def answer(

@@ -292,14 +292,14 @@ class EntityGroup:
             message = f"{work.name} in the cluster {kafka.cluster_id} is kept by the {kind} {holder}, which is older"
             work.failure = Failure(code=NAME_TAKEN, message=message, is_retried=False)
             return
-        answer = observed[member.body["metadata"]["uid"]]
-        if isinstance(answer, Exception):
-            work.failure = self._failure_of(member, answer)
+        response = observed[member.body["metadata"]["uid"]]
+        if isinstance(response, Exception):
+            work.failure = self._failure_of(member, response)
             return
         plan = partial(
             member.keeper.plan,
             work.resource,
-            answer,
+            response,
             kafka,
             _status(member, kafka),
             is_deleted=is_deleted(member.body),

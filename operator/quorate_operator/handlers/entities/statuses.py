@@ -66,8 +66,8 @@ def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
     plan = verdict.plan
     if plan is None:
         return status
-    told = [change.text[:CHANGE_LENGTH_MAX] for change in plan.changes[:CHANGES_MAX]]
-    return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": told or None}
+    reported = [change.text[:CHANGE_LENGTH_MAX] for change in plan.changes[:CHANGES_MAX]]
+    return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": reported or None}
 
 
 def is_ready(status: Mapping[str, Any], generation: int) -> bool:

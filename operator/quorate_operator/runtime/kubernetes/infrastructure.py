@@ -500,8 +500,8 @@ class KubernetesInfrastructure:
             pod = rehearsal_pod(self._required_context(), desired, nodes[0])
             refusal = await self._rehearsals.refusal(pod)
             if refusal is not None:
-                told = refusal.replace(pod["metadata"]["name"], nodes[0].pool)
-                refused |= {node.node_id: told for node in nodes}
+                reported = refusal.replace(pod["metadata"]["name"], nodes[0].pool)
+                refused |= {node.node_id: reported for node in nodes}
         return refused
 
     def _formation(self) -> Formation | None:

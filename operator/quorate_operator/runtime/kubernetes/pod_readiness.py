@@ -43,13 +43,13 @@ def changed_condition(pod: Object, judged: InSync, now: str) -> Object | None:
     known: Object = next(
         (condition for condition in conditions if condition["type"] == CONDITION_IN_SYNC), {}
     )
-    told = {"status": str(judged.holds), "reason": judged.reason, "message": judged.message}
-    if all(known.get(key) == value for key, value in told.items()):
+    reported = {"status": str(judged.holds), "reason": judged.reason, "message": judged.message}
+    if all(known.get(key) == value for key, value in reported.items()):
         return None
-    is_same = known.get("status") == told["status"] and known.get("lastTransitionTime")
+    is_same = known.get("status") == reported["status"] and known.get("lastTransitionTime")
     return {
         "type": CONDITION_IN_SYNC,
-        **told,
+        **reported,
         "lastTransitionTime": known["lastTransitionTime"] if is_same else now,
     }
 

@@ -29,7 +29,7 @@ class Rehearsals:
         """Returns why the API server refuses to apply the object; None if it accepts it, or can't tell."""
         now = self._clock()
         self._answers = {
-            key: answer for key, answer in self._answers.items() if now - answer[0] < ANSWER_AGE_S_MAX
+            key: response for key, response in self._answers.items() if now - response[0] < ANSWER_AGE_S_MAX
         }
         key = (item["kind"], item["metadata"]["name"], digest(item))
         if key not in self._answers:

@@ -63,8 +63,8 @@ class Volumes:
                 continue
             if has_bytes < asked_bytes:
                 refusal = await self._rehearsals.refusal(volume_claim(context, node, volume_id))
-                told = growth_refusal_in_words(refusal, objects.claims[volume_id])
-                rehearsed[volume_id] = replace(volume, refusal=told)
+                reported = growth_refusal_in_words(refusal, objects.claims[volume_id])
+                rehearsed[volume_id] = replace(volume, refusal=reported)
         return rehearsed
 
     def _claims(self, node_id: int) -> Mapping[int, Object]:

@@ -104,10 +104,10 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 def _result(line: bytes, directory: PlayDirectory) -> Any:
     try:
-        answer = json.loads(line)
+        response = json.loads(line)
     except (ValueError, RecursionError):
-        answer = None
-    match answer:
+        response = None
+    match response:
         case {"error": error}:
             raise PlayError(str(error))
         case {"result": result}:

@@ -100,10 +100,10 @@ def test_the_past_of_a_ghost() -> None:
             "clients that still use it reach the wrong node."
         ),
     ]
-    told = past_json(past)
-    assert told["blocksSince"] == {"metadata.version": {"level": 28, "time": at(20), "exact": True}}
-    assert told["voterUntil"] == {"time": at(15), "exact": True}
-    assert [one["nodeId"] for one in told["addressesNowOf"]] == [98]
+    reported = past_json(past)
+    assert reported["blocksSince"] == {"metadata.version": {"level": 28, "time": at(20), "exact": True}}
+    assert reported["voterUntil"] == {"time": at(15), "exact": True}
+    assert [one["nodeId"] for one in reported["addressesNowOf"]] == [98]
 
 
 def test_the_past_of_a_broker() -> None:

@@ -57,8 +57,8 @@ async def test_the_server_is_told_whom_we_mean() -> None:
     async with FakeCluster() as cluster:
         for identity in (Identity(CLUSTER_ID, 1), None):
             await (await connect(cluster, identity)).close()
-        told, untold = (request.body for request in cluster.received("ApiVersions"))
-    assert (told.cluster_id, told.node_id) == (CLUSTER_ID, 1)
+        reported, untold = (request.body for request in cluster.received("ApiVersions"))
+    assert (reported.cluster_id, reported.node_id) == (CLUSTER_ID, 1)
     assert (untold.cluster_id, untold.node_id) == (None, -1)
 
 
@@ -175,10 +175,10 @@ async def test_overlapping_requests_get_their_own_answers() -> None:
             lambda _: answer("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
         )
         connection = await connect(cluster)
-        answers = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))
+        responses = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))
         await connection.close()
         assert cluster.nodes[1].connections == 1
-    assert [response.controller_id for response in answers] == list(range(1, 251))
+    assert [response.controller_id for response in responses] == list(range(1, 251))
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "host:²"])

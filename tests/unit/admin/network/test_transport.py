@@ -70,9 +70,9 @@ async def test_a_node_that_believes_in_a_dead_controller_is_not_the_only_one_ask
 
 
 async def test_a_lost_connection_is_made_again() -> None:
-    answers = iter((HANG_UP, DONE))
+    responses = iter((HANG_UP, DONE))
     async with FakeCluster() as cluster:
-        cluster.handle("UnregisterBroker", lambda _: next(answers))
+        cluster.handle("UnregisterBroker", lambda _: next(responses))
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
             await admin.unregister_broker(7)
         assert cluster.nodes[1].connections == 2
@@ -99,9 +99,9 @@ async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: 
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
-    answers = iter((DONE, SILENCE))
+    responses = iter((DONE, SILENCE))
     async with FakeCluster() as cluster:
-        cluster.handle("UnregisterBroker", lambda _: next(answers))
+        cluster.handle("UnregisterBroker", lambda _: next(responses))
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
             await admin.unregister_broker(7)
             with pytest.raises(RequestTimeoutError):
@@ -297,9 +297,9 @@ async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
 
 async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> None:
     """KIP-1102's REBOOTSTRAP_REQUIRED in an answer."""
-    answers = iter((answer("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
+    responses = iter((answer("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
     async with FakeCluster() as cluster:
-        cluster.handle("UnregisterBroker", lambda _: next(answers))
+        cluster.handle("UnregisterBroker", lambda _: next(responses))
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:
             await admin.unregister_broker(7)
             assert (admin.rebootstraps, admin.misrouted_connections) == (1, 0)

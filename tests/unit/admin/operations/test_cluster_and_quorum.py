@@ -71,9 +71,9 @@ def quorum(
 
 
 async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
-    told = quorum(replica(2), observers=[replica(5, fetched_ms=NOW_MS - 3)])
+    reported = quorum(replica(2), observers=[replica(5, fetched_ms=NOW_MS - 3)])
     async with (
-        FakeCluster(is_controllers=True, handlers={"DescribeQuorum": lambda _: told}) as cluster,
+        FakeCluster(is_controllers=True, handlers={"DescribeQuorum": lambda _: reported}) as cluster,
         AdminClient(bootstrap_controllers=cluster.bootstrap) as admin,
     ):
         found = await admin.describe_metadata_quorum()
@@ -86,9 +86,9 @@ async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
 
 
 async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
-    answers = iter([quorum(error=ErrorCode.not_leader_or_follower)] * 2 + [quorum()])
+    responses = iter([quorum(error=ErrorCode.not_leader_or_follower)] * 2 + [quorum()])
     async with (
-        FakeCluster(handlers={"DescribeQuorum": lambda _: next(answers)}) as cluster,
+        FakeCluster(handlers={"DescribeQuorum": lambda _: next(responses)}) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin,
     ):
         assert (await admin.describe_metadata_quorum()).leader_id == 1
@@ -374,9 +374,9 @@ async def test_a_controller_that_a_new_leader_has_not_heard_gets_time_to_fetch(*
     """An election just before does not make the living look dead."""
     before = quorum(replica(2)) if is_voter else quorum()
     fetching = replica(2, fetched_ms=NOW_MS - 1)
-    answers = iter([before, quorum(fetching) if is_voter else quorum(observers=[fetching])])
+    responses = iter([before, quorum(fetching) if is_voter else quorum(observers=[fetching])])
     ghost = Ghost(None)
-    ghost.cluster.handle("DescribeQuorum", lambda _: next(answers))
+    ghost.cluster.handle("DescribeQuorum", lambda _: next(responses))
     async with ghost.cluster as cluster:
         await cluster.nodes[2].stop()
         with pytest.raises(RefreshRefusedError, match="it fetched in the last"):

@@ -28,8 +28,8 @@ class Answers(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         self.asked.append((self.command, url.path, parse_qs(url.query), body))
-        answers = self.answers.get((self.command, url.path), [(404, "404 page not found\n")])
-        status, content = answers.pop(0) if len(answers) > 1 else answers[0]
+        responses = self.answers.get((self.command, url.path), [(404, "404 page not found\n")])
+        status, content = responses.pop(0) if len(responses) > 1 else responses[0]
         text = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))

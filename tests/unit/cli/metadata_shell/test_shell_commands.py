@@ -91,8 +91,8 @@ def test_history_counts_from_the_first_line_and_is_bounded() -> None:
     assert run(fixed({}), "history x", history=history) == [
         "argument numEntriesToShow: could not convert 'x' to Integer (For input string: \"x\")"
     ]
-    (told,) = run(fixed({}), f"history {'9' * 5000}", history=history)
-    assert told.startswith("argument numEntriesToShow: could not convert '999")
+    (reported,) = run(fixed({}), f"history {'9' * 5000}", history=history)
+    assert reported.startswith("argument numEntriesToShow: could not convert '999")
     for number in range(2 * HISTORY_MAX):
         remember(history, str(number))
     assert len(history) == HISTORY_MAX

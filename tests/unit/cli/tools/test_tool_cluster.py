@@ -199,7 +199,7 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytes
     dry = await run_tool(*asked, "--dry-run")
     assert controllers.received("ControllerRegistration") == []
     ran = await run_tool(*asked)
-    told = await run_tool(*asked, "-o", "json")
+    reported = await run_tool(*asked, "-o", "json")
     request = controllers.received("ControllerRegistration")[0].body
     assert dry.stdout.startswith("DRY RUN of refreshing the registration of controller 99:\n")
     assert ran.stdout == (
@@ -210,8 +210,15 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytes
         "  metadata.version: 7 to 30\n"
     )
     assert (request.controller_id, request.listeners) == (99, ())
-    assert told.json["features"]["metadata.version"] == {"minSupportedVersion": 7, "maxSupportedVersion": 30}
-    assert (told.json["dryRun"], told.json["controllerId"], told.json["listeners"]) == (False, 99, [])
+    assert reported.json["features"]["metadata.version"] == {
+        "minSupportedVersion": 7,
+        "maxSupportedVersion": 30,
+    }
+    assert (reported.json["dryRun"], reported.json["controllerId"], reported.json["listeners"]) == (
+        False,
+        99,
+        [],
+    )
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,12 @@ async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
     )
     assert "Nothing is wrong" not in ran.stdout
     assert brokers.received("UpdateFeatures") == []
-    told = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert (told.json["healthy"], [one["id"] for one in told.json["findings"]]) == (
+    reported = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
+    assert (reported.json["healthy"], [one["id"] for one in reported.json["findings"]]) == (
         True,
         ["registrations-not-examined"],
     )
-    assert told.json["features"][1] == {
+    assert reported.json["features"][1] == {
         "feature": "metadata.version",
         "finalizedLevel": 30,
         "reachableLevel": 30,
@@ -141,12 +141,12 @@ async def test_a_ghost_is_found_by_asking_and_exits_with_1(brokers: FakeCluster)
     assert [line.split() for line in ran.stdout.splitlines() if line.startswith("metadata.version ")] == [
         ["metadata.version", "26", "27", "30", "controller", "99"]
     ]
-    told = (await run_tool("doctor", "-b", bootstrap, "-o", "json")).json
-    assert told["findings"][0].keys() == {
+    reported = (await run_tool("doctor", "-b", bootstrap, "-o", "json")).json
+    assert reported["findings"][0].keys() == {
         "id", "severity", "code", "message", "evidence", "advice", "commands", "nodeKind", "nodeId", "blocks",
         "count", "examples",
     }  # fmt: skip
-    assert (told["findings"][0]["code"], told["findings"][0]["blocks"]) == (
+    assert (reported["findings"][0]["code"], reported["findings"][0]["blocks"]) == (
         "feature-blocked",
         {"metadata.version": [28, 30]},
     )
@@ -294,9 +294,9 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
         return answer("DescribeConfigs", results=results)
 
     brokers.handle("DescribeConfigs", configs)
-    told = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
-    assert told["partitions"] == {"topics": 3, "partitions": 4, "offline": 1, "underMinIsr": 1}
-    assert [(one["id"], one["count"], one["examples"]) for one in told["findings"]] == [
+    reported = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
+    assert reported["partitions"] == {"topics": 3, "partitions": 4, "offline": 1, "underMinIsr": 1}
+    assert [(one["id"], one["count"], one["examples"]) for one in reported["findings"]] == [
         ("partitions-offline", 1, ["a-0"]),
         ("partitions-under-min-isr", 1, ["b-0"]),
         ("replicas-without-broker/broker-7", 3, ["a-0", "b-0", "c-0"]),
@@ -449,8 +449,8 @@ async def test_a_lake_tells_the_past_of_a_blocker(
     assert commands[0][1:4] == ["-P", "-m", "quorate"]
     assert commands[0][4:7] == ["lake", "show", "/lake"]
     assert CLUSTER_ID in commands[0]
-    told = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake", "-o", "json")
-    first, *rest = told.json["findings"]
+    reported = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake", "-o", "json")
+    first, *rest = reported.json["findings"]
     assert first["past"]["blocksSince"]["metadata.version"]["level"] == 28
     assert [one["past"] for one in rest] == [None] * len(rest)
 

@@ -71,9 +71,9 @@ def test_changes_are_told_as_by_kafka(
     operation: str, refusal: ServerError | None, dry_run: bool, text: str
 ) -> None:
     assert update_text(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run) == text
-    told = update_json(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run)
-    assert told["levels"] == {"a": 2, "b": 1}
-    assert told["error"] == (None if refusal is None else "INVALID_UPDATE_VERSION")
+    reported = update_json(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run)
+    assert reported["levels"] == {"a": 2, "b": 1}
+    assert reported["error"] == (None if refusal is None else "INVALID_UPDATE_VERSION")
 
 
 async def test_levels_are_asked_of_the_named_node() -> None:
@@ -140,11 +140,11 @@ async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[t
         for dry_run in ([], ["--dry-run"]):
             ran = await run_tool("features", "-b", cluster.bootstrap[0], *arguments, *dry_run)
             assert ran.exit_code == 0
-            told = cluster.received("UpdateFeatures")[-1].body
-            assert told.validate_only is bool(dry_run)
+            reported = cluster.received("UpdateFeatures")[-1].body
+            assert reported.validate_only is bool(dry_run)
             assert [
                 (feature_update.feature, feature_update.max_version_level, feature_update.upgrade_type)
-                for feature_update in told.feature_updates
+                for feature_update in reported.feature_updates
             ] == updates
             assert len(ran.stdout.splitlines()) == len(updates)
 
@@ -155,11 +155,11 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
     async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
         asked = ("features", "-b", cluster.bootstrap[0], "upgrade", "--feature", "a=1", "--feature", "b=1")
         ran = await run_tool(*asked)
-        told = await run_tool(*asked, "-o", "json", "--dry-run")
+        reported = await run_tool(*asked, "-o", "json", "--dry-run")
     assert ran.stdout == "Could not upgrade a to 1. No.\nCould not upgrade b to 1. No.\n"
     assert (ran.exit_code, ran.stderr) == (1, "error: 2 out of 2 operation(s) failed.\n")
-    assert told.exit_code == 1
-    assert told.json == {
+    assert reported.exit_code == 1
+    assert reported.json == {
         "operation": "upgrade",
         "dryRun": True,
         "levels": {"a": 1, "b": 1},
@@ -216,8 +216,8 @@ async def test_the_levels_of_a_release_are_listed() -> None:
     assert (await run_tool("features", "version-mapping")).stdout.startswith(
         f"metadata.version={level} ({metadata_version_name(level)})\n"
     )
-    told = await run_tool("features", "version-mapping", "--release-version", "3.3", "-o", "json")
-    assert told.json["metadata.version"] == 7
+    reported = await run_tool("features", "version-mapping", "--release-version", "3.3", "-o", "json")
+    assert reported.json["metadata.version"] == 7
 
 
 async def test_dependencies_are_listed() -> None:

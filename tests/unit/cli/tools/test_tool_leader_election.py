@@ -51,7 +51,7 @@ async def test_results_are_told_as_by_kafka() -> None:
             "leader-election", "-b", cluster.bootstrap[0], "--election-type", "PREFERRED", "--all-topic-partitions",
         )  # fmt: skip
         ran = await run_tool(*asked)
-        told = await run_tool(*asked, "-o", "json")
+        reported = await run_tool(*asked, "-o", "json")
         request = cluster.received("ElectLeaders")[0].body
     assert (request.election_type, request.topic_partitions) == (0, None)
     assert ran.stdout == (
@@ -60,8 +60,8 @@ async def test_results_are_told_as_by_kafka() -> None:
         "Error completing leader election (PREFERRED) for partition: a-1: ELIGIBLE_LEADERS_NOT_AVAILABLE: No.\n"
     )
     assert (ran.exit_code, ran.stderr) == (1, "error: 1 replica(s) could not be elected\n")
-    assert told.exit_code == 1
-    assert told.json == {
+    assert reported.exit_code == 1
+    assert reported.json == {
         "electionType": "PREFERRED",
         "elected": [{"topic": "b", "partition": 0}, {"topic": "b", "partition": 1}],
         "notNeeded": [{"topic": "a", "partition": 0}],

@@ -336,9 +336,9 @@ async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controller
         "CONTROLLER://c3.example.com:9093, INTERNAL://[::1]:9094\n"
     )
     (request,) = controllers.received("AddRaftVoter")
-    told = request.body
-    assert (told.voter_id, told.voter_directory_id) == (3003, DIRECTORIES[2])
-    assert [(listener.name, listener.host, listener.port) for listener in told.listeners] == [
+    reported = request.body
+    assert (reported.voter_id, reported.voter_directory_id) == (3003, DIRECTORIES[2])
+    assert [(listener.name, listener.host, listener.port) for listener in reported.listeners] == [
         ("CONTROLLER", "c3.example.com", 9093),
         ("INTERNAL", "::1", 9094),
     ]

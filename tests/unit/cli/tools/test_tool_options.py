@@ -79,10 +79,10 @@ async def test_numbers_beyond_those_of_the_protocol_are_refused(
 ) -> None:
     ran = await run_tool(*arguments, number, "-b", "h:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    told = " ".join(ran.stderr.replace("│", " ").split())
-    assert option in told
-    assert number[:20] in told
-    assert "2147483647" in told
+    reported = " ".join(ran.stderr.replace("│", " ").split())
+    assert option in reported
+    assert number[:20] in reported
+    assert "2147483647" in reported
 
 
 @pytest.mark.parametrize("option", ["--max-life-time-period", "--renew-time-period", "--expiry-time-period"])

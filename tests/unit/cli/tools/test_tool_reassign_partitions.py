@@ -162,12 +162,12 @@ async def test_a_replica_moves_when_its_broker_has_it(
     monkeypatch.setattr(actions, "MOVE_RETRY_S", 0)
     replica = TopicPartitionReplica("t", 0, 2)
     not_yet = Results({}, {replica: ServerError(ErrorCode.replica_not_available)})
-    answers = [not_yet, not_yet, Results({replica: None}, {})]
-    everything(admin, alter_replica_log_dirs=lambda _: answers.pop(0))
+    responses = [not_yet, not_yet, Results({replica: None}, {})]
+    everything(admin, alter_replica_log_dirs=lambda _: responses.pop(0))
     path = file(to(2, log_dirs=["/b"]))
     ran = await run_tool(*AT, "--execute", "--reassignment-json-file", path, "-o", "json")
     assert ran.json["logDirMoves"] == [{"topic": "t", "partition": 0, "brokerId": 2, "targetLogDir": "/b"}]
-    assert answers == []
+    assert responses == []
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ async def test_a_refusal_to_cancel_is_a_failure(admin: ScriptedAdmin, file: Call
 async def test_files_that_can_not_be_read_are_named(admin: ScriptedAdmin, tmp_path: Path) -> None:
     path = tmp_path / "moves.json"
     verify = (*AT, "--verify", "--reassignment-json-file", str(path))
-    for content, told in (
+    for content, reported in (
         (None, "No such file or directory"),
         (b"\xff", "it is not UTF-8 text"),
         (b"{", "it is not valid JSON"),
@@ -375,5 +375,5 @@ async def test_files_that_can_not_be_read_are_named(admin: ScriptedAdmin, tmp_pa
             path.write_bytes(content)
         ran = await run_tool(*verify)
         assert ran.exit_code == 1
-        assert ran.stderr.startswith(f"error: --reassignment-json-file {path}: {told}")
+        assert ran.stderr.startswith(f"error: --reassignment-json-file {path}: {reported}")
     assert admin.calls == []

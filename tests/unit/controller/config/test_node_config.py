@@ -159,7 +159,10 @@ def test_several_listeners_follow_the_names():
         }
     )
     assert [listener.name for listener in config.listeners] == ["CONTROLLER", "SECOND"]
-    assert [(told.host, told.port) for told in config.advertised_listeners] == [("h", 2), ("out", 3)]
+    assert [(reported.host, reported.port) for reported in config.advertised_listeners] == [
+        ("h", 2),
+        ("out", 3),
+    ]
 
 
 REFUSED: list[tuple[dict[str, str | None], str]] = [

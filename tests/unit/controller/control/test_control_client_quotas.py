@@ -112,8 +112,8 @@ def test_entities_that_cannot_have_quotas(
 def test_values(
     harness: Any, entity: tuple[str, str | None], key: str, value: float, message: str | None
 ) -> None:
-    ((error_code, told),) = outcomes(harness.apply(alter(entry(entity, **{key: value}))))
-    assert told == message
+    ((error_code, reported),) = outcomes(harness.apply(alter(entry(entity, **{key: value}))))
+    assert reported == message
     assert (error_code is ErrorCode.invalid_request) == (message is not None)
     assert len(harness.records) == (message is None)
 
@@ -172,8 +172,10 @@ def test_whatever_is_asked_every_entity_has_one_answer(
     for asked in requests:
         response = harness.apply(alter(*asked))
         named = {tuple(sorted({p.entity_type: p.entity_name for p in e.entity}.items())) for e in asked}
-        answered = [tuple(sorted((p.entity_type, p.entity_name) for p in e.entity)) for e in response.entries]
-        assert len(answered) == len(set(answered)) == len(named)
+        responses = [
+            tuple(sorted((p.entity_type, p.entity_name) for p in e.entity)) for e in response.entries
+        ]
+        assert len(responses) == len(set(responses)) == len(named)
         assert all(
             (one.error_code is ErrorCode.none) == (one.error_message is None) for one in response.entries
         )

@@ -122,7 +122,7 @@ def bench() -> TurnBench:
     bench.control.decisions.append(ControlResult(records=(record,), response="registered"))
     bench.node.turn([request(1)], NOW_MS)
     bench.commit()
-    assert [answer.token for answer in bench.node.turn([], NOW_MS).control_answers] == [1]
+    assert [response.token for response in bench.node.turn([], NOW_MS).control_answers] == [1]
     return bench
 
 
@@ -148,7 +148,7 @@ def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
     create_topic(bench, 2)
     assert bench.node.deadline_ms == NOW_MS + 500
     bench.raft.known_high_watermarks[BROKER] = bench.raft.high_watermark
-    assert [answer.token for answer in bench.node.turn([LOST], NOW_MS + 1).control_answers] == [2]
+    assert [response.token for response in bench.node.turn([LOST], NOW_MS + 1).control_answers] == [2]
 
 
 def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
@@ -162,6 +162,6 @@ def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
 def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> None:
     create_topic(bench, 2)
     bench.depose_at(ConnectionLost)
-    (answer,) = bench.node.turn([LOST], NOW_MS + 1).control_answers
-    assert (answer.token, answer.outcome) == (2, "created")
+    (response,) = bench.node.turn([LOST], NOW_MS + 1).control_answers
+    assert (response.token, response.outcome) == (2, "created")
     assert bench.node.broker_waits.deadline_ms is None

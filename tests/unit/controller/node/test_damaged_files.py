@@ -53,10 +53,10 @@ def flipped(byte: int) -> bytes:
 
 def fetch_snapshot(node: ControllerNode, data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Have raft ask for the restore of a fetched snapshot. Returns what the node answers to raft."""
-    answers: list[object] = []
+    responses: list[object] = []
 
     def step(event: object, _now_ms: int) -> Ready:
-        answers.append(event)
+        responses.append(event)
         return Ready()
 
     with monkeypatch.context() as patch:
@@ -64,7 +64,7 @@ def fetch_snapshot(node: ControllerNode, data: bytes, monkeypatch: pytest.Monkey
         chunk = SnapshotChunk(snapshot_id=FETCHED, position=0, data=data)
         node._perform(Ready(snapshot_chunk=chunk, restore=FETCHED))
         node._load_snapshot()
-    return answers
+    return responses
 
 
 def test_fetched_snapshot_is_verified_before_it_replaces_the_log(
@@ -78,17 +78,17 @@ def test_fetched_snapshot_is_verified_before_it_replaces_the_log(
     damaged = [CHECKPOINT[:-1], CHECKPOINT[:100], CHECKPOINT + b"x"]
     damaged.extend(flipped(byte) for byte in range(0, len(CHECKPOINT), 7))
     for data in damaged:
-        (answer,) = fetch_snapshot(node, data, monkeypatch)
-        assert isinstance(answer, SnapshotRefused)
-        assert answer.snapshot_id == FETCHED
-        assert answer.reason
+        (response,) = fetch_snapshot(node, data, monkeypatch)
+        assert isinstance(response, SnapshotRefused)
+        assert response.snapshot_id == FETCHED
+        assert response.reason
         assert (node.storage.log.end_offset, node.storage.snapshots.ids) == (1, ())
         assert not node.metadata.image.topics.by_name
     assert sorted(path.name for path in (tmp_path / "data/__cluster_metadata-0").iterdir()) == files
     node.close()
     node = open_it()
-    (answer,) = fetch_snapshot(node, CHECKPOINT, monkeypatch)
-    assert isinstance(answer, SnapshotRestored)
+    (response,) = fetch_snapshot(node, CHECKPOINT, monkeypatch)
+    assert isinstance(response, SnapshotRestored)
     assert node.storage.log.start_offset == FETCHED.offset
     assert len(node.metadata.image.topics.by_name) == 20
     node.close()

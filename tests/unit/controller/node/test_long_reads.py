@@ -96,10 +96,10 @@ def test_short_reads_share_a_turn(topics: Any) -> None:
 
 def test_reads_come_one_after_the_other(topics: Any) -> None:
     assert answers(topics, asked(READ, describe(*NAMES)), asked(OTHER, describe(NAMES[0]))) == {}
-    answered: list[int] = []
+    responses: list[int] = []
     while topics.node.is_reading:
-        answered += answers(topics)
-    assert answered == [READ, OTHER]
+        responses += answers(topics)
+    assert responses == [READ, OTHER]
 
 
 def test_a_read_that_nobody_waits_for_ends(topics: Any) -> None:

@@ -159,8 +159,8 @@ def test_what_ends_with_a_leadership_ends(
     tokens = have_answers_waiting(led)
     undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
     effects = led.turn(*undecided, led.lead_by_another())
-    answered = [control_response.token for control_response in effects.control_answers]
-    assert len(answered) == len(set(answered)), "a request was answered twice"
+    responses = [control_response.token for control_response in effects.control_answers]
+    assert len(responses) == len(set(responses)), "a request was answered twice"
     assert led.node.raft.role is Role.FOLLOWER
     assert different(state_of(led.node), fresh) == set()
     held, *refused = (led.responses[token] for token in (*tokens, *(event.token for event in undecided)))

@@ -159,10 +159,10 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     """A Fetch gets the records of its turn, and nothing from outside of the log."""
     ranges = [(0, 9), (2, 2), (-1, 2), (3, 4)]
     reads = [ReadRange(start_offset=start, end_offset=end, size_bytes_max=10) for start, end in ranges]
-    replies = tuple(
+    responses = tuple(
         Reply(token=number, response=FetchResponse(read=read)) for number, read in enumerate(reads)
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=replies))
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
     effects = bench.node.turn([LOST], NOW_MS)
     assert [response.answer.data for response in effects.raft_replies] == [b"records", b"records", b"", b""]
     assert bench.journal[-2:] == [("read log", 0, 10, 2), ("read log", 2, 10, 2)]
@@ -172,12 +172,12 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
 def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
     read = ReadRange(start_offset=0, end_offset=2, size_bytes_max=10)
     shared = FetchResponse(read=read)
-    replies = (
+    responses = (
         Reply(token=0, response=shared),
         Reply(token=1, response=shared, is_for_observer=True),
         Reply(token=2, response=FetchResponse(read=read)),
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=replies))
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
     first, second, third = bench.node.turn([LOST], NOW_MS).raft_replies
     assert first.answer is second.answer
     assert third.answer is not first.answer
@@ -189,7 +189,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     bench.disk.snapshots.ids = (SNAPSHOT_ID,)
     other = SnapshotId(offset=9, epoch=2)
     wanted = [(SNAPSHOT_ID, 99), (SNAPSHOT_ID, 100), (SNAPSHOT_ID, -1), (other, 0)]
-    replies = tuple(
+    responses = tuple(
         Reply(
             token=number,
             response=FetchSnapshotResponse(
@@ -200,7 +200,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
         )
         for number, (snapshot_id, position) in enumerate(wanted)
     )
-    bench.answer(ConnectionLost, Ready(replies=replies))
+    bench.answer(ConnectionLost, Ready(replies=responses))
     filled = [response.answer for response in bench.node.turn([LOST], NOW_MS).raft_replies]
     assert [one.response.error_code for one in filled] == [
         ErrorCode.none,

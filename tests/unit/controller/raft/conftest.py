@@ -144,8 +144,8 @@ class Scripted:
         self._token += 1
         token = self._token
         outcome = self.step(RequestReceived(token=token, request=request, listener=listener))
-        replies = [reply.response for reply in outcome.replies if reply.token == token]
-        return (replies[0] if replies else None), outcome
+        responses = [reply.response for reply in outcome.replies if reply.token == token]
+        return (responses[0] if responses else None), outcome
 
     def answer(self, send: Send, response: RaftResponse) -> Outcome:
         return self.step(ResponseReceived(request_id=send.request_id, response=response))

@@ -317,9 +317,9 @@ def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_vo
                 node.fail(one, FailureReason.MISROUTED)
             elif isinstance(one.request, FetchRequest):
                 asked.append(one)
-    told = LeaderEndpoint(node_id=2, host="moved", port=9999)
+    reported = LeaderEndpoint(node_id=2, host="moved", port=9999)
     response = FetchResponse(
-        error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5, leader_endpoint=told
+        error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5, leader_endpoint=reported
     )
     outcome = node.answer(asked[0], response)
     sent = [one for one in outcome.sends + node.wait(60).sends if isinstance(one.request, FetchRequest)]

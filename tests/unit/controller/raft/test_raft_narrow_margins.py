@@ -97,13 +97,13 @@ def test_a_removal_counts_once_its_own_record_is_committed(lab: Any) -> None:
     node.step(Propose(batches=lab.batch(11, 2)))
     response, _ = node.ask(removal(lab, 1))
     assert response is None
-    replies = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 12))[1].replies]
+    responses = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 12))[1].replies]
     assert node.node.high_watermark == 12
-    assert RemoveRaftVoterResponse() not in [reply.response for reply in replies]
+    assert RemoveRaftVoterResponse() not in [reply.response for reply in responses]
     assert node.node.role is Role.LEADER
-    replies = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 13))[1].replies]
+    responses = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 13))[1].replies]
     assert node.node.high_watermark == 13
-    assert RemoveRaftVoterResponse() in [reply.response for reply in replies]
+    assert RemoveRaftVoterResponse() in [reply.response for reply in responses]
     assert node.node.role is Role.RESIGNED
 
 

@@ -28,9 +28,9 @@ def test_a_valid_token_is_all_that_is_needed() -> None:
 def test_an_invalid_token_is_answered_and_then_refused() -> None:
     """RFC 7628's JSON first, and Kafka's message after it."""
     server = BearerServer(validate)
-    answer = server.evaluate(BearerDialogue("x.y.z").first())
-    assert answer == b'{"status":"invalid_token"}'
-    assert BearerDialogue("x.y.z").next(answer) == b"\x01"
+    response = server.evaluate(BearerDialogue("x.y.z").first())
+    assert response == b'{"status":"invalid_token"}'
+    assert BearerDialogue("x.y.z").next(response) == b"\x01"
     with pytest.raises(SaslRefusalError, match="it is none of ours") as refused:
         server.evaluate(b"\x01")
     assert refused.value.told == '{"status":"invalid_token"}'

@@ -225,12 +225,12 @@ def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
     decoys, of_another = (Decoys(decoy_secret("shared by all", "cluster")) for _ in range(2))
     alphabet = set(b"0123456789abcdefghijklmnopqrstuvwxyz")
     for prefix in ("user", "nobody"):
-        answers = [ask(f"{prefix}-{number}", mechanism, found, decoys) for number in range(40)]
-        assert {answer[1:] for answer in answers} == {(4096, "None")}
-        assert {len(salt) for salt, *_ in answers} <= {24, 25, 26}
-        assert all(set(salt) <= alphabet for salt, *_ in answers)
-        assert len({salt for salt, *_ in answers}) == 40
-        assert answers == [ask(f"{prefix}-{number}", mechanism, found, of_another) for number in range(40)]
+        responses = [ask(f"{prefix}-{number}", mechanism, found, decoys) for number in range(40)]
+        assert {response[1:] for response in responses} == {(4096, "None")}
+        assert {len(salt) for salt, *_ in responses} <= {24, 25, 26}
+        assert all(set(salt) <= alphabet for salt, *_ in responses)
+        assert len({salt for salt, *_ in responses}) == 40
+        assert responses == [ask(f"{prefix}-{number}", mechanism, found, of_another) for number in range(40)]
     salt, *_ = ask("nobody-1", mechanism, found, decoys)
     assert ask("nobody-1", other_mechanism, of_nobody, decoys)[0] != salt, "no user has one salt for both"
     assert ask("nobody-1", mechanism, found, Decoys(decoy_secret("shared by all", "other")))[0] != salt

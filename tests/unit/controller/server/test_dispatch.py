@@ -433,9 +433,9 @@ async def test_each_misrouted_connection_is_counted_and_told_with_both_identitie
         (18, ErrorCode.rebootstrap_required): 2,
         (18, ErrorCode.invalid_request): 1,
     }
-    told = [record for record in caplog.records if record.message == "misrouted_connection"]
-    assert len(told) == 2
-    facts = told[0].facts  # type: ignore[attr-defined]
+    reported = [record for record in caplog.records if record.message == "misrouted_connection"]
+    assert len(reported) == 2
+    facts = reported[0].facts  # type: ignore[attr-defined]
     assert facts.pop("peer").startswith("127.0.0.1:")
     assert facts == {
         "listener": "CONTROLLER",

@@ -117,7 +117,7 @@ async def test_few_huge_requests_are_parsed_at_a_time(rig: Any) -> None:
         client.send(HUGE, 4)
         await rig.barrier()
     large.send(LARGE, 4)
-    answered, other = await rig.node.requests(2)
+    responses, other = await rig.node.requests(2)
     await rig.barrier()
     assert [len(request.resources) for request, _, _ in rig.node.controls] == [
         len(HUGE.resources),
@@ -128,10 +128,10 @@ async def test_few_huge_requests_are_parsed_at_a_time(rig: Any) -> None:
     leaving.writer.transport.abort()
     await rig.barrier()
     assert len(rig.node.controls) == 2
-    answered.set_exception(ControlError(ErrorCode.policy_violation))
+    responses.set_exception(ControlError(ErrorCode.policy_violation))
     assert len((await first.receive()).results) == len(HUGE.resources)
-    (*_, answered) = await rig.node.requests(3)
-    answered.set_exception(ControlError(ErrorCode.policy_violation))
+    (*_, responses) = await rig.node.requests(3)
+    responses.set_exception(ControlError(ErrorCode.policy_violation))
     assert len((await last.receive()).results) == len(HUGE.resources)
     assert len(rig.node.controls) == 3
 

@@ -34,8 +34,8 @@ async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
     for index in (2, 1, 0):
         assert not client.unread
         futures[index].set_result(heartbeat_answer(is_fenced=index == 1))
-    answers = [await client.receive() for _ in range(3)]
-    assert [answer.is_fenced for answer in answers] == [False, True, False]
+    responses = [await client.receive() for _ in range(3)]
+    assert [response.is_fenced for response in responses] == [False, True, False]
 
 
 async def test_requests_in_flight_are_bounded(rig: Any) -> None:

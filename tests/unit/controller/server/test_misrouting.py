@@ -170,8 +170,8 @@ def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: 
 def test_each_finding_of_a_connection_is_told_once() -> None:
     """A peer that tries for hours makes one line for each thing that is wrong."""
     findings = ConnectionFindings()
-    told = [findings.take(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
-    assert told == [True, False, True]
+    reported = [findings.take(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
+    assert reported == [True, False, True]
 
 
 @pytest.mark.parametrize(

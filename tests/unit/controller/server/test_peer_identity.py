@@ -48,8 +48,8 @@ async def test_a_peer_that_is_somebody_else_is_left(
     ]
     assert bench.counters.misrouted_peer_connections == 1
     assert bench.peer.seen(52) == []
-    (told,) = [record for record in caplog.records if record.message == "peer_misrouted"]
-    assert told.facts["peer"] == f"2 (127.0.0.1:{bench.port})"  # type: ignore[attr-defined]
+    (reported,) = [record for record in caplog.records if record.message == "peer_misrouted"]
+    assert reported.facts["peer"] == f"2 (127.0.0.1:{bench.port})"  # type: ignore[attr-defined]
     moved = FakePeer()
     new_port = await moved.start()
     voted = bench.send(vote(), port=new_port)
@@ -104,8 +104,8 @@ async def test_a_java_controller_behind_the_address_of_another_is_named(
         await bench.wait_events(count)
         await turn_until(lambda: bench.counters.misrouted_peer_connections == 1)
     assert len(bench.peer.seen(60)) == 1
-    (told,) = [record for record in caplog.records if record.message == "peer_misrouted"]
-    assert told.facts == {  # type: ignore[attr-defined]
+    (reported,) = [record for record in caplog.records if record.message == "peer_misrouted"]
+    assert reported.facts == {  # type: ignore[attr-defined]
         "peer": f"2 (127.0.0.1:{bench.port})",
         "meant": "node",
         "cluster_id": "c",

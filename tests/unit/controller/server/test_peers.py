@@ -152,9 +152,9 @@ async def test_a_timeout_gives_the_connection_up(bench: PeerBench) -> None:
     events = await bench.wait_events(2)
     assert events[1] == RequestFailed(request_id=slow, reason=FailureReason.TIMED_OUT)
     bench.peer.answers[1] = fetched
-    answered = bench.send(FETCH)
+    responses = bench.send(FETCH)
     events = await bench.wait_events(3)
-    assert (events[2].request_id, len(bench.peer.transports)) == (answered, 2)
+    assert (events[2].request_id, len(bench.peer.transports)) == (responses, 2)
 
 
 async def test_a_peer_that_is_down_is_tried_again_with_backoff(bench: PeerBench) -> None:
@@ -215,10 +215,10 @@ async def test_a_peer_that_moved_is_followed(bench: PeerBench) -> None:
     waiting = bench.send(FETCH)
     await bench.wait_request(1)
     moved.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
-    answered = bench.send(FETCH, port=new_port)
+    responses = bench.send(FETCH, port=new_port)
     events = await bench.wait_events(2)
     assert events[0] == RequestFailed(request_id=waiting, reason=FailureReason.DISCONNECTED)
-    assert events[1].request_id == answered
+    assert events[1].request_id == responses
     assert moved.seen(1) == [18]
     moved.stop()
 
@@ -263,12 +263,12 @@ def registration(port: int) -> OwnRequest:
 
 
 async def test_a_registration_is_answered_by_its_future(bench: PeerBench) -> None:
-    answer = ControllerRegistrationResponse(
+    response = ControllerRegistrationResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
     )
-    bench.peer.answers[70] = lambda _body: answer
+    bench.peer.answers[70] = lambda _body: response
     await bench.start()
-    assert await bench.connections.ask(registration(bench.port)) == answer
+    assert await bench.connections.ask(registration(bench.port)) == response
 
 
 async def test_a_registration_fails_with_its_connection(bench: PeerBench) -> None:

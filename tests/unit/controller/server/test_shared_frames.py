@@ -40,10 +40,10 @@ def alone(reply: RaftAnswer, request: Request) -> bytes:
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))
 def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
     frames = SharedFrames()
-    replies = [RaftAnswer(response=RECORDS, data=b"records" * 9), RaftAnswer(response=RECORDS, data=b"")]
-    replies += [RaftAnswer(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
+    responses = [RaftAnswer(response=RECORDS, data=b"records" * 9), RaftAnswer(response=RECORDS, data=b"")]
+    responses += [RaftAnswer(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
     correlation_ids = (0, 1, 0x7FFF_FFFF, -1)
-    for reply in [*replies, *replies]:
+    for reply in [*responses, *responses]:
         for correlation_id in correlation_ids:
             request = asked(version, correlation_id)
             assert bytes(frames.frame(reply, request)) == alone(reply, request)

@@ -86,9 +86,9 @@ def test_a_secret_is_made_and_then_its_password_is_set() -> None:
 def test_no_text_has_the_password() -> None:
     observed = ObservedUser(secret=secret())
     plan = plan_user(scram(), observed, KAFKA)
-    told = f"{plan!r} {observed!r} {plan.status} {[change.text for change in plan.changes]}"
-    assert SCRAM in told
-    assert PASSWORD not in told
+    reported = f"{plan!r} {observed!r} {plan.status} {[change.text for change in plan.changes]}"
+    assert SCRAM in reported
+    assert PASSWORD not in reported
 
 
 def test_another_secret_or_lost_credentials_are_set_again() -> None:

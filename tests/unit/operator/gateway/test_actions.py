@@ -66,12 +66,12 @@ class Client:
     def __getattr__(self, name: str) -> Any:
         async def ask(*arguments: Any, **named: Any) -> Any:
             self.asked.append((name, arguments, named))
-            answer = self._answers.get(name)
-            if inspect.isfunction(answer):
-                answer = answer(*arguments)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+            response = self._answers.get(name)
+            if inspect.isfunction(response):
+                response = response(*arguments)
+            if isinstance(response, Exception):
+                raise response
+            return response
 
         return ask
 

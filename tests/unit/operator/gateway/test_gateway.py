@@ -59,8 +59,8 @@ class Client:
 
     async def describe_cluster(self) -> Any:
         """The cluster, of either kind."""
-        answer = await self._ask()
-        return brokers() if isinstance(answer, QuorumDescription) else answer
+        response = await self._ask()
+        return brokers() if isinstance(response, QuorumDescription) else response
 
     async def describe_features(self) -> FeatureDescription:
         """A dynamic quorum."""
@@ -150,12 +150,12 @@ async def test_a_controller_that_hangs_does_not_hide_the_quorum(
 async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = {3000: quorum(3000, 4), 3001: quorum(3001, 5), 3002: NOT_LEADER}
+    responses = {3000: quorum(3000, 4), 3001: quorum(3001, 5), 3002: NOT_LEADER}
     for _ in range(2):
-        found = await look(gateway, answers, monkeypatch)
+        found = await look(gateway, responses, monkeypatch)
         assert found is not None
         assert found.quorum.leader_id == 3001
-    found = await look(gateway, {**answers, 3002: quorum(3002, 6)}, monkeypatch)
+    found = await look(gateway, {**responses, 3002: quorum(3002, 6)}, monkeypatch)
     assert found is not None
     assert found.quorum.leader_id == 3002
     assert [one.port for one in log.asked] == [3001, 3002]
@@ -187,8 +187,8 @@ async def test_without_a_commit_in_its_epoch_there_is_no_leader(
     assert gateway.problem is None
     with pytest.raises(StepError) as failed:
         await gateway.apply(ElectPreferredLeaders(reason="r"))
-    told = "; ".join(f"{CONTROLLERS[port]}: {text}" for port, text in zip(CONTROLLERS, said, strict=True))
-    assert str(failed.value) == f"r: no controller answers as the leader of the quorum ({told})"
+    reported = "; ".join(f"{CONTROLLERS[port]}: {text}" for port, text in zip(CONTROLLERS, said, strict=True))
+    assert str(failed.value) == f"r: no controller answers as the leader of the quorum ({reported})"
 
 
 async def test_a_step_waits_for_the_leader_that_is_being_elected(

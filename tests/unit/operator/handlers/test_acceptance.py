@@ -69,8 +69,8 @@ def test_a_change_that_collides_leaves_both_pools_as_they_were() -> None:
     assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "old": [0, 1, 2], "young": [5, 6, 7]}
     assert found.refused.keys() == {Named("KafkaBroker", "old")}
     assert found.spec_of(grown) == old["spec"]
-    told = [{"type": "Stalled", "reason": "InvalidManifest"}]
-    status = {"acceptedSpec": old["spec"], "conditions": told}
+    reported = [{"type": "Stalled", "reason": "InvalidManifest"}]
+    status = {"acceptedSpec": old["spec"], "conditions": reported}
     restarted = _accepted(_quorum(), {**grown, "status": status}, young)
     assert _node_ids(restarted) == _node_ids(found)
     right = _accepted(_quorum(), _resource("old", replicas=4), young, before=found)

@@ -129,12 +129,12 @@ class Bench:
 async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Mapping[str, str]) -> None:
     bench = Bench(_quorum(BLUE), _pool(labels), _pool(BLUE, "others"))
     assert not await bench.look()
-    told = (
+    reported = (
         "False SplitCluster: metadata.labels: those of KafkaBroker brokers do not match "
         "'operator in (blue,teal),team'"
     )
     assert bench.reported.keys() == {"quorum", "others"}
-    assert all(message.startswith(told) for message in bench.reported.values())
+    assert all(message.startswith(reported) for message in bench.reported.values())
     snapshot = bench.snapshots.find(KEY)
     assert snapshot is not None
     assert "KafkaBroker brokers" in (snapshot.problem or "")

@@ -330,8 +330,8 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
         view = view_of("quorum", replace(desired, nodes=nodes), observed, Plan(steps=(), postponed=postponed))
         status = controller_status(view, generation=1)
         assert _judged(status, "Ready", "Reconciling") == [ready, ("False", reason)]
-        told = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
-        telling = [one["type"] for one in status["conditions"] if told in one["message"]]
+        reported = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
+        telling = [one["type"] for one in status["conditions"] if reported in one["message"]]
         assert telling == (["Ready", "Progressing", "Reconciling"] if postponed else [])
         assert ("before 2026-11-28 22:00 UTC" in view.next) is bool(postponed)
 

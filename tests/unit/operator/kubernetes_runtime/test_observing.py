@@ -208,7 +208,9 @@ def test_further_claims_of_a_node_are_its_volumes() -> None:
 def test_a_class_that_cannot_expand_is_named() -> None:
     claim = {"metadata": {"name": "data-quorum-3000"}, "spec": {"storageClassName": "fast"}}
     prefix = 'persistentvolumeclaims "data-quorum-3000" is forbidden: '
-    told = growth_refusal_in_words(f"{prefix}the storageclass must support resize", claim)
-    assert told == "the StorageClass fast has no allowVolumeExpansion: the storageclass must support resize"
+    reported = growth_refusal_in_words(f"{prefix}the storageclass must support resize", claim)
+    assert (
+        reported == "the StorageClass fast has no allowVolumeExpansion: the storageclass must support resize"
+    )
     assert growth_refusal_in_words(f"{prefix}too much", claim) == "too much"
     assert growth_refusal_in_words(None, claim) is None

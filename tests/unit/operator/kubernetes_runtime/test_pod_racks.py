@@ -63,11 +63,11 @@ def _machine(**labels: str) -> Object:
 
 
 async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
-    told = ([{"quorate.dev/rack": "zone-a"}], [])
-    assert await _told(make, _pod(make), _machine(**{ZONE: "zone-a"})) == told
+    reported = ([{"quorate.dev/rack": "zone-a"}], [])
+    assert await _told(make, _pod(make), _machine(**{ZONE: "zone-a"})) == reported
     pod = _pod(make)
     pod["metadata"]["labels"][ZONE] = "zone-a"
-    assert await _told(make, pod, ApiError(403, "", "no")) == told
+    assert await _told(make, pod, ApiError(403, "", "no")) == reported
 
 
 @pytest.mark.parametrize(

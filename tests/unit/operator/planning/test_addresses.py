@@ -132,10 +132,10 @@ def with_tokens_alone(situation: Situation) -> Situation:
 def test_a_certificate_is_all_that_is_known_where_clients_have_tokens_alone() -> None:
     """An address changes though nobody can be asked who answers."""
     moving = asking(healthy(brokers=2), {0: NEW}, controlled=False)
-    answers = {NEW: Reached(at_ms=NOW_MS)}
-    assert "nothing answers there now" in waits(look(moving.seeing(probes=answers)))
+    responses = {NEW: Reached(at_ms=NOW_MS)}
+    assert "nothing answers there now" in waits(look(moving.seeing(probes=responses)))
     alone = with_tokens_alone(moving)
-    assert look(alone.seeing(probes=answers)).restarts[0].advertised == {LISTENER: NEW}
+    assert look(alone.seeing(probes=responses)).restarts[0].advertised == {LISTENER: NEW}
     silent = alone.seeing(probes={NEW: Reached(at_ms=NOW_MS, error="no such host")})
     assert not look(silent).restarts
     assert "nothing answers there now (no such host)" in waits(look(silent))

@@ -118,10 +118,10 @@ def test_templates_are_filled_in(template: str, host: str) -> None:
     ],
 )
 def test_a_bad_template_is_told_with_its_field(template: str, fault: str) -> None:
-    with pytest.raises(TemplateError) as told:
+    with pytest.raises(TemplateError) as reported:
         check_template(template, "spec.listeners[0].advertisedHost")
-    assert str(told.value).startswith(f"spec.listeners[0].advertisedHost: {template!r}: ")
-    assert fault in str(told.value)
+    assert str(reported.value).startswith(f"spec.listeners[0].advertisedHost: {template!r}: ")
+    assert fault in str(reported.value)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_each_difference_is_named_once_and_no_mark_is_shown(
     assert len(differences(before, after)) == len(changed)
     assert differences(before, before) == ()
     marked = {name: Withheld("MARK") if isinstance(value, Withheld) else "" for name, value in after.items()}
-    told = differences({}, marked)
+    reported = differences({}, marked)
     assert all(
-        "MARK" not in change.removeprefix(name) for name, change in zip(sorted(marked), told, strict=True)
+        "MARK" not in change.removeprefix(name) for name, change in zip(sorted(marked), reported, strict=True)
     )
 
 

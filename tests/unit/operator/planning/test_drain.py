@@ -205,7 +205,7 @@ def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
         assert plan.steps == ()
         (refusal,) = plan.refusals
         assert (refusal.code, refusal.pool) == ("TooFewBrokers", "brokers")
-        for told in (
+        for reported in (
             "none of its brokers is stopped: broker-0 holds 2 replica(s)",
             "broker-1 holds 2 replica(s), broker-2 holds 1 replica(s).",
             f"{others} broker(s) stay, and topics have more replicas: orders (2)",
@@ -213,7 +213,7 @@ def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
             "set storage.onDeletion of brokers to Retain",
             "delete KafkaController quorum as well",
         ):
-            assert told in refusal.message
+            assert reported in refusal.message
         assert plan.waits[0].node_ids == (0, 1, 2)
     stopped = deleted(partition(0, 0, 1), others=1).down(1)
     assert briefly(look(stopped).steps) == ["StartNode 1"]

@@ -30,9 +30,9 @@ def test_a_node_that_tells_nothing_is_left_alone() -> None:
 
 
 def test_many_changes_are_told_in_one_line() -> None:
-    told = {f"a.{letter}": "INFO" for letter in "bcdefg"}
-    situation = healthy(3, brokers=1).kafka(log_levels={0: told})
-    (step,) = situation.asking_node(0, log_levels=dict.fromkeys(told, "WARN")).due()
+    reported = {f"a.{letter}": "INFO" for letter in "bcdefg"}
+    situation = healthy(3, brokers=1).kafka(log_levels={0: reported})
+    (step,) = situation.asking_node(0, log_levels=dict.fromkeys(reported, "WARN")).due()
     assert step.reason == (
         "a.b: INFO -> WARN, a.c: INFO -> WARN, a.d: INFO -> WARN, a.e: INFO -> WARN, and 2 more"
     )

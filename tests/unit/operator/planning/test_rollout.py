@@ -44,8 +44,8 @@ def test_a_pool_may_say_how_long_its_nodes_take_to_stop() -> None:
 
 def test_the_plan_tells_the_whole_roll() -> None:
     steps = healthy(3, brokers=1).asking_config().plan().steps
-    told = [step for step in steps if not isinstance(step, WaitFor)]
-    assert [(type(step), step.node_id) for step in told] == [
+    reported = [step for step in steps if not isinstance(step, WaitFor)]
+    assert [(type(step), step.node_id) for step in reported] == [
         (kind, node_id) for node_id in (3001, 3002, 3000, 0) for kind in (StopNode, StartNode)
     ]
 

@@ -145,16 +145,16 @@ def test_an_image_of_a_release_and_a_property_are_told_together(make: Make) -> N
         "metadata.log.segment.ms",
     ]
     config = ", ".join(f"{name}: 600000" for name in names)
-    told = reasons(make(), make(controllers=f"image: 'q:10', config: {{{config}}}"), 3000)
-    assert told[0] == "image: quorate:9 -> q:10"
-    assert told[1] == "controller.quorum.election.timeout.ms: 600000 added"
-    assert told[-1] == "and 3 more"
+    reported = reasons(make(), make(controllers=f"image: 'q:10', config: {{{config}}}"), 3000)
+    assert reported[0] == "image: quorate:9 -> q:10"
+    assert reported[1] == "controller.quorum.election.timeout.ms: 600000 added"
+    assert reported[-1] == "and 3 more"
 
 
 @given(name=st.text(min_size=1), secret=st.text(alphabet="0123456789abcdef", min_size=8))
 def test_no_property_without_a_definition_is_shown(name: str, secret: str) -> None:
-    told = differences({}, rendered_properties({f"x.{name}": secret}))
-    assert told == (f"x.{name}: added",)
+    reported = differences({}, rendered_properties({f"x.{name}": secret}))
+    assert reported == (f"x.{name}: added",)
 
 
 @given(

@@ -337,9 +337,9 @@ def test_a_snapshot_that_goes_wrong_is_abandoned(observer: Observer, bad: Any) -
 )
 def test_records_that_do_not_continue_ours_are_not_taken(records: bytes, fault: str) -> None:
     fetched = Fetched(Position(9, EPOCH))
-    told = fetched.append(batch(9, 1) + records, EPOCH)
-    assert told is not None
-    assert fault in told
+    reported = fetched.append(batch(9, 1) + records, EPOCH)
+    assert reported is not None
+    assert fault in reported
     assert fetched.end == (10, EPOCH)
     assert fetched.append(batch(10, 1)[:-1], EPOCH) is None  # cut short, which is no fault
     assert fetched.end == (10, EPOCH)

@@ -52,9 +52,9 @@ def test_an_isr_shrinks_without_a_new_leader_epoch(cluster, make_partition) -> N
     decision = alter(cluster, topic_id, [1, 3])
     assert decision.records == (PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=(1, 3)),)
     assert not decision.atomic
-    answer = decision.response.topics[0].partitions[0]
-    assert (answer.error_code, answer.leader_id, answer.isr) == (ErrorCode.none, 1, (1, 3))
-    assert (answer.leader_epoch, answer.partition_epoch) == (5, 11)
+    response = decision.response.topics[0].partitions[0]
+    assert (response.error_code, response.leader_id, response.isr) == (ErrorCode.none, 1, (1, 3))
+    assert (response.leader_epoch, response.partition_epoch) == (5, 11)
     cluster.apply(decision)
     assert (cluster.partition("a").leader_epoch, cluster.partition("a").partition_epoch) == (5, 11)
 
@@ -192,8 +192,8 @@ def test_a_reassignment_completes_when_the_new_replicas_are_in_sync(cluster, mak
     assert (record.adding_replicas, record.removing_replicas) == ((), ())
     assert record.directories == (cluster.directory(1), cluster.directory(2))
     assert record.leader == 1, "the leader epoch goes up, so that 3 notices"
-    answer = decision.response.topics[0].partitions[0]
-    assert (answer.error_code, answer.leader_epoch) == (ErrorCode.none, 6)
+    response = decision.response.topics[0].partitions[0]
+    assert (response.error_code, response.leader_epoch) == (ErrorCode.none, 6)
 
 
 def test_a_reassignment_goes_on_while_a_new_replica_is_missing(cluster, make_partition) -> None:

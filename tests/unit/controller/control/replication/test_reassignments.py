@@ -160,8 +160,8 @@ def test_a_cancellation_that_could_lose_data_needs_permission(five, make_partiti
 )
 def test_refused(five, asked: tuple[object, ...], code: ErrorCode, message: str) -> None:
     """Kafka's codes and words, for one partition alone."""
-    answered = reassign(five, ("a", 0, (3, 2, 1)), asked, allow=False)
-    assert answered == [*FINE, (code, message)]
+    responses = reassign(five, ("a", 0, (3, 2, 1)), asked, allow=False)
+    assert responses == [*FINE, (code, message)]
     assert five.partition("a").replicas == (3, 2, 1)
 
 
@@ -178,12 +178,12 @@ def test_too_many_at_once(five, make_partition, monkeypatch: pytest.MonkeyPatch)
     five.add_topic("b", make_partition(1))
     decision = decide(five, ("a", 0, (4,)), ("b", 0, (4,)), ("b", 0, (1,)))
     assert [type(record) for record in decision.records] == [PartitionChangeRecord]
-    answered = [
+    responses = [
         (partition.error_code, partition.error_message)
         for topic in decision.response.responses
         for partition in topic.partitions
     ]
-    assert answered == [*FINE, (ErrorCode.unknown_server_error, None), *FINE]
+    assert responses == [*FINE, (ErrorCode.unknown_server_error, None), *FINE]
 
 
 def test_a_new_replica_on_an_older_cluster_has_no_directory(make_cluster, make_partition) -> None:
