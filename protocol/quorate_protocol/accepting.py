@@ -20,18 +20,20 @@ BACKLOG: Final = 1024
 ACCEPT_PAUSE_S: Final = 0.1
 """The pause after a failed accept: the process may be out of file descriptors."""
 ACCEPTS_PER_TURN: Final = 16
-"""Connections that are accepted in one turn of the event loop."""
 
 
 class SocketAcceptor:
     """Listens on all addresses of a host and gives each accepted socket to `take`.
 
     `take` gets a socket and its address, owns the socket, and returns for how many seconds no other connection may be
-    accepted.
+    accepted. `per_turn` connections are accepted in one turn of the event loop.
     """
 
-    def __init__(self, take: Callable[[socket.socket, tuple[str, int]], float]) -> None:
+    def __init__(
+        self, take: Callable[[socket.socket, tuple[str, int]], float], per_turn: int = ACCEPTS_PER_TURN
+    ) -> None:
         self._take = take
+        self._per_turn = per_turn
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._pause: asyncio.TimerHandle | None = None
@@ -80,7 +82,7 @@ class SocketAcceptor:
             self._pause = self._loop.call_later(delay_s, self._resume)
 
     def _accept_some(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(self._per_turn):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

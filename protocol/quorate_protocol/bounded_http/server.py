@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError, ClientPayloadError
 from aiohttp.http_exceptions import HttpProcessingError
 
-from quorate_protocol.accepting import ACCEPTS_PER_TURN, SocketAcceptor
+from quorate_protocol.accepting import SocketAcceptor
 from quorate_protocol.bounded_http.places import (
     DEFAULT_BOUNDS,
     HttpBounds,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ACCEPTS_PER_TURN: Final = 2
+"""Few, so that a request which came with its connection is read before later ones of its address take its place."""
+REFUSALS_UNTIL_PAUSE: Final = 16
 REFUSED_PAUSE_S: Final = 0.01
 """The pause after some connections without a place: clients that connect all the time leave the loop idle."""
 KEPT_ALIVE_S: Final = 3600.0
@@ -95,7 +98,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> None:
         """Bind and serve; raises OSError. An empty host means all interfaces, port 0 a free port."""
         await self.prepare()
-        self._acceptor = SocketAcceptor(self._take)
+        self._acceptor = SocketAcceptor(self._take, ACCEPTS_PER_TURN)
         await self._acceptor.start(host, port)
         self._end_late()
 
@@ -142,7 +145,7 @@ class HttpServer:
         if connection is None:
             accepted.close()
             self._refused += 1
-            return 0.0 if self._refused % ACCEPTS_PER_TURN else REFUSED_PAUSE_S
+            return 0.0 if self._refused % REFUSALS_UNTIL_PAUSE else REFUSED_PAUSE_S
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         opening = asyncio.get_running_loop().create_task(self._open(connection, accepted))
         self._openings.add(opening)
@@ -283,12 +286,14 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # That of uvloop is no subclass.
-        self._transport = cast("asyncio.Transport", transport)
-        # A response is read when nothing of it is left here.
-        self._transport.set_write_buffer_limits(0)
-        self.served.connection_made(transport)
+        opened = cast("asyncio.Transport", transport)
         if self.place is None or not self.place.is_taken:  # it gave way before it was open
-            self._transport.abort()
+            opened.abort()
+            return
+        self._transport = opened
+        # A response is read when nothing of it is left here.
+        opened.set_write_buffer_limits(0)
+        self.served.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self.served.data_received(data)

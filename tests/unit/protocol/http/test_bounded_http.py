@@ -1,6 +1,7 @@
 """The HTTP server on sockets: what strangers can hold, and for how long."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -130,6 +131,29 @@ async def test_a_request_arrives_in_time_or_never(data: bytes, start: Start, see
     writer.close()
     assert seen.limits == [HttpLimit.REQUEST_TIME]
     assert seen.bodies == []
+
+
+@pytest.mark.parametrize("before", [0, 5, 16])
+async def test_a_complete_request_is_served_while_its_address_connects_in_a_burst(
+    start: Start, before: int
+) -> None:
+    server = await start()
+    with contextlib.ExitStack() as stack:
+
+        def connected(data: bytes) -> socket.socket:
+            """A connection in the backlog of the server, whose loop does not run meanwhile."""
+            client = stack.enter_context(socket.create_connection((HOST, server.port)))
+            client.sendall(data)
+            client.setblocking(False)
+            return client
+
+        for _ in range(before):
+            connected(REQUEST[:-2])
+        scraper = connected(REQUEST)
+        for _ in range(200):
+            connected(REQUEST[:-2])
+        async with asyncio.timeout(HANG_S):
+            assert (await asyncio.get_running_loop().sock_recv(scraper, 1024)).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_response_is_read_in_time_or_never(start: Start, seen: Seen) -> None:
