@@ -9,10 +9,10 @@ from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
     Effects,
+    OutgoingRaftResponse,
     OwnRequest,
     OwnRequestAnswered,
     OwnRequestFailed,
-    RaftReply,
 )
 from quorate_controller.node.turn import ControllerNode
 
@@ -21,8 +21,8 @@ __all__ = [
     "ControlRequest",
     "ControllerNode",
     "Effects",
+    "OutgoingRaftResponse",
     "OwnRequest",
     "OwnRequestAnswered",
     "OwnRequestFailed",
-    "RaftReply",
 ]

@@ -84,7 +84,7 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftAnswer:
+class ResponseWithData:
     """A raft response and the bytes that belong to it.
 
     `data` holds the record batches of a FetchResponse or the chunk of a FetchSnapshotResponse, exactly as
@@ -146,11 +146,11 @@ class ControlAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftReply:
-    """The answer to the raft request with that token, with the log or snapshot bytes that it carries."""
+class OutgoingRaftResponse:
+    """The response to the raft request with that token, with the log or snapshot bytes that it carries."""
 
     token: int
-    answer: RaftAnswer
+    response: ResponseWithData
     is_for_observer: bool = False
     """See `raft.messages.Reply`."""
 
@@ -171,7 +171,7 @@ class Effects:
     """The result of a turn. Everything that these messages promise is already durable."""
 
     sends: list[Send] = field(default_factory=list)
-    raft_replies: list[RaftReply] = field(default_factory=list)
+    raft_responses: list[OutgoingRaftResponse] = field(default_factory=list)
     control_answers: list[ControlAnswer] = field(default_factory=list)
     own_requests: list[OwnRequest] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

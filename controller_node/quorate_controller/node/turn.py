@@ -20,14 +20,14 @@ from quorate_controller.node.events import (
     ControlRequest,
     Effects,
     NotAwaited,
+    OutgoingRaftResponse,
     OwnRequestAnswered,
     OwnRequestFailed,
-    RaftAnswer,
-    RaftReply,
+    ResponseWithData,
 )
 from quorate_controller.node.proposals import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
-from quorate_controller.node.served import answer_from_disk
+from quorate_controller.node.served import response_with_data
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
@@ -240,13 +240,15 @@ class ControllerNode:
 
     def _read_answers(self) -> None:
         """Reads what raft's responses carry, once for all who get the same response."""
-        responses: dict[int, RaftAnswer] = {}
+        responses: dict[int, ResponseWithData] = {}
         for reply in self._replies:
             response = responses.get(id(reply.response))
             if response is None:
-                response = responses[id(reply.response)] = answer_from_disk(reply.response, self.storage)
-            self._effects.raft_replies.append(
-                RaftReply(token=reply.token, answer=response, is_for_observer=reply.is_for_observer)
+                response = responses[id(reply.response)] = response_with_data(reply.response, self.storage)
+            self._effects.raft_responses.append(
+                OutgoingRaftResponse(
+                    token=reply.token, response=response, is_for_observer=reply.is_for_observer
+                )
             )
 
     def _settle(self) -> None:

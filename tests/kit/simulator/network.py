@@ -11,7 +11,7 @@ from kit.simulator.java_like import LINGER_MS
 from kit.simulator.wire import Exchange
 from quorate_controller.control.api import ControlError
 from quorate_controller.node import ControlRequest, OwnRequestAnswered, OwnRequestFailed
-from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, RaftAnswer
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, ResponseWithData
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
@@ -77,7 +77,7 @@ class Network:
         self.lost_names: dict[str, int | None] = {}
         """Names that machines have given up for good: what has them now, None for nothing."""
         self._calls: dict[int, dict[Call, None]] = {}
-        self._raft_callers: dict[int, Callable[[RaftAnswer], None]] = {}
+        self._raft_callers: dict[int, Callable[[ResponseWithData], None]] = {}
         self._control_callers: dict[int, Callable[[Any], None]] = {}
         self._next_token = 0
 
@@ -205,7 +205,7 @@ class Network:
     def _request(self, call: Call, request: RaftRequest) -> None:
         target = call.target
 
-        def answered(answer: RaftAnswer) -> None:
+        def answered(answer: ResponseWithData) -> None:
             if not self._is_lost(target.node_id, call.sender.node_id):
                 call.is_answered = True
                 self._world.schedule(self._delay_ms(), partial(self._arrive, call, answer))
@@ -216,7 +216,7 @@ class Network:
         else:
             self._deliver_later(target, event)
 
-    def _arrive(self, call: Call, answer: RaftAnswer) -> None:
+    def _arrive(self, call: Call, answer: ResponseWithData) -> None:
         if call.is_concluded:
             return
         if call.exchange is not None:
@@ -259,13 +259,13 @@ class Network:
         self._next_token += 1
         return self._next_token
 
-    def expect_raft_answer(self, answered: Callable[[RaftAnswer], None]) -> int:
+    def expect_raft_answer(self, answered: Callable[[ResponseWithData], None]) -> int:
         """A token whose reply goes to `answered`."""
         token = self._token()
         self._raft_callers[token] = answered
         return token
 
-    def raft_answered(self, token: int, answer: RaftAnswer) -> None:
+    def raft_answered(self, token: int, answer: ResponseWithData) -> None:
         """A node replies to a request."""
         self._raft_callers.pop(token)(answer)
 
@@ -313,7 +313,7 @@ class Network:
     def fetch(self, node_id: int, request: FetchRequest, answered: Callable[[FetchResponse], None]) -> None:
         """A broker's Fetch of the metadata log; nothing is heard of it when that node dies."""
 
-        def arrived(answer: RaftAnswer) -> None:
+        def arrived(answer: ResponseWithData) -> None:
             response = replace(answer.response, records=answer.data)
             self._world.schedule(self._delay_ms(), lambda: answered(response))
 

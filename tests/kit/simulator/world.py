@@ -434,8 +434,8 @@ class World:
             return
         for send in effects.sends:
             self.network.transmit(machine, send)
-        for reply in effects.raft_replies:
-            self.network.raft_answered(reply.token, reply.answer)
+        for reply in effects.raft_responses:
+            self.network.raft_answered(reply.token, reply.response)
         for response in effects.control_answers:
             self.network.control_answered(response.token, response.outcome)
         for own in effects.own_requests:

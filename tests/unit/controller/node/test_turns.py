@@ -112,7 +112,7 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
     ]
     assert bench.journal[1] == ("hard state", HARD_STATE, 1)
     assert bench.journal[-1] == ("step", "Persisted", 2)
-    assert [reply.token for reply in effects.raft_replies] == [4, 5]
+    assert [reply.token for reply in effects.raft_responses] == [4, 5]
 
 
 def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
@@ -164,7 +164,12 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     )
     bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
     effects = bench.node.turn([LOST], NOW_MS)
-    assert [response.answer.data for response in effects.raft_replies] == [b"records", b"records", b"", b""]
+    assert [response.response.data for response in effects.raft_responses] == [
+        b"records",
+        b"records",
+        b"",
+        b"",
+    ]
     assert bench.journal[-2:] == [("read log", 0, 10, 2), ("read log", 2, 10, 2)]
     assert bench.done().index("flush") < bench.done().index("read log")
 
@@ -178,9 +183,9 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
         Reply(token=2, response=FetchResponse(read=read)),
     )
     bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
-    first, second, third = bench.node.turn([LOST], NOW_MS).raft_replies
-    assert first.answer is second.answer
-    assert third.answer is not first.answer
+    first, second, third = bench.node.turn([LOST], NOW_MS).raft_responses
+    assert first.response is second.response
+    assert third.response is not first.response
     assert [one.is_for_observer for one in (first, second, third)] == [False, True, False]
     assert bench.done().count("read log") == 2
 
@@ -201,7 +206,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
         for number, (snapshot_id, position) in enumerate(wanted)
     )
     bench.answer(ConnectionLost, Ready(replies=responses))
-    filled = [response.answer for response in bench.node.turn([LOST], NOW_MS).raft_replies]
+    filled = [response.response for response in bench.node.turn([LOST], NOW_MS).raft_responses]
     assert [one.response.error_code for one in filled] == [
         ErrorCode.none,
         ErrorCode.position_out_of_range,
@@ -388,7 +393,7 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
     bench.depose_at(Shutdown, Role.RESIGNED, replies=(VOTE,))
     effects = bench.node.turn([of_node(1), Shutdown(timeout_ms=5_000)], NOW_MS)
     assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
-    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
     assert bench.disk.log.end_offset == 2, "what was decided before is durable, and may still be committed"
     bench.node.close()
     assert bench.done()[-1] == "close"
@@ -407,7 +412,7 @@ def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: T
     effects = bench.node.turn([], NOW_MS + 1)
     assert bench.done() == ["restart snapshots", "SnapshotRestored", "hard state"]
     assert [note.event for note in effects.notes] == ["snapshot_loaded"]
-    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
 
 
 def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
@@ -423,9 +428,9 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
 
 def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
     bench.answer(ConnectionLost, Ready(replies=(VOTE,)))
-    assert len(bench.node.turn([LOST], NOW_MS).raft_replies) == 1
+    assert len(bench.node.turn([LOST], NOW_MS).raft_responses) == 1
     effects = bench.node.turn([], NOW_MS)
-    assert [effects.raft_replies, effects.sends, effects.control_answers, effects.notes] == [[]] * 4
+    assert [effects.raft_responses, effects.sends, effects.control_answers, effects.notes] == [[]] * 4
 
 
 def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
