@@ -282,8 +282,8 @@ class Driver:
                 observers.append(reply)
             else:
                 self._reply(reply)
-        for response in effects.control_answers:
-            _resolve(self._control_futures.pop(response.token, None), response.outcome)
+        for response in effects.control_responses:
+            _resolve(self._control_futures.pop(response.token, None), response.result)
         if observers:
             if not self._for_observers:
                 self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))

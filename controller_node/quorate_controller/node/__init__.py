@@ -6,8 +6,8 @@ leaves only after what it promises is durable.
 """
 
 from quorate_controller.node.events import (
-    ControlAnswer,
     ControlRequest,
+    ControlResponse,
     Effects,
     OutgoingRaftResponse,
     OwnRequest,
@@ -17,8 +17,8 @@ from quorate_controller.node.events import (
 from quorate_controller.node.turn import ControllerNode
 
 __all__ = [
-    "ControlAnswer",
     "ControlRequest",
+    "ControlResponse",
     "ControllerNode",
     "Effects",
     "OutgoingRaftResponse",

@@ -138,11 +138,11 @@ class NotAwaited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlAnswer:
-    """The outcome of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
+class ControlResponse:
+    """The result of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
 
     token: int
-    outcome: Payload | NotAwaited | ControlError
+    result: Payload | NotAwaited | ControlError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class Effects:
 
     sends: list[Send] = field(default_factory=list)
     raft_responses: list[OutgoingRaftResponse] = field(default_factory=list)
-    control_answers: list[ControlAnswer] = field(default_factory=list)
+    control_responses: list[ControlResponse] = field(default_factory=list)
     own_requests: list[OwnRequest] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     has_loaded: bool = False

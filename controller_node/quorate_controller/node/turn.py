@@ -16,8 +16,8 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
-    ControlAnswer,
     ControlRequest,
+    ControlResponse,
     Effects,
     NotAwaited,
     OutgoingRaftResponse,
@@ -401,7 +401,7 @@ class ControllerNode:
             assert not isinstance(outcome, NotAwaited), "only clients wait for nothing"
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
-            self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+            self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
 
     # ------------------------------------------------------------------------- own requests, snapshots
 
@@ -424,7 +424,7 @@ class ControllerNode:
             turns, snapshotter = self._snapshot_turns, self.snapshotter
             turns.own(snapshotter.state, snapshotter.latest_offset, self.now_ms)
             outcome = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
-        self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+        self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
 
     def _may_begin_snapshot(self) -> bool:
         """Whether a checkpoint is due and, so that controllers do not write at the same time, its turn has come."""

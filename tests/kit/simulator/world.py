@@ -436,8 +436,8 @@ class World:
             self.network.transmit(machine, send)
         for reply in effects.raft_responses:
             self.network.raft_answered(reply.token, reply.response)
-        for response in effects.control_answers:
-            self.network.control_answered(response.token, response.outcome)
+        for response in effects.control_responses:
+            self.network.control_answered(response.token, response.result)
         for own in effects.own_requests:
             self.network.ask_active(machine, own)
         if node.raft.is_shut_down:

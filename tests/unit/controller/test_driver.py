@@ -25,7 +25,7 @@ from quorate_controller.driver import (
     Driver,
 )
 from quorate_controller.node import ControlRequest, Effects
-from quorate_controller.node.events import ControlAnswer, OutgoingRaftResponse, ResponseWithData
+from quorate_controller.node.events import ControlResponse, OutgoingRaftResponse, ResponseWithData
 from quorate_controller.raft.messages import Shutdown, VoteResponse
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX
 
@@ -169,11 +169,11 @@ async def test_each_answer_reaches_who_asked() -> None:
     refusal = ControlError(ErrorCode.not_controller, "no")
     node.effects = Effects(
         raft_responses=[OutgoingRaftResponse(token=tokens[3], response=response)],
-        control_answers=[
-            ControlAnswer(token=tokens[1], outcome=refusal),
-            ControlAnswer(token=tokens[2], outcome="late"),  # type: ignore[arg-type]
-            ControlAnswer(token=tokens[0], outcome="done"),  # type: ignore[arg-type]
-            ControlAnswer(token=999, outcome="nobody's"),  # type: ignore[arg-type]
+        control_responses=[
+            ControlResponse(token=tokens[1], result=refusal),
+            ControlResponse(token=tokens[2], result="late"),  # type: ignore[arg-type]
+            ControlResponse(token=tokens[0], result="done"),  # type: ignore[arg-type]
+            ControlResponse(token=999, result="nobody's"),  # type: ignore[arg-type]
         ],
     )
     assert await first == "done"
@@ -204,7 +204,7 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
             OutgoingRaftResponse(token=observer, response=response, is_for_observer=True),
             OutgoingRaftResponse(token=voter, response=response),
         ],
-        control_answers=[ControlAnswer(token=client, outcome="done")],  # type: ignore[arg-type]
+        control_responses=[ControlResponse(token=client, result="done")],  # type: ignore[arg-type]
     )
     await done.wait()
     assert written == [

@@ -122,7 +122,7 @@ def bench() -> TurnBench:
     bench.control.decisions.append(ControlResult(records=(record,), response="registered"))
     bench.node.turn([request(1)], NOW_MS)
     bench.commit()
-    assert [response.token for response in bench.node.turn([], NOW_MS).control_answers] == [1]
+    assert [response.token for response in bench.node.turn([], NOW_MS).control_responses] == [1]
     return bench
 
 
@@ -141,27 +141,27 @@ def create_topic(bench: TurnBench, token: int) -> None:
     )
     bench.node.turn([request(token, BROKER)], NOW_MS)
     bench.commit()
-    assert bench.node.turn([], NOW_MS).control_answers == []
+    assert bench.node.turn([], NOW_MS).control_responses == []
 
 
 def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
     create_topic(bench, 2)
     assert bench.node.deadline_ms == NOW_MS + 500
     bench.raft.known_high_watermarks[BROKER] = bench.raft.high_watermark
-    assert [response.token for response in bench.node.turn([LOST], NOW_MS + 1).control_answers] == [2]
+    assert [response.token for response in bench.node.turn([LOST], NOW_MS + 1).control_responses] == [2]
 
 
 def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
     bench.control.decisions.append(ControlResult(response="described"))
     assert [
         control_response.token
-        for control_response in bench.node.turn([request(2, BROKER)], NOW_MS).control_answers
+        for control_response in bench.node.turn([request(2, BROKER)], NOW_MS).control_responses
     ] == [2]
 
 
 def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> None:
     create_topic(bench, 2)
     bench.depose_at(ConnectionLost)
-    (response,) = bench.node.turn([LOST], NOW_MS + 1).control_answers
-    assert (response.token, response.outcome) == (2, "created")
+    (response,) = bench.node.turn([LOST], NOW_MS + 1).control_responses
+    assert (response.token, response.result) == (2, "created")
     assert bench.node.broker_waits.deadline_ms is None

@@ -159,7 +159,7 @@ def test_what_ends_with_a_leadership_ends(
     tokens = have_answers_waiting(led)
     undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
     effects = led.turn(*undecided, led.lead_by_another())
-    responses = [control_response.token for control_response in effects.control_answers]
+    responses = [control_response.token for control_response in effects.control_responses]
     assert len(responses) == len(set(responses)), "a request was answered twice"
     assert led.node.raft.role is Role.FOLLOWER
     assert different(state_of(led.node), fresh) == set()

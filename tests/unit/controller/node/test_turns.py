@@ -91,11 +91,11 @@ def answers(effects: Any) -> list[tuple[int, Any]]:
     return [
         (
             control_response.token,
-            control_response.outcome.error_code
-            if isinstance(control_response.outcome, ControlError)
-            else control_response.outcome,
+            control_response.result.error_code
+            if isinstance(control_response.result, ControlError)
+            else control_response.result,
         )
-        for control_response in effects.control_answers
+        for control_response in effects.control_responses
     ]
 
 
@@ -430,7 +430,7 @@ def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
     bench.answer(ConnectionLost, Ready(replies=(VOTE,)))
     assert len(bench.node.turn([LOST], NOW_MS).raft_responses) == 1
     effects = bench.node.turn([], NOW_MS)
-    assert [effects.raft_responses, effects.sends, effects.control_answers, effects.notes] == [[]] * 4
+    assert [effects.raft_responses, effects.sends, effects.control_responses, effects.notes] == [[]] * 4
 
 
 def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
