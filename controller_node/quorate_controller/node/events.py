@@ -152,7 +152,7 @@ class OutgoingRaftResponse:
     token: int
     response: ResponseWithData
     is_for_observer: bool = False
-    """See `raft.messages.Reply`."""
+    """See `raft.messages.OutgoingResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import Snapshotter
-    from quorate_controller.raft.messages import Ready, Reply, RoleChange
+    from quorate_controller.raft.messages import OutgoingResponse, Ready, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -124,7 +124,7 @@ class ControllerNode:
         self._is_behind = False
         self._activation_due_ms = 0
         self._effects = Effects()
-        self._replies: list[Reply] = []
+        self._replies: list[OutgoingResponse] = []
 
     # ------------------------------------------------------------------------------------------ queries
 
@@ -297,7 +297,7 @@ class ControllerNode:
             chunk = ready.snapshot_chunk
             self.storage.write_snapshot_chunk(chunk.snapshot_id, chunk.position, chunk.data)
         self._effects.sends.extend(ready.sends)
-        self._replies.extend(ready.replies)
+        self._replies.extend(ready.responses)
         self._effects.notes.extend(ready.notes)
         if ready.role is not None:
             self._role_changed(ready.role)

@@ -310,9 +310,9 @@ class FailureReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
-    """A peer's request. `token` is the driver's, returned in the `Reply`; each token gets exactly one reply.
+    """A peer's request. `token` is the driver's, returned in the only `OutgoingResponse` to it.
 
-    `listener` is the name of the listener it came in on: answers name the leader's endpoint on that one.
+    `listener` is the name of the listener it came in on: responses name the leader's endpoint on that one.
     """
 
     token: int
@@ -457,8 +457,8 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The answer to the `RequestReceived` with that token."""
+class OutgoingResponse:
+    """The response to the `RequestReceived` with that token."""
 
     token: int
     response: RaftResponse
@@ -530,7 +530,7 @@ class Ready:
     snapshot_chunk: SnapshotChunk | None = None
     restore: SnapshotId | None = None
     sends: tuple[Send, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    responses: tuple[OutgoingResponse, ...] = ()
     high_watermark: int | None = None
     role: RoleChange | None = None
     voters: VoterSet | None = None

@@ -169,7 +169,7 @@ class RaftNode:
             case request:
                 raise RaftSafetyError(f"{request} is for sending only")
         if response is not None:
-            replica.effects.reply(token, response)
+            replica.effects.respond(token, response)
 
     def _on_storage(
         self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored | SnapshotRefused

@@ -130,7 +130,7 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
     voters = replica.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
     change.offset = _append_voters(replica, voters)
     if not change.ack_when_committed:
-        replica.effects.reply(change.token, AddRaftVoterResponse())
+        replica.effects.respond(change.token, AddRaftVoterResponse())
         change.is_answered = True
     return True
 

@@ -110,7 +110,7 @@ class Leader(RoleState):
         """Refuse all held requests, so that their senders look for the next leader."""
         for fetch in self._take_held():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
-            replica.effects.reply(fetch.token, response)
+            replica.effects.respond(fetch.token, response)
         self.end_change(replica, ErrorCode.not_leader_or_follower)
 
     # -------------------------------------------------------------------------------------- replication
@@ -226,7 +226,7 @@ class Leader(RoleState):
                 position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
                 response = self.answer(replica, request, position, fetch.listener)
                 responses[fetch.question] = response
-            replica.effects.reply(fetch.token, response, is_for_observer=not are_voters)
+            replica.effects.respond(fetch.token, response, is_for_observer=not are_voters)
 
     def answer(
         self, replica: Replica, request: FetchRequest, position: FetchPosition, listener: str
@@ -258,7 +258,7 @@ class Leader(RoleState):
         if change is None or change.is_answered:
             return
         kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
-        replica.effects.reply(change.token, kind(error_code=error_code, error_message=message))
+        replica.effects.respond(change.token, kind(error_code=error_code, error_message=message))
 
     def _expire_change(self, replica: Replica) -> None:
         if self.change is not None and replica.now_ms >= self.change.deadline_ms:

@@ -34,7 +34,7 @@ def run(node, duration_ms: int, respond) -> list:
             if isinstance(response, FailureReason):
                 todo += node.fail(send, response).sends
             elif response is not None:
-                todo += node.answer(send, response).sends
+                todo += node.respond(send, response).sends
         todo += node.wait_for_deadline().sends
     return sent
 
@@ -104,8 +104,8 @@ def test_a_voter_that_asks_itself_is_asked_at_once(lab):
         last_offset_epoch=0,
         pre_vote=True,
     )
-    _, outcome = node.ask(request)
-    sends = [*outcome.sends, *node.wait(1).sends]
+    _, result = node.ask(request)
+    sends = [*result.sends, *node.wait(1).sends]
     assert 2 in [send.destination.node_id for send in sends]
 
 
@@ -127,8 +127,8 @@ def test_a_replica_with_another_directory_does_not_end_the_pause(lab):
         last_offset_epoch=0,
         pre_vote=True,
     )
-    _, outcome = node.ask(request)
-    assert 2 not in [send.destination.node_id for send in outcome.sends]
+    _, result = node.ask(request)
+    assert 2 not in [send.destination.node_id for send in result.sends]
 
 
 def peers(retry_backoff_ms: int = 20) -> Peers:

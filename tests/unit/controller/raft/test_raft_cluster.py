@@ -265,8 +265,8 @@ class Cluster:
         self._check(member, ready)
         for send in ready.sends:
             self._deliver(member, send)
-        for reply in ready.replies:
-            self._tokens.pop(reply.token)(self._fill(disk, reply.response))
+        for outgoing in ready.responses:
+            self._tokens.pop(outgoing.token)(self._fill(disk, outgoing.response))
         if ready.append:
             self.step(member, Persisted(end_offset=disk.end_offset))
         if restored is not None:
@@ -332,7 +332,7 @@ class Cluster:
                 self.at(self._latency_ms(), fail(FailureReason.UNREACHABLE))
             elif isinstance(send.request, ApiVersionsProbe):
                 response = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1))
-                self.at(self._latency_ms(), lambda: answer(response))
+                self.at(self._latency_ms(), lambda: respond(response))
             elif isinstance(send.request, VoteRequest) and self._must_refuse_pre_vote(receiver, send.request):
                 self.at(self._latency_ms(), fail(FailureReason.UNSUPPORTED_VERSION))
             else:
@@ -341,9 +341,9 @@ class Cluster:
 
         def back(receiver: Member, response: RaftResponse) -> None:
             if not self._is_lost(sender.node_id, receiver.node_id):
-                self.at(self._latency_ms(), lambda: answer(response))
+                self.at(self._latency_ms(), lambda: respond(response))
 
-        def answer(response: RaftResponse) -> None:
+        def respond(response: RaftResponse) -> None:
             finish(ResponseReceived(request_id=send.request_id, response=response))
 
         if not self._is_lost(sender.node_id, receiver.node_id if receiver is not None else -1):
@@ -358,10 +358,10 @@ class Cluster:
     def _must_refuse_pre_vote(self, receiver: Member, request: VoteRequest) -> bool:
         return request.pre_vote and receiver.node_id in self._no_pre_vote
 
-    def _receive(self, receiver: Member, request: object, answer: Callable[[RaftResponse], None]) -> None:
+    def _receive(self, receiver: Member, request: object, respond: Callable[[RaftResponse], None]) -> None:
         token = self._next_token
         self._next_token += 1
-        self._tokens[token] = answer
+        self._tokens[token] = respond
         self.step(receiver, RequestReceived(token=token, request=request, listener=self.lab.listener))
 
     # -------------------------------------------------------------------------------------- operations

@@ -37,9 +37,9 @@ def started(lab, **config: object):
 
 
 def test_a_vote_is_durable_in_the_step_that_answers(lab) -> None:
-    response, outcome = started(lab).ask(vote(lab))
+    response, result = started(lab).ask(vote(lab))
     assert response.vote_granted
-    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+    assert result.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
 
 
 def test_one_vote_per_epoch(lab) -> None:
@@ -158,11 +158,11 @@ def following(lab, node_id: int = 1, *, has_fetched: bool):
     begin = BeginQuorumEpochRequest(
         cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
     )
-    _, outcome = node.ask(begin)
+    _, result = node.ask(begin)
     if has_fetched:
-        answer = FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10)
-        outcome = node.answer(outcome.sends[-1], answer)
-    return node, outcome.sends[-1]
+        response = FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10)
+        result = node.respond(result.sends[-1], response)
+    return node, result.sends[-1]
 
 
 def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
@@ -197,9 +197,9 @@ def test_a_pre_vote_changes_nothing(lab) -> None:
     node = started(lab)
     for node_id in (2, 3):
         request = vote(lab, replica=lab.key(node_id), replica_epoch=1, pre_vote=True)
-        response, outcome = node.ask(request)
+        response, result = node.ask(request)
         assert response.vote_granted
-        assert outcome.hard_state is None
+        assert result.hard_state is None
 
 
 def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
@@ -207,10 +207,10 @@ def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
     node = started(lab)
     prospective = node.wait_for_deadline()
     refusal = next(send for send in prospective.sends if send.destination.node_id == 2)
-    node.answer(refusal, VoteResponse(leader_epoch=1))
-    response, outcome = node.ask(vote(lab, replica_epoch=1, last_offset=5, pre_vote=True))
+    node.respond(refusal, VoteResponse(leader_epoch=1))
+    response, result = node.ask(vote(lab, replica_epoch=1, last_offset=5, pre_vote=True))
     assert not response.vote_granted
-    assert [send.destination.node_id for send in outcome.sends] == [2]
+    assert [send.destination.node_id for send in result.sends] == [2]
 
 
 def test_a_prospective_voter_may_vote_for_another(lab) -> None:
@@ -218,17 +218,17 @@ def test_a_prospective_voter_may_vote_for_another(lab) -> None:
     node.start()
     node.wait_for_deadline()
     assert node.node.role is Role.PROSPECTIVE
-    response, outcome = node.ask(vote(lab))
+    response, result = node.ask(vote(lab))
     assert response.vote_granted
-    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+    assert result.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
     assert node.node.role is Role.PROSPECTIVE
 
 
 def test_nobody_else_may_use_our_id(lab) -> None:
     clone = ReplicaKey(node_id=1, directory_id=lab.directory(99))
-    response, outcome = started(lab).ask(vote(lab, replica=clone))
+    response, result = started(lab).ask(vote(lab, replica=clone))
     assert not response.vote_granted
-    assert [note.event for note in outcome.warnings] == ["vote_from_own_id"]
+    assert [note.event for note in result.warnings] == ["vote_from_own_id"]
 
 
 @pytest.mark.parametrize(("sender_id", "step_max"), [(2, 1_000_000), (9, 1_000)])
@@ -253,10 +253,10 @@ def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_
                 leader_endpoints=lab.endpoints(sender_id),
             ),
         ):
-            response, outcome = node.ask(request)
+            response, result = node.ask(request)
             assert response.error_code is ErrorCode.invalid_request
-            assert [note.event for note in outcome.warnings] == ["epoch_out_of_range"]
-            assert (node.node.epoch, outcome.hard_state) == (epoch, None)
+            assert [note.event for note in result.warnings] == ["epoch_out_of_range"]
+            assert (node.node.epoch, result.hard_state) == (epoch, None)
     assert node.ask(vote(lab, replica=lab.key(sender_id), replica_epoch=epoch + step_max))[0].vote_granted
 
 
