@@ -41,7 +41,7 @@ def start(quorum: AddressedQuorum, wait_for: str) -> str:
     """Start all nodes; returns the broker's address."""
     for controller in quorum.controllers:
         quorum.configure(
-            controller, {"quorate.answers.wait.for": wait_for, "quorate.answers.wait.max.ms": "5000"}
+            controller, {"quorate.responses.wait.for": wait_for, "quorate.responses.wait.max.ms": "5000"}
         )
     quorum.start(*quorum.controllers, *quorum.brokers)
     (broker,) = quorum.brokers

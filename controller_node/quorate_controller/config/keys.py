@@ -15,7 +15,7 @@ from quorate_protocol.security.assertions import ALLOWED_FILES
 from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
-from quorate_controller.config.own_keys import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS, SNAPSHOT_HANDOVER
+from quorate_controller.config.own_keys import RESPONSES_WAIT_FOR, RESPONSES_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_controller.config.providers import PROVIDER_PREFIX
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
@@ -35,8 +35,8 @@ LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, ALLOWED_FILES, HEADER_URLENCODE))
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {
     HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
-    ANSWERS_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
-    ANSWERS_WAIT_MAX_MS: "how long an answer waits for that at most",
+    RESPONSES_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
+    RESPONSES_WAIT_MAX_MS: "how long an answer waits for that at most",
     SNAPSHOT_HANDOVER: "whether the active controller hands over before it writes a snapshot",
 }
 _SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)

@@ -56,7 +56,7 @@ from quorate_controller.config.listener_security import (
     parse_listener_tls,
     prefix_of,
 )
-from quorate_controller.config.own_keys import AnswerPolicy, parse_answer_policy, parse_snapshot_handover
+from quorate_controller.config.own_keys import ResponsePolicy, parse_response_policy, parse_snapshot_handover
 from quorate_controller.config.providers import PROVIDERS, check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
@@ -122,8 +122,8 @@ class ControllerConfig:
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
     connections: ConnectionConfig
     """max.connections and its relatives."""
-    answers: AnswerPolicy
-    """quorate.answers.wait.for, quorate.answers.wait.max.ms"""
+    response_policy: ResponsePolicy
+    """quorate.responses.wait.for, quorate.responses.wait.max.ms"""
     snapshot_handover: bool
     """quorate.snapshot.handover.enable"""
     values: Mapping[str, ConfigValue] = field(repr=False)
@@ -223,7 +223,7 @@ def parse_config(
     log_dirs, metadata_log_dir = _directories(values, problem)
     authorizer = parse_authorizer(properties, values, names, problem)
     http_listener = parse_http_listener(properties, problem)
-    responses = parse_answer_policy(properties, problem)
+    response_policy = parse_response_policy(properties, problem)
     connections = parse_connection_limits(properties, values, names, problem)
     snapshot_handover = parse_snapshot_handover(properties, problem)
     if problems:
@@ -258,7 +258,7 @@ def parse_config(
         authorizer=authorizer,
         http_listener=http_listener,
         connections=connections,
-        answers=responses,
+        response_policy=response_policy,
         snapshot_handover=snapshot_handover,
         values=values,
         explicit=dict(properties),
