@@ -24,8 +24,8 @@ from quorate_controller.node.registration import ControllerIdentity, Registratio
 from quorate_controller.node.snapshot_turns import SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
+from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.storage.errors import FileMissingError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import ApiKey

@@ -6,7 +6,7 @@ The last control record in the log is in force, committed or not; truncation bri
 from bisect import bisect_right
 from typing import Generic, TypeVar
 
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.raft.startup import KRAFT_VERSION_STATIC, LogState
 from quorate_controller.raft.voters import VoterSet
 

@@ -4,8 +4,7 @@ from bisect import bisect_right
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, SnapshotId
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, RaftSafetyError, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
 
 

@@ -16,6 +16,15 @@ NO_NODE_ID = -1
 """No leader known, no vote cast, or a replica that named no id."""
 
 
+class RaftSafetyError(Exception):
+    """A step would break a promise of Raft: a mistake of ours, or of the driver.
+
+    The state in memory may have changed halfway, and nothing of the step may reach the disk or another node. The
+    process has to end. Its successor starts from what the disk has, which is consistent. This package has no
+    `assert`, which `python -O` removes. Invalid input from another node is refused with a protocol error instead.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OffsetAndEpoch:
     """A position in the log. Compares by epoch, then offset: the order in which raft ranks logs."""

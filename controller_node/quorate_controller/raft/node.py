@@ -36,20 +36,19 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from quorate_controller.raft.model import NO_NODE_ID
+from quorate_controller.raft.model import NO_NODE_ID, RaftSafetyError
 from quorate_controller.raft.outsider import OutsiderWatch
 from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.replica import Replica
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
-from quorate_controller.raft.safety import RaftSafetyError
-from quorate_controller.raft.transitions import ElectingReplica
 
 if TYPE_CHECKING:
     from random import Random
 
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.progress import ReplicaProgress
-    from quorate_controller.raft.replica import RoleState
+    from quorate_controller.raft.roles import RoleState
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
 
@@ -74,7 +73,7 @@ class RaftNode:
     ) -> None:
         if config.key.directory_id is None:
             raise RaftSafetyError(f"{config.key} does not know its directory")
-        self._replica = ElectingReplica(config, hard_state, log, rng)
+        self._replica = Replica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
         self._told_role: RoleChange | None = None
         self._told_state: RoleState | None = None

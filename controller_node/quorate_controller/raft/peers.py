@@ -15,7 +15,7 @@ from quorate_controller.raft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:
     from random import Random

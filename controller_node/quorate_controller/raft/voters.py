@@ -8,8 +8,7 @@ from quorate_protocol.records import control
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
 from quorate_protocol.wire.writing import encode
 
-from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import Endpoint, RaftSafetyError, ReplicaKey, VersionRange, Voter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

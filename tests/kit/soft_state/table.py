@@ -342,7 +342,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _failures="failures in a row, so that a node that refuses everything is not asked in a loop",
         _next_request_id="no id is used twice, so that late responses find nothing",
     ),
-    "raft.transitions.ElectingReplica": _parts("effects", "lookup", "peers")
+    "raft.replica.Replica": _parts("effects", "lookup", "peers")
     | _log("_hard_state", "high_watermark", "history", "log")
     | _set("config", "rng")
     | _rows(

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate_controller.raft.messages import LeaderEndpoint
-from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
+from quorate_controller.raft.model import NO_NODE_ID, Endpoint, RaftSafetyError, ReplicaKey, find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
-from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica

@@ -10,7 +10,6 @@ from quorate_controller.raft.handlers.common import (
     is_other_replica,
     voter_request_error,
 )
-from quorate_controller.raft.held import leader_endpoint
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -20,9 +19,9 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import OffsetAndEpoch
+from quorate_controller.raft.roles.election import Candidate, Prospective
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
-from quorate_controller.raft.roles.standing import Candidate, Prospective
 
 if TYPE_CHECKING:
     from quorate_controller.raft.messages import Destination
@@ -41,7 +40,7 @@ def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> Vote
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
         vote_granted=is_granted,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
@@ -132,7 +131,7 @@ def handle_begin_epoch(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
@@ -150,7 +149,7 @@ def handle_end_epoch(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 

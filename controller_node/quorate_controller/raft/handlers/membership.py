@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 
 from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
-from quorate_controller.raft.held import leader_endpoint
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -227,7 +226,7 @@ def handle_update_voter(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 

@@ -10,7 +10,6 @@ from quorate_controller.raft.handlers.common import (
     leader_state,
     voter_request_error,
 )
-from quorate_controller.raft.held import HeldFetch, leader_endpoint, refuse_fetch
 from quorate_controller.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -22,7 +21,7 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Download
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.leader import Leader
+from quorate_controller.raft.roles.leader import HeldFetch, Leader, refuse_fetch
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import OffsetAndEpoch, SnapshotId
@@ -112,7 +111,7 @@ def handle_fetch_snapshot(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
         snapshot_id=request.snapshot_id if read is not None else None,
         position=request.position if read is not None else 0,
         read=read,

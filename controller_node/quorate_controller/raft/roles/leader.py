@@ -2,13 +2,12 @@
 
 from dataclasses import field
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft import outgoing
-from quorate_controller.raft.held import HeldFetch, HeldFetches, leader_endpoint, refuse_fetch
+from quorate_controller.raft import peer_requests
 from quorate_controller.raft.log import FetchPosition
 from quorate_controller.raft.messages import (
     HIGH_WATERMARK_UNKNOWN,
@@ -22,8 +21,67 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
-from quorate_controller.raft.replica import Replica, RoleState
+from quorate_controller.raft.roles import RoleState
 from quorate_controller.raft.voters import VoterSet, majority_size
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.replica import Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFetch:
+    """A Fetch from the end of what its sender may read, held until `deadline_ms`."""
+
+    token: int
+    request: FetchRequest
+    listener: str
+    deadline_ms: int
+
+    @property
+    def question(self) -> tuple[int, int, int, str]:
+        """The fields that determine the answer. Voters with equal ones get the same answer, and so do observers."""
+        request = self.request
+        return request.fetch_offset, request.last_fetched_epoch, request.max_bytes, self.listener
+
+
+class HeldFetches:
+    """The Fetch requests that wait for records or a new high watermark, in order of arrival.
+
+    `deadline_ms` is when the first of them has waited long enough.
+    """
+
+    __slots__ = ("_held", "_held_max", "deadline_ms")
+
+    def __init__(self, held_max: int) -> None:
+        self._held: list[HeldFetch] = []
+        self._held_max = held_max
+        self.deadline_ms = NEVER_MS
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, fetch: HeldFetch) -> bool:
+        """Keep the request; False when there are too many, and it has to be answered at once."""
+        if len(self._held) >= self._held_max:
+            return False
+        self._held.append(fetch)
+        self.deadline_ms = min(self.deadline_ms, fetch.deadline_ms)
+        return True
+
+    def take_all(self) -> list[HeldFetch]:
+        """Remove and return all requests."""
+        held, self._held = self._held, []
+        self.deadline_ms = NEVER_MS
+        return held
+
+    def take_expired(self, now_ms: int) -> list[HeldFetch]:
+        """Remove and return the requests whose deadline has passed."""
+        if now_ms < self.deadline_ms:
+            return []
+        expired = [fetch for fetch in self._held if fetch.deadline_ms <= now_ms]
+        self._held = [fetch for fetch in self._held if fetch.deadline_ms > now_ms]
+        self.deadline_ms = min((fetch.deadline_ms for fetch in self._held), default=NEVER_MS)
+        return expired
 
 
 class ChangeKind(Enum):
@@ -75,7 +133,7 @@ class Leader(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
         return False
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         is_alone = self.progress.voters.keys() == {replica.key.node_id}
         has_lost_quorum = not is_alone and replica.now_ms >= self.check_quorum_deadline_ms
         if has_lost_quorum:
@@ -88,7 +146,7 @@ class Leader(RoleState):
         self._answer_all(replica, self.held_of_observers.take_expired(replica.now_ms), are_voters=False)
         if replica.now_ms >= self.begin_epoch_due_ms:
             self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
-            outgoing.send_begin_epoch(replica, self.silent_voters(replica))
+            peer_requests.send_begin_epoch(replica, self.silent_voters(replica))
         return min(
             self.held_of_voters.deadline_ms,
             self.held_of_observers.deadline_ms,
@@ -96,7 +154,7 @@ class Leader(RoleState):
             NEVER_MS if is_alone else min(self.check_quorum_deadline_ms, self.begin_epoch_due_ms),
         )
 
-    def log_appended(self, replica: Replica) -> None:
+    def log_appended(self, replica: "Replica") -> None:
         """Answer the voters, which wait for records. Observers wait until these are committed."""
         self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
 
@@ -106,7 +164,7 @@ class Leader(RoleState):
         for fetch in self._take_held():
             self.hold(fetch)
 
-    def close(self, replica: Replica) -> None:
+    def close(self, replica: "Replica") -> None:
         """Refuse all held requests, so that their senders look for the next leader."""
         for fetch in self._take_held():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
@@ -115,7 +173,7 @@ class Leader(RoleState):
 
     # -------------------------------------------------------------------------------------- replication
 
-    def silent_voters(self, replica: Replica) -> tuple[ReplicaKey, ...]:
+    def silent_voters(self, replica: "Replica") -> tuple[ReplicaKey, ...]:
         """The other voters that have not fetched for half a fetch timeout: they may not know this leader."""
         silent_since_ms = replica.now_ms - replica.config.fetch_timeout_ms // 2
         return tuple(
@@ -124,7 +182,7 @@ class Leader(RoleState):
             if voter.key.node_id != replica.key.node_id and voter.last_fetch_ms <= silent_since_ms
         )
 
-    def heard_from(self, replica: Replica, key: ReplicaKey) -> None:
+    def heard_from(self, replica: "Replica", key: ReplicaKey) -> None:
         """A voter fetched: when a majority has, we lead for another CheckQuorum period (1.5 fetch timeouts).
 
         We count as one of the majority while we are a voter.
@@ -136,7 +194,7 @@ class Leader(RoleState):
             self.fetched.clear()
             self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def is_outrun(self, replica: Replica) -> bool:
+    def is_outrun(self, replica: "Replica") -> bool:
         """A replica fetched in a later epoch: return whether this leader gives up, so that there is an election.
 
         A candidate began that epoch. If it is removed from the voters before they hear of it, nobody else tells
@@ -147,7 +205,7 @@ class Leader(RoleState):
             self.outrun_since_ms = replica.now_ms
         return replica.now_ms - self.outrun_since_ms >= check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def record_fetch(self, replica: Replica, request: FetchRequest) -> None:
+    def record_fetch(self, replica: "Replica", request: FetchRequest) -> None:
         """Note a Fetch. The sender's log is a prefix of ours, and is durable up to the fetch offset."""
         key, fetch_offset = request.replica, request.fetch_offset
         known = self.progress.replica(key)
@@ -163,7 +221,7 @@ class Leader(RoleState):
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)
 
-    def _note_fall(self, replica: Replica, request: FetchRequest, offset_before: int) -> None:
+    def _note_fall(self, replica: "Replica", request: FetchRequest, offset_before: int) -> None:
         """A Fetch asks for records that the replica had: it is late, as after a cut link, or the records are lost.
 
         Records are lost only with a restart, and a replica that has just started knows no high watermark.
@@ -175,12 +233,12 @@ class Leader(RoleState):
             cause = "the replica lost records, or this request arrived late"
             replica.effects.warn("fetch_offset_fell", **facts, cause=cause)
 
-    def record_own_end(self, replica: Replica) -> None:
+    def record_own_end(self, replica: "Replica") -> None:
         """Our own log is durable further than before."""
         self.progress.record_own_end(replica.log.persisted_offset)
         self.advance_high_watermark(replica)
 
-    def advance_high_watermark(self, replica: Replica) -> None:
+    def advance_high_watermark(self, replica: "Replica") -> None:
         """Commit what a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
         offset = self.progress.committed_offset
         if offset is None or offset <= self.epoch_start_offset:
@@ -198,7 +256,7 @@ class Leader(RoleState):
         self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
         self._answer_all(replica, self.held_of_observers.take_all(), are_voters=False)
 
-    def readable_end(self, replica: Replica, key: ReplicaKey) -> int:
+    def readable_end(self, replica: "Replica", key: ReplicaKey) -> int:
         """The offset up to which a replica gets records: voters all of them, observers those that are committed.
 
         What is committed is never truncated. A stock broker that truncates a VotersRecord does not read the next
@@ -216,7 +274,7 @@ class Leader(RoleState):
     def _take_held(self) -> list[HeldFetch]:
         return [*self.held_of_voters.take_all(), *self.held_of_observers.take_all()]
 
-    def _answer_all(self, replica: Replica, held: list[HeldFetch], *, are_voters: bool) -> None:
+    def _answer_all(self, replica: "Replica", held: list[HeldFetch], *, are_voters: bool) -> None:
         """Answer held requests, all of voters or all of observers. Equal ones share an answer: it is encoded once."""
         responses: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
@@ -229,7 +287,7 @@ class Leader(RoleState):
             replica.effects.respond(fetch.token, response, is_for_observer=not are_voters)
 
     def answer(
-        self, replica: Replica, request: FetchRequest, position: FetchPosition, listener: str
+        self, replica: "Replica", request: FetchRequest, position: FetchPosition, listener: str
     ) -> FetchResponse:
         """The answer to a Fetch from that position, as things stand now."""
         read, end_offset = None, self.readable_end(replica, request.replica)
@@ -242,7 +300,7 @@ class Leader(RoleState):
         return FetchResponse(
             leader_id=self.leader_id,
             leader_epoch=self.epoch,
-            leader_endpoint=leader_endpoint(replica, listener),
+            leader_endpoint=replica.leader_endpoint(listener),
             high_watermark=HIGH_WATERMARK_UNKNOWN if self.high_watermark is None else self.high_watermark,
             log_start_offset=replica.log.start_offset,
             diverging_epoch=position.diverging_epoch,
@@ -252,7 +310,7 @@ class Leader(RoleState):
 
     # ------------------------------------------------------------------------------------ voter changes
 
-    def end_change(self, replica: Replica, error_code: ErrorCode, message: str | None = None) -> None:
+    def end_change(self, replica: "Replica", error_code: ErrorCode, message: str | None = None) -> None:
         """Answer the voter change under way, if there is one, and forget it."""
         change, self.change = self.change, None
         if change is None or change.is_answered:
@@ -260,9 +318,20 @@ class Leader(RoleState):
         kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
         replica.effects.respond(change.token, kind(error_code=error_code, error_message=message))
 
-    def _expire_change(self, replica: Replica) -> None:
+    def _expire_change(self, replica: "Replica") -> None:
         if self.change is not None and replica.now_ms >= self.change.deadline_ms:
             self.end_change(replica, ErrorCode.request_timed_out)
+
+
+def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> FetchResponse:
+    """An error for the partition, with the leader to ask instead."""
+    return FetchResponse(
+        error_code=error_code,
+        leader_id=replica.state.leader_id,
+        leader_epoch=replica.epoch,
+        leader_endpoint=replica.leader_endpoint(listener),
+        log_start_offset=replica.log.start_offset,
+    )
 
 
 def check_quorum_ms(fetch_timeout_ms: int) -> int:
@@ -298,13 +367,14 @@ class Resigned(RoleState):
         self.unacknowledged.discard(voter_id)
         self.unreachable.discard(voter_id)
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         if replica.is_shutting_down:
-            return outgoing.send_end_epoch(replica, self.unacknowledged, self.successors)
+            return peer_requests.send_end_epoch(replica, self.unacknowledged, self.successors)
         if replica.now_ms >= self.election_deadline_ms:
             # The epoch has to increase: within this one, we would still be reported as the leader.
             replica.become_unattached(self.epoch + 1)
             return replica.now_ms
         return min(
-            outgoing.send_end_epoch(replica, self.unacknowledged, self.successors), self.election_deadline_ms
+            peer_requests.send_end_epoch(replica, self.unacknowledged, self.successors),
+            self.election_deadline_ms,
         )

@@ -18,8 +18,7 @@ from quorate_controller.raft.messages import (
     SnapshotRestored,
     SnapshotTaken,
 )
-from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, RaftSafetyError, ReplicaKey, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.records.control import encode_control_batch

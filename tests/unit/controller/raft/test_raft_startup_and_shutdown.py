@@ -16,9 +16,8 @@ from quorate_controller.raft.messages import (
     Tick,
     VoteRequest,
 )
-from quorate_controller.raft.model import ReplicaKey
+from quorate_controller.raft.model import RaftSafetyError, ReplicaKey
 from quorate_controller.raft.node import TELL_SUCCESSOR_MS
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState
 
 
