@@ -1,4 +1,4 @@
-"""Collects the effects of one step, and returns them as one `Ready`."""
+"""Collects the effects of one step into one `Ready`."""
 
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ class Effects:
     def warn(self, event: str, **facts: object) -> None:
         self._notes.append(Note(event=event, facts=facts, is_warning=True))
 
-    def take(self) -> Ready:
+    def drain(self) -> Ready:
         """Return all collected effects, and start an empty collection."""
         ready = Ready(
             hard_state=self.hard_state,

@@ -1,4 +1,4 @@
-"""Which voter set and which kraft.version hold at which offset of the log (KIP-853).
+"""The voter set and kraft.version in force at each offset of the log (KIP-853).
 
 The last control record in the log is in force, committed or not; truncation brings back the one before.
 """

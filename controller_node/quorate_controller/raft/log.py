@@ -1,4 +1,4 @@
-"""What raft must know of the log without reading it: where it starts and ends, and where epochs begin."""
+"""The metadata of the log that raft needs: its start, its end, and the offsets at which epochs begin."""
 
 from bisect import bisect_right
 
@@ -61,7 +61,7 @@ class LogMetadata:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record in log or snapshot; 0 when there is none."""
+        """Epoch of the last record in log or snapshot; 0 for an empty log."""
         return self._epochs[-1].epoch if self._epochs else 0
 
     @property
@@ -77,7 +77,7 @@ class LogMetadata:
         return self._epochs[index - 1].epoch if index else 0
 
     def append(self, *, base_offset: int, last_offset: int, epoch: int) -> None:
-        """Note a batch at the end of the log."""
+        """Record a batch at the end of the log."""
         if base_offset != self.end_offset:
             raise RaftSafetyError(f"a batch at {base_offset} is appended at the end offset {self.end_offset}")
         if last_offset < base_offset:
@@ -94,7 +94,7 @@ class LogMetadata:
         self.persisted_offset = max(self.persisted_offset, end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch we have that is not above `epoch`, and where it ends."""
+        """The largest epoch in the log that is not above `epoch`, and its end offset."""
         index = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)
         if not self._epochs or (index == len(self._epochs) and epoch != self.last_epoch):
             return self.last
@@ -129,7 +129,7 @@ class LogMetadata:
         return FetchPosition()
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
-        """Where to cut our log when the leader says that its largest common epoch ends at `diverging`."""
+        """The offset to truncate to when the leader reports that its largest common epoch ends at `diverging`."""
         if diverging.epoch == 0:
             return min(diverging.offset, self.end_offset)
         local = self.end_offset_for_epoch(diverging.epoch)

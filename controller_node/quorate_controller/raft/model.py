@@ -62,7 +62,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a replica listens, by Kafka's listener name (`CONTROLLER`)."""
+    """The address of a replica's listener, by Kafka's listener name (`CONTROLLER`)."""
 
     listener: str
     host: str
@@ -94,7 +94,7 @@ class Voter:
 
 
 def find_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
-    """The endpoint of that listener name, None when there is none."""
+    """The endpoint of that listener name, or None."""
     return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
 
 

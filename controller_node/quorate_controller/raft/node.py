@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from quorate_controller.raft.voters import VoterSet
 
 _POLLS_MAX = 8
-"""A step passes through a few roles at most: Resigned, Unattached, Prospective, Candidate, Leader."""
+"""A step passes through at most these roles: Resigned, Unattached, Prospective, Candidate, Leader."""
 
-TELL_SUCCESSOR_MS: Final = 500
-"""How long a leader that has handed over stays, so that observers which ask it are told of its successor. Once it is
-gone they look for the leader at all controllers, and on Kubernetes the address of a pod that is gone does not even
-refuse connections: one attempt takes socket.connection.setup.timeout.ms, 10 s."""
+REDIRECT_MS: Final = 500
+"""How long a resigned leader keeps redirecting observers to its successor. Afterwards they look for the leader at all
+controllers, and on Kubernetes the address of a deleted pod does not even refuse connections: one attempt takes
+socket.connection.setup.timeout.ms, 10 s."""
 
 
 class RaftNode:
@@ -75,8 +75,8 @@ class RaftNode:
             raise RaftSafetyError(f"{config.key} does not know its directory")
         self._replica = Replica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
-        self._told_role: RoleChange | None = None
-        self._told_state: RoleState | None = None
+        self._reported_role: RoleChange | None = None
+        self._reported_state: RoleState | None = None
         self._leaves_at_ms: int | None = None
         self._outsider_watch = OutsiderWatch()
 
@@ -87,7 +87,7 @@ class RaftNode:
         return self._finish()
 
     def step(self, event: "Event", now_ms: int) -> "Ready":
-        """Take one event and say what follows from it. See `Ready` for the order of doing it.
+        """Handle one event. See `Ready` for the order of its effects.
 
         Raises:
             RaftSafetyError: the step would break a promise. The process has to end.
@@ -125,7 +125,7 @@ class RaftNode:
 
         Returns:
             The offset whose commit completes the upgrade (the high watermark must pass it), None when there is
-            nothing to do or with `validate_only`; and the effects.
+            nothing to do or with `validate_only`; and the effects of the step.
 
         Raises:
             ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
@@ -216,7 +216,7 @@ class RaftNode:
         replica.append(batches)
 
     def _finish(self) -> Ready:
-        """Let the role do what is due, until it has settled."""
+        """Poll the role until it does not change any more."""
         replica = self._replica
         for _ in range(_POLLS_MAX):
             state = replica.state
@@ -225,33 +225,33 @@ class RaftNode:
                 break
         else:
             raise RaftSafetyError(f"roles do not settle: {replica.state}")
-        if replica.state is not self._told_state:
-            if self._leaves_at_ms is not None and isinstance(self._told_state, Resigned):
-                self._leaves_at_ms = min(self._leaves_at_ms, replica.now_ms + TELL_SUCCESSOR_MS)
-            self._told_state = replica.state
+        if replica.state is not self._reported_state:
+            if self._leaves_at_ms is not None and isinstance(self._reported_state, Resigned):
+                self._leaves_at_ms = min(self._leaves_at_ms, replica.now_ms + REDIRECT_MS)
+            self._reported_state = replica.state
             change = RoleChange(
                 role=replica.state.role,
                 epoch=replica.epoch,
                 leader_id=replica.state.leader_id,
                 epoch_start_offset=self.epoch_start_offset,
             )
-            if change != self._told_role:
-                self._told_role = replica.effects.role = change
+            if change != self._reported_role:
+                self._reported_role = replica.effects.role = change
         if not self._is_at_rest():
-            self._deadline_ms = min(self._deadline_ms, self._outsider_watch.look(replica))
+            self._deadline_ms = min(self._deadline_ms, self._outsider_watch.poll(replica))
         if self._leaves_at_ms is not None and not self.is_shut_down:
             self._deadline_ms = min(self._deadline_ms, self._leaves_at_ms)
-        return replica.effects.take()
+        return replica.effects.drain()
 
     def _is_at_rest(self) -> bool:
-        """Whether the role must begin nothing: a snapshot is being put in place, or this replica has shut down."""
+        """Whether the role is not polled: a snapshot is being put in place, or this replica has shut down."""
         return self._replica.restoring is not None or self.is_shut_down
 
     # ------------------------------------------------------------------------------------------ queries
 
     @property
     def deadline_ms(self) -> int:
-        """When the next `Tick` is due at the latest."""
+        """The time of the next `Tick` at the latest."""
         return self._deadline_ms
 
     @property
@@ -274,7 +274,7 @@ class RaftNode:
 
     @property
     def is_led(self) -> bool:
-        """Whether this replica leads, or follows a leader that has answered a Fetch within the fetch timeout."""
+        """Whether this replica leads, or follows a leader that responded to a Fetch within the fetch timeout."""
         state = self._replica.state
         return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched_from_leader)
 
@@ -305,12 +305,12 @@ class RaftNode:
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next `Propose` must start."""
+        """The base offset of the next `Propose`."""
         return self._replica.log.end_offset
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record in the log or snapshot, 0 when there is none."""
+        """Epoch of the last record in the log or snapshot, 0 for an empty log."""
         return self._replica.log.last_epoch
 
     @property
@@ -347,14 +347,14 @@ class RaftNode:
     def is_shut_down(self) -> bool:
         """Whether a `Shutdown` has run its course.
 
-        A leader stays, resigned, until another replica stands for election: it may be needed for its majority. It
-        then stays for TELL_SUCCESSOR_MS.
+        A resigned leader stays until another replica stands for election, which may need its vote, and then for
+        REDIRECT_MS.
         """
         if self._leaves_at_ms is None:
             return False
         state = self._replica.state
-        has_nobody = isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
-        return has_nobody or self._replica.now_ms >= self._leaves_at_ms
+        is_alone = isinstance(state, Resigned) and state.has_no_successor
+        return is_alone or self._replica.now_ms >= self._leaves_at_ms
 
     def high_watermark_of(self, node_id: int) -> int:
         """The high watermark that another node knows, -1 if that is unknown: only a leader knows it."""
@@ -362,7 +362,7 @@ class RaftNode:
         return leader.progress.high_watermark_of(node_id) if isinstance(leader, Leader) else -1
 
     def describe_quorum(self, now_ms: int) -> "QuorumDescription":
-        """The response to DescribeQuorum. Without leading, a replica reports the voter set that it knows."""
+        """The response to DescribeQuorum. A replica that does not lead reports the voter set in its log."""
         leader = self._replica.state
         if not isinstance(leader, Leader):
             return QuorumDescription(

@@ -1,4 +1,4 @@
-"""Warns about a replica that could vote and is in no voter set: it runs, and contributes nothing."""
+"""Warns about a replica that could vote and is in no voter set: it runs without adding to fault tolerance."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +23,8 @@ class OutsiderWatch:
         self._since_ms: int | None = None
         self._is_reported = False
 
-    def look(self, replica: "Replica") -> int:
-        """Warn if it is time. Returns when to look again (Unix milliseconds)."""
+    def poll(self, replica: "Replica") -> int:
+        """Warn when the warning is due. Returns when the next call is due (Unix milliseconds)."""
         if not replica.config.can_vote or replica.is_voter:
             self._since_ms, self._is_reported = None, False
             return NEVER_MS

@@ -114,7 +114,7 @@ class Replica:
         return self.config.can_vote and self.voters.is_only_voter(self.key)
 
     def voter_endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
-        """Where to reach a voter: as the voter set has it, or where it was found; none when it is no voter."""
+        """The endpoints of a voter, in the voter set or as a lookup found them; empty for other nodes."""
         voter = self.voters.get(node_id)
         return () if voter is None else self.lookup.endpoints(voter)
 
@@ -134,7 +134,7 @@ class Replica:
 
     @property
     def can_reach_leader(self) -> bool:
-        """Whether the leader of the epoch is known, with an endpoint unless it is us."""
+        """Whether the leader of the epoch is known, with an endpoint."""
         return self.state.has_leader and bool(self.state.leader_endpoints)
 
     def leader_endpoint(self, listener: str) -> LeaderEndpoint | None:
@@ -153,7 +153,7 @@ class Replica:
         return timeout_ms + self.rng.randrange(timeout_ms)
 
     def fast_backoff_ms(self) -> int:
-        """A short random pause before standing, to keep voters from standing all at once.
+        """A short random pause before an election, so that voters do not stand all at once.
 
         It grows with each election lost in a row, for networks slower than the first guess.
         """
@@ -165,7 +165,7 @@ class Replica:
     # -------------------------------------------------------------------------------------- transitions
 
     def start(self) -> None:
-        """Take the role that follows from the state on disk (Kafka's QuorumState.initialize)."""
+        """Enter the role that follows from the state on disk (Kafka's QuorumState.initialize)."""
         hard_state, epoch = self._hard_state, self._hard_state.leader_epoch
         leader_id, voted_key = hard_state.leader_id, hard_state.voted_key
         if epoch < self.log.last_epoch:
@@ -285,7 +285,7 @@ class Replica:
         self.append_control(records)
 
     def become_resigned(self, successors: tuple[ReplicaKey, ...]) -> None:
-        """Lead no more: too few voters fetch, this replica was removed, or it shuts down."""
+        """Stop leading: too few voters fetch, this replica was removed, or it shuts down."""
         self._transition(self._resigned(self.epoch, successors))
 
     def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
@@ -331,14 +331,14 @@ class Replica:
         prospective = self.state
         if not isinstance(prospective, Prospective):
             raise RaftSafetyError(f"a pre-vote is lost in the role {prospective.role}")
-        self.lookup.not_answered(prospective.tally.unrecorded)
+        self.lookup.no_response(prospective.tally.unrecorded)
         if self.can_reach_leader and prospective.leader_id != self.key.node_id:
             self._become_follower(prospective.epoch, prospective.leader_id, prospective.leader_endpoints)
         else:
             self.become_unattached(prospective.epoch, prospective.leader_id)
 
     def record_vote(self, candidate: ReplicaKey) -> None:
-        """Give `candidate` our only vote of this epoch; durable before the answer leaves (Raft 5.2)."""
+        """Give `candidate` our only vote of this epoch; durable before the response leaves (Raft 5.2)."""
         state = self.state
         if not isinstance(state, Unattached | Prospective) or candidate.node_id == self.key.node_id:
             raise RaftSafetyError(f"{self.key} votes for {candidate} in the role {state.role}")
@@ -432,7 +432,7 @@ class Replica:
         self, snapshot_id: SnapshotId, kraft_version: int | None, voters: VoterSet | None
     ) -> None:
         """Storage has loaded the snapshot. `kraft_version` and `voters` are those in it."""
-        self._take_restoring(snapshot_id)
+        self._end_restoring(snapshot_id)
         self.downloads_refused = 0
         self.log.reset_to(snapshot_id)
         self.history.reset(snapshot_id.offset - 1, kraft_version, voters)
@@ -441,7 +441,7 @@ class Replica:
 
     def refuse_restore(self, snapshot_id: SnapshotId, reason: str) -> None:
         """The downloaded snapshot is damaged: keep the log, and download again after a pause that grows."""
-        self._take_restoring(snapshot_id)
+        self._end_restoring(snapshot_id)
         pause_ms = min(_DOWNLOAD_PAUSE_MS << min(self.downloads_refused, 10), _DOWNLOAD_PAUSE_MS_MAX)
         self.downloads_refused += 1
         self.next_download_ms = self.now_ms + pause_ms
@@ -454,7 +454,7 @@ class Replica:
             next_download_in_ms=pause_ms,
         )
 
-    def _take_restoring(self, snapshot_id: SnapshotId) -> None:
+    def _end_restoring(self, snapshot_id: SnapshotId) -> None:
         if self.restoring != snapshot_id:
             raise RaftSafetyError(f"snapshot {snapshot_id} is put in place instead of {self.restoring}")
         self.restoring = None
@@ -468,7 +468,7 @@ class Replica:
             self.effects.high_watermark = offset
 
     def follow_high_watermark(self, offset: int) -> None:
-        """The leader says that everything below `offset` is committed; the log may not have all of it yet."""
+        """The leader reports that everything below `offset` is committed; the log may not have all of it yet."""
         self.set_high_watermark(min(offset, self.log.end_offset))
         if HIGH_WATERMARK_UNKNOWN < offset <= self.log.end_offset:
             self.has_caught_up = True

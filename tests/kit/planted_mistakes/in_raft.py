@@ -179,7 +179,7 @@ MISTAKES: Final = (
     Mistake(
         name="held requests of a new voter stay with the observers",
         file=f"{_RAFT}/roles/leader.py",
-        edits=(("        for fetch in self._take_held():\n            self.hold(fetch)\n", ""),),
+        edits=(("        for fetch in self._pop_held():\n            self.hold(fetch)\n", ""),),
         harm="a new voter, whose vote commits its own VotersRecord, gets that record half a second later",
         shape="membership",
         tests=(f"{_TESTS}/test_raft_membership.py",),

@@ -317,8 +317,8 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
     "raft.node.RaftNode": _parts("_outsider_watch", "_replica")
     | _turn("_deadline_ms")
     | _stays(
-        _told_role="the last role that was reported",
-        _told_state="the same",
+        _reported_role="the last role that was reported",
+        _reported_state="the same",
         _leaves_at_ms="the process shuts down",
     ),
     "raft.lookup.VoterLookup": _set("_listener")

@@ -47,9 +47,9 @@ class RoleState(ABC):
     def can_grant_without_leader(
         self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool
     ) -> bool:
-        """The rule of the roles that follow nobody: one vote per epoch, to a log that is not behind ours.
+        """The rule of the roles without a leader: one vote per epoch, to a log that is not behind ours.
 
-        A pre-vote binds nobody, so only the log counts (KIP-996).
+        A pre-vote does not bind the voter, so only the log counts (KIP-996).
         """
         if is_pre_vote:
             return is_up_to_date

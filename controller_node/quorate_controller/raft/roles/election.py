@@ -1,4 +1,4 @@
-"""On the way to an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
+"""The roles of an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
 
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Unattached(RoleState):
-    """Knows the epoch, follows nobody. A voter waits for its time to stand; all look for a leader."""
+    """Knows the epoch and no leader to follow. A voter waits for its election timeout; all look for a leader."""
 
     role: ClassVar[Role] = Role.UNATTACHED
     election_deadline_ms: int
@@ -38,7 +38,7 @@ class Unattached(RoleState):
 class Prospective(RoleState):
     """Asks for pre-votes, which do not disturb a leader, before it stands (KIP-996).
 
-    It still knows the leader of the epoch, if there is one, and goes back to it when too many refuse.
+    It keeps the leader of the epoch, if there is one, and follows it again when too many voters refuse.
     """
 
     role: ClassVar[Role] = Role.PROSPECTIVE
@@ -63,7 +63,7 @@ class Prospective(RoleState):
 
 @dataclass(slots=True, kw_only=True)
 class Candidate(RoleState):
-    """Has voted for itself in a new epoch and asks the other voters to do so.
+    """Has voted for itself in a new epoch and requests the votes of the others.
 
     `unreachable` are the voters whose connection failed: without them, a split vote shows at once.
     """

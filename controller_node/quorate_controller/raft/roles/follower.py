@@ -20,7 +20,7 @@ class Follower(RoleState):
 
     `is_endpoint_wrong`: another node answers at the leader's address; the next reported address replaces it.
     `has_leader_resigned`: this epoch will have no leader any more.
-    `has_lost_connection`: the connection broke under a Fetch, and the leader has not answered since.
+    `has_lost_connection`: the connection broke under a Fetch, and the leader has not responded since.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -38,7 +38,7 @@ class Follower(RoleState):
         """Only a pre-vote, and only while the leader has not proven itself to us (KIP-996)."""
         return is_pre_vote and is_up_to_date and not self.has_fetched_from_leader
 
-    def heard_from_leader(self, replica: "Replica") -> None:
+    def record_leader_contact(self, replica: "Replica") -> None:
         """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
         if self.has_leader_resigned:
             return  # EndQuorumEpoch overtook this response on another connection
@@ -50,12 +50,12 @@ class Follower(RoleState):
         replica.lookup.leader_found()
 
     def resume_fetching(self, replica: "Replica") -> None:
-        """A snapshot was loaded, and nothing was fetched meanwhile: the fetch timeout begins again."""
+        """A snapshot was loaded, without a Fetch in the meantime: restart the fetch timeout."""
         if not self.is_leader_doubted:
             self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
-    def hear_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """A peer reports the leader's endpoints: take them when ours are wrong or fewer."""
+    def update_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """A peer reports the leader's endpoints: use them when ours are wrong or fewer."""
         if self.is_endpoint_wrong or len(endpoints) > len(self.leader_endpoints):
             self.leader_endpoints = endpoints
             self.is_endpoint_wrong = False
@@ -67,14 +67,14 @@ class Follower(RoleState):
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, replica.now_ms + backoff_ms)
 
     def leader_resigned(self, replica: "Replica", backoff_ms: int) -> None:
-        """EndQuorumEpoch: stand in `backoff_ms`, whatever else the leader had on its way."""
+        """EndQuorumEpoch: stand in `backoff_ms`, whatever responses of the leader are in flight."""
         self.has_leader_resigned = True
         self.expect_election(replica, backoff_ms)
 
     def may_fetch_again_at_once(self) -> bool:
         """The connection broke under a Fetch: the next Fetch shows whether the leader is gone.
 
-        Returns False when that happens again before the leader has answered: then the retry backoff applies.
+        Returns False when that happens again before the leader has responded: then the retry backoff applies.
         """
         is_first_loss = not self.has_lost_connection
         self.has_lost_connection = True
@@ -93,7 +93,7 @@ class Follower(RoleState):
             # Another replica, which has a later voter set, may need our vote.
             self.has_fetched_from_leader = False
         if replica.now_ms >= self.voter_update_due_ms and replica.can_fetch:
-            self._keep_leader_informed(replica)
+            self._update_leader(replica)
         wake_ms = peer_requests.fetch(replica, self.download)
         if replica.can_stand or self.has_fetched_from_leader:
             wake_ms = min(wake_ms, self.fetch_deadline_ms)
@@ -105,12 +105,12 @@ class Follower(RoleState):
     def restart_voter_update_period(self, replica: "Replica") -> None:
         self.voter_update_due_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
-    def _keep_leader_informed(self, replica: "Replica") -> None:
+    def _update_leader(self, replica: "Replica") -> None:
         """Send UpdateRaftVoter, or as an observer a request to join, when it is needed."""
         if replica.is_voter:
             is_done = not self._must_update_leader(replica) or peer_requests.send_update_voter(replica)
         else:
-            is_done = not self._wants_to_join(replica) or peer_requests.send_join(replica)
+            is_done = not self._must_join(replica) or peer_requests.send_join(replica)
         if is_done:
             self.restart_voter_update_period(replica)
 
@@ -120,6 +120,6 @@ class Follower(RoleState):
             return replica.voters.needs_update(replica.own_voter)
         return not self.has_updated_leader
 
-    def _wants_to_join(self, replica: "Replica") -> bool:
+    def _must_join(self, replica: "Replica") -> bool:
         config = replica.config
         return config.auto_join and config.can_vote and replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC

@@ -38,8 +38,8 @@ class HeldFetch:
     deadline_ms: int
 
     @property
-    def question(self) -> tuple[int, int, int, str]:
-        """The fields that determine the answer. Voters with equal ones get the same answer, and so do observers."""
+    def response_key(self) -> tuple[int, int, int, str]:
+        """The fields that determine the response. Voters with equal fields share a response, and so do observers."""
         request = self.request
         return request.fetch_offset, request.last_fetched_epoch, request.max_bytes, self.listener
 
@@ -47,7 +47,7 @@ class HeldFetch:
 class HeldFetches:
     """The Fetch requests that wait for records or a new high watermark, in order of arrival.
 
-    `deadline_ms` is when the first of them has waited long enough.
+    `deadline_ms` is the earliest deadline.
     """
 
     __slots__ = ("_held", "_held_max", "deadline_ms")
@@ -61,20 +61,20 @@ class HeldFetches:
         return len(self._held)
 
     def hold(self, fetch: HeldFetch) -> bool:
-        """Keep the request; False when there are too many, and it has to be answered at once."""
+        """Hold the request; False when there are too many, and it needs its response at once."""
         if len(self._held) >= self._held_max:
             return False
         self._held.append(fetch)
         self.deadline_ms = min(self.deadline_ms, fetch.deadline_ms)
         return True
 
-    def take_all(self) -> list[HeldFetch]:
+    def pop_all(self) -> list[HeldFetch]:
         """Remove and return all requests."""
         held, self._held = self._held, []
         self.deadline_ms = NEVER_MS
         return held
 
-    def take_expired(self, now_ms: int) -> list[HeldFetch]:
+    def pop_expired(self, now_ms: int) -> list[HeldFetch]:
         """Remove and return the requests whose deadline has passed."""
         if now_ms < self.deadline_ms:
             return []
@@ -93,8 +93,8 @@ class ChangeKind(Enum):
 class VoterChange:
     """An AddRaftVoter or RemoveRaftVoter under way.
 
-    `offset` is that of the VotersRecord, None while the new voter is being probed. `is_answered`: the client
-    did not want to wait for the commit.
+    `offset` is that of the VotersRecord, None while the new voter is being probed. `is_acknowledged`: the client
+    got its response after the append, without waiting for the commit.
     """
 
     kind: ChangeKind
@@ -104,16 +104,16 @@ class VoterChange:
     endpoints: tuple[Endpoint, ...] = ()
     ack_when_committed: bool = True
     offset: int | None = None
-    is_answered: bool = False
+    is_acknowledged: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Leader(RoleState):
     """`high_watermark` is None until a record of this epoch is committed. `fetched` are the voters that fetched
     since the last time a majority had. `outrun_since_ms`: when a replica first fetched in a later epoch.
-    `volatile_voters`: under kraft.version 0, which has no place for it in the
-    log, the voters as their UpdateRaftVoter requests describe them. `held_of_voters` are answered when records are
-    appended or committed, `held_of_observers` when records are committed.
+    `volatile_voters`: under kraft.version 0, whose log has no VotersRecord, the voters as their UpdateRaftVoter
+    requests describe them. `held_of_voters` get their responses when records are appended or committed,
+    `held_of_observers` when records are committed.
     """
 
     role: ClassVar[Role] = Role.LEADER
@@ -142,8 +142,8 @@ class Leader(RoleState):
             replica.become_resigned(self.progress.successors())
             return replica.now_ms
         self._expire_change(replica)
-        self._answer_all(replica, self.held_of_voters.take_expired(replica.now_ms), are_voters=True)
-        self._answer_all(replica, self.held_of_observers.take_expired(replica.now_ms), are_voters=False)
+        self._respond_all(replica, self.held_of_voters.pop_expired(replica.now_ms), are_voters=True)
+        self._respond_all(replica, self.held_of_observers.pop_expired(replica.now_ms), are_voters=False)
         if replica.now_ms >= self.begin_epoch_due_ms:
             self.begin_epoch_due_ms = replica.now_ms + replica.config.fetch_timeout_ms // 2
             peer_requests.send_begin_epoch(replica, self.silent_voters(replica))
@@ -155,18 +155,18 @@ class Leader(RoleState):
         )
 
     def log_appended(self, replica: "Replica") -> None:
-        """Answer the voters, which wait for records. Observers wait until these are committed."""
-        self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
+        """Respond to the voters, which wait for records. Observers wait until these are committed."""
+        self._respond_all(replica, self.held_of_voters.pop_all(), are_voters=True)
 
     def voters_changed(self, voters: VoterSet) -> None:
         """Count the votes and offsets of the new voters."""
         self.progress.set_voters(voters)
-        for fetch in self._take_held():
+        for fetch in self._pop_held():
             self.hold(fetch)
 
     def close(self, replica: "Replica") -> None:
         """Refuse all held requests, so that their senders look for the next leader."""
-        for fetch in self._take_held():
+        for fetch in self._pop_held():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
             replica.effects.respond(fetch.token, response)
         self.end_change(replica, ErrorCode.not_leader_or_follower)
@@ -182,10 +182,10 @@ class Leader(RoleState):
             if voter.key.node_id != replica.key.node_id and voter.last_fetch_ms <= silent_since_ms
         )
 
-    def heard_from(self, replica: "Replica", key: ReplicaKey) -> None:
-        """A voter fetched: when a majority has, we lead for another CheckQuorum period (1.5 fetch timeouts).
+    def record_voter_contact(self, replica: "Replica", key: ReplicaKey) -> None:
+        """A voter fetched: once a majority has, restart the CheckQuorum period (1.5 fetch timeouts).
 
-        We count as one of the majority while we are a voter.
+        The leader counts in the majority while it is a voter.
         """
         if self.progress.voter(key) is not None and key.node_id != replica.key.node_id:
             self.fetched.add(key.node_id)
@@ -197,32 +197,32 @@ class Leader(RoleState):
     def is_outrun(self, replica: "Replica") -> bool:
         """A replica fetched in a later epoch: return whether this leader gives up, so that there is an election.
 
-        A candidate began that epoch. If it is removed from the voters before they hear of it, nobody else tells
-        them, and replicas that know the epoch could never follow this leader. A leader or candidate that is alive
-        has a CheckQuorum period to be heard of.
+        A candidate began that epoch. If it is removed from the voters before it reaches them, no other node reports
+        the epoch to them, and replicas in that epoch could never follow this leader. A live leader or candidate has
+        a CheckQuorum period to reach this node.
         """
         if self.outrun_since_ms is None:
             self.outrun_since_ms = replica.now_ms
         return replica.now_ms - self.outrun_since_ms >= check_quorum_ms(replica.config.fetch_timeout_ms)
 
     def record_fetch(self, replica: "Replica", request: FetchRequest) -> None:
-        """Note a Fetch. The sender's log is a prefix of ours, and is durable up to the fetch offset."""
+        """Record a Fetch. The sender's log is a prefix of ours, and is durable up to the fetch offset."""
         key, fetch_offset = request.replica, request.fetch_offset
         known = self.progress.replica(key)
         if known is not None and known.end_offset is not None and fetch_offset < known.end_offset:
             self._note_fall(replica, request, known.end_offset)
-        # Versions below 18 have no high watermark: then only the records count.
+        # Versions below 18 have no high watermark: only the records count.
         high_watermark = fetch_offset if request.high_watermark is None else request.high_watermark
-        # Before the first commit of an epoch it is unknown what an observer lacks: the log's end is the upper bound.
+        # Before the first commit of an epoch the readable end is unknown: the log's end is the upper bound.
         is_commit_known = self.high_watermark is not None
         end_offset = self.readable_end(replica, key) if is_commit_known else replica.log.end_offset
         self.progress.record_fetch(key, fetch_offset, high_watermark, end_offset, replica.now_ms)
-        self.heard_from(replica, key)
+        self.record_voter_contact(replica, key)
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)
 
     def _note_fall(self, replica: "Replica", request: FetchRequest, offset_before: int) -> None:
-        """A Fetch asks for records that the replica had: it is late, as after a cut link, or the records are lost.
+        """A Fetch requests records that the replica had: it is late, as after a cut link, or the records are lost.
 
         Records are lost only with a restart, and a replica that has just started knows no high watermark.
         """
@@ -253,13 +253,13 @@ class Leader(RoleState):
         if not replica.is_voter and voters_offset is not None and voters_offset < offset:
             replica.effects.note("removed_from_voters", epoch=self.epoch)
             self.is_resigning = True
-        self._answer_all(replica, self.held_of_voters.take_all(), are_voters=True)
-        self._answer_all(replica, self.held_of_observers.take_all(), are_voters=False)
+        self._respond_all(replica, self.held_of_voters.pop_all(), are_voters=True)
+        self._respond_all(replica, self.held_of_observers.pop_all(), are_voters=False)
 
     def readable_end(self, replica: "Replica", key: ReplicaKey) -> int:
-        """The offset up to which a replica gets records: voters all of them, observers those that are committed.
+        """The end offset of a replica's reads: the log's end for voters, the high watermark for observers.
 
-        What is committed is never truncated. A stock broker that truncates a VotersRecord does not read the next
+        Committed records are never truncated. A stock broker that truncates a VotersRecord does not read the next
         leader's at the same offset, and finds no controller from then on (ADR 29).
         """
         if self.progress.voter(key) is not None:
@@ -267,29 +267,29 @@ class Leader(RoleState):
         return self.high_watermark or 0
 
     def hold(self, fetch: HeldFetch) -> bool:
-        """Keep a request until there is something to send; False when there are too many."""
+        """Hold a request until there is something to send; False when there are too many."""
         is_voter = self.progress.voter(fetch.request.replica) is not None
         return (self.held_of_voters if is_voter else self.held_of_observers).hold(fetch)
 
-    def _take_held(self) -> list[HeldFetch]:
-        return [*self.held_of_voters.take_all(), *self.held_of_observers.take_all()]
+    def _pop_held(self) -> list[HeldFetch]:
+        return [*self.held_of_voters.pop_all(), *self.held_of_observers.pop_all()]
 
-    def _answer_all(self, replica: "Replica", held: list[HeldFetch], *, are_voters: bool) -> None:
-        """Answer held requests, all of voters or all of observers. Equal ones share an answer: it is encoded once."""
+    def _respond_all(self, replica: "Replica", held: list[HeldFetch], *, are_voters: bool) -> None:
+        """Respond to held requests of voters or of observers. Equal requests share a response, encoded once."""
         responses: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
             request = fetch.request
-            response = responses.get(fetch.question)
+            response = responses.get(fetch.response_key)
             if response is None:
                 position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
-                response = self.answer(replica, request, position, fetch.listener)
-                responses[fetch.question] = response
+                response = self.fetch_response(replica, request, position, fetch.listener)
+                responses[fetch.response_key] = response
             replica.effects.respond(fetch.token, response, is_for_observer=not are_voters)
 
-    def answer(
+    def fetch_response(
         self, replica: "Replica", request: FetchRequest, position: FetchPosition, listener: str
     ) -> FetchResponse:
-        """The answer to a Fetch from that position, as things stand now."""
+        """The response to a Fetch from that position, as of now."""
         read, end_offset = None, self.readable_end(replica, request.replica)
         if position.is_valid and request.fetch_offset < end_offset:
             read = ReadRange(
@@ -311,9 +311,9 @@ class Leader(RoleState):
     # ------------------------------------------------------------------------------------ voter changes
 
     def end_change(self, replica: "Replica", error_code: ErrorCode, message: str | None = None) -> None:
-        """Answer the voter change under way, if there is one, and forget it."""
+        """Respond to the voter change under way, if there is one, and drop it."""
         change, self.change = self.change, None
-        if change is None or change.is_answered:
+        if change is None or change.is_acknowledged:
             return
         kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
         replica.effects.respond(change.token, kind(error_code=error_code, error_message=message))
@@ -341,9 +341,9 @@ def check_quorum_ms(fetch_timeout_ms: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned(RoleState):
-    """Led the epoch and leads no more; sends EndQuorumEpoch with the preferred successors.
+    """A former leader of the epoch; sends EndQuorumEpoch with the preferred successors.
 
-    `others` are the other voters; `unacknowledged` have not answered EndQuorumEpoch, and the connection
+    `others` are the other voters; `unacknowledged` have not responded to EndQuorumEpoch, and the connection
     to `unreachable` failed.
     """
 
@@ -358,12 +358,12 @@ class Resigned(RoleState):
         return is_pre_vote and is_up_to_date
 
     @property
-    def has_nobody_to_hand_over_to(self) -> bool:
+    def has_no_successor(self) -> bool:
         """Whether no other voter can be reached."""
         return self.others <= self.unreachable
 
     def acknowledge(self, voter_id: int) -> None:
-        """A voter answered EndQuorumEpoch."""
+        """A voter responded to EndQuorumEpoch."""
         self.unacknowledged.discard(voter_id)
         self.unreachable.discard(voter_id)
 

@@ -165,7 +165,7 @@ def _upgrade_in_the_past(lab: Any) -> None:
         (_start_without_a_snapshot, rf"moved to 3 .* up to {BOOTSTRAP_SNAPSHOT_ID.offset}"),
         (_vote_twice, r"votes for .*2.* and then for .*3.* in epoch"),
         (_stand_as_an_observer, r"no voter and does not stand: \(1, 2, 3\)"),
-        (_go_on_as_a_follower, r"only the leader goes on here: "),
+        (_go_on_as_a_follower, r"the leader is expected here: "),
         (_lose_a_pre_vote_as_a_follower, r"a pre-vote is lost in the role "),
         (_vote_for_itself, r"1.* votes for .*1.* in the role "),
         (_lead_without_standing, r"no way from Role.UNATTACHED to Role.LEADER"),

@@ -17,7 +17,7 @@ from quorate_controller.raft.messages import (
     VoteRequest,
 )
 from quorate_controller.raft.model import RaftSafetyError, ReplicaKey
-from quorate_controller.raft.node import TELL_SUCCESSOR_MS
+from quorate_controller.raft.node import REDIRECT_MS
 from quorate_controller.raft.startup import HardState
 
 
@@ -182,7 +182,7 @@ def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
     assert response.error_code is ErrorCode.fenced_leader_epoch
     assert (response.leader_id, response.leader_epoch) == (2, epoch + 1)
     assert response.leader_endpoint.host == "host2"
-    node.wait(TELL_SUCCESSOR_MS - 1)
+    node.wait(REDIRECT_MS - 1)
     assert not node.node.is_shut_down
     node.wait(1)
     assert node.node.is_shut_down
