@@ -47,6 +47,7 @@ CHANGES_PER_SLICE_MAX: Final = 500
 
 ELRS_KEPT_MAX: Final = 5_000
 """Partitions whose ELR outlives a ClearElrRecord: their records share its batch."""
+
 PARTITIONS_PER_SLICE_MAX: Final = 10_000
 """Partitions that one slice looks at, whether they need a change or not."""
 

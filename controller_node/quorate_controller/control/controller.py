@@ -276,11 +276,13 @@ class QuorumController:
         """
 
         def clear(part: ControlResult) -> ControlResult:
-            names = topics_with_new_min_insync_replicas(part.records)
-            cleared = self._transitions.on_min_insync_replicas_changed(names) if names else ()
             if changes_elr_level(part.records):
                 cleared = self._transitions.on_elr_level_changed()
-            return replace(part, records=(*part.records, *cleared)) if cleared else part
+            elif names := topics_with_new_min_insync_replicas(part.records):
+                cleared = self._transitions.on_min_insync_replicas_changed(names)
+            else:
+                return part
+            return replace(part, records=(*part.records, *cleared))
 
         def clearing(steps: Steps) -> Steps:
             while True:
