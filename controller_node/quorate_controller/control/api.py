@@ -6,7 +6,7 @@ at once (so that the next decision sees them), and sends the response when they 
 replayed reaches the managers through `observe`.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -19,7 +19,6 @@ from quorate_controller.security.access import UNRESTRICTED, Access
 from quorate_controller.unix_time import UnixTime, unchanged
 
 if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.response import CreatableTopicConfigs
     from quorate_protocol.records.framing import MetadataRecord
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
@@ -161,80 +160,7 @@ class ControlConfig:
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 
 
-class TopicConfigs(Protocol):
-    """What the topic and partition managers ask of the config manager (`config_changes.py`)."""
-
-    def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> "Sequence[MetadataRecord]":
-        """Checks the configs of a topic to be created; gives its ConfigRecords, in the order of the request.
-
-        Raises:
-            ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
-        """
-
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> "tuple[CreatableTopicConfigs, ...]":
-        """All effective configs of a topic with these overrides, ordered by name."""
-
-    def min_insync_replicas(self, topic_name: str) -> int:
-        """Effective `min.insync.replicas`: topic, cluster default, static, then default."""
-
-    def unclean_leader_election(self, topic_name: str) -> bool:
-        """Effective `unclean.leader.election.enable` of the topic."""
-
-
-class BrokerTransitions(Protocol):
-    """What the broker life cycle asks of the partitions (`broker_transitions.py`). Each method only decides.
-
-    The caller adds the record about the broker itself. The partitions' records are computed as if that had
-    taken effect, whatever the image still says: a broker being fenced counts as inactive, one being unfenced
-    as active. Where they are too many for one decision there are none: slices follow, see `is_departing`.
-    """
-
-    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Removes `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
-
-    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
-
-    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
-
-    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Like `on_broker_fenced`, for a broker that leaves the cluster (handleBrokerUnregistered)."""
-
-    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Drops a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
-
-        As fenced while eligible.leader.replicas.version is 0.
-        """
-
-    def on_directories_offline(
-        self, broker_id: int, directories: Iterable[UUID]
-    ) -> "Sequence[MetadataRecord]":
-        """Takes `broker_id` out of its partitions in lost directories, and unregisters these (KIP-858)."""
-
-    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off.
-
-        Raises ControlError if too many partitions have nothing but their ELR.
-        """
-
-    def on_elr_level_changed(self) -> "Sequence[MetadataRecord]":
-        """The records that clear the ELR of every partition, when `eligible.leader.replicas.version` changes.
-
-        Raises ControlError if too many partitions have nothing but their ELR.
-        """
-
-    def leads_any_partition(self, broker_id: int) -> bool:
-        """True while `broker_id` leads a partition: it may not shut down yet. Must be cheap."""
-
-    def is_departing(self, broker_id: int) -> bool:
-        """True while slices have yet to take `broker_id` out of its partitions: it may not return yet."""
-
-    def departed_offset(self, broker_id: int) -> int:
-        """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
-
-
-class QuorumView(Protocol):
+class QuorumPort(Protocol):
     """The part of raft that control needs."""
 
     @property

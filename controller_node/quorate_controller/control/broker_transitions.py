@@ -31,9 +31,8 @@ from quorate_protocol.records.generated import (
     PartitionChangeRecord,
 )
 
-from quorate_controller.control.api import STEP_PAUSE_MS, ControlError, ControlResult, TopicConfigs
-from quorate_controller.control.partition_change import Wanted
-from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
+from quorate_controller.control.api import STEP_PAUSE_MS, ControlError, ControlResult
+from quorate_controller.control.partition_change import PartitionChanges, Wanted, is_elr_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 CHANGES_PER_SLICE_MAX: Final = 500
 """Partitions that one slice changes: some 10 ms with encoding and replay."""
@@ -90,7 +91,7 @@ class _Departed:
 class PartitionTransitions:
     """`BrokerTransitions`. Its soft state, the cursors, lives only while the controller is active."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
         self._departures: dict[int, _Departure] = {}

@@ -30,7 +30,7 @@ from quorate_protocol.wire.writing import SharedArray
 from quorate_controller.control.api import (
     ControlError,
     ControlResult,
-    QuorumView,
+    QuorumPort,
     RequestContext,
     may_exceed_batch,
 )
@@ -112,7 +112,7 @@ class ConfigManager:
         self,
         image: "MetadataImage",
         effective: EffectiveConfigs,
-        quorum: QuorumView,
+        quorum: QuorumPort,
         loggers: LoggerManager,
         policies: Policies = NO_POLICIES,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
@@ -35,24 +35,31 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+from quorate_protocol import features
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
-from quorate_protocol.records.generated import AbortTransactionRecord
+from quorate_protocol.plain_data import dataclass
+from quorate_protocol.records.generated import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
 
 from quorate_controller.control.acls import AclManager
-from quorate_controller.control.activation import activation
 from quorate_controller.control.api import (
+    STEP_PAUSE_MS,
+    BootstrapMetadata,
     ControlConfig,
     ControlError,
     ControlResult,
-    QuorumView,
+    QuorumPort,
     RequestContext,
 )
 from quorate_controller.control.broker_loggers import NO_LOGGERS, LoggerManager, are_all_loggers
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.client_quotas import ClientQuotaManager
-from quorate_controller.control.cluster import ClusterManager
 from quorate_controller.control.config_changes import ConfigManager, topics_with_new_min_insync_replicas
-from quorate_controller.control.controller_registration import ControllerManager
 from quorate_controller.control.delegation_tokens import DelegationTokenManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
 from quorate_controller.control.describe_security import SecurityDescriber
@@ -65,7 +72,7 @@ from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
-from quorate_controller.control.schedule import Schedule
+from quorate_controller.control.registrations import ClusterManager, ControllerManager
 from quorate_controller.control.scram_credentials import ScramManager
 from quorate_controller.control.steps import Steps
 from quorate_controller.control.topics import TopicManager
@@ -82,6 +89,59 @@ if TYPE_CHECKING:
 Decide = Callable[[Any, RequestContext], ControlResult]
 
 
+Step = Callable[[int], tuple[ControlResult, bool]]
+"""Does a bounded part of a task, given the time; True when it has more to do."""
+
+NO_OP: Final = (ControlResult(records=(NoOpRecord(),)), False)
+
+
+@dataclass(slots=True)
+class _Task:
+    interval_ms: int
+    step: Step
+    due_ms: int = 0
+
+
+class Schedule:
+    """Periodic tasks, each due one interval after it was last done.
+
+    The NoOpRecords make the high watermark move, so that everybody learns that the cluster is alive
+    (KIP-835).
+    """
+
+    def __init__(self, config: ControlConfig, elections: Elections, tokens: DelegationTokenManager) -> None:
+        self._tasks = [
+            _Task(config.unclean_election_check_interval_ms, lambda _: elections.elect_unclean_leaders())
+        ]
+        if config.max_idle_interval_ms > 0:
+            self._tasks.append(_Task(config.max_idle_interval_ms, lambda _: NO_OP))
+        if config.leader_imbalance_check_enable:
+            self._tasks.append(
+                _Task(config.leader_imbalance_check_interval_ms, lambda _: elections.balance_leaders())
+            )
+        if config.delegation_token_secret is not None:
+            self._tasks.append(_Task(config.delegation_token_expiry_check_interval_ms, tokens.sweep))
+
+    def start(self, now_ms: int) -> None:
+        """Begins the first interval of each task."""
+        for task in self._tasks:
+            task.due_ms = now_ms + task.interval_ms
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next task is due."""
+        return min(task.due_ms for task in self._tasks)
+
+    def run_one(self, now_ms: int) -> ControlResult | None:
+        """Runs the task that has been due longest, or a step of it. Returns None if there is nothing to write."""
+        task = min(self._tasks, key=lambda task: task.due_ms)
+        if task.due_ms > now_ms:
+            return None
+        result, has_more = task.step(now_ms)
+        task.due_ms = now_ms + (STEP_PAUSE_MS if has_more else task.interval_ms)
+        return result if result.records else None
+
+
 class QuorumController:
     """Decides what the active controller writes and answers; on standby it answers reads only.
 
@@ -94,7 +154,7 @@ class QuorumController:
         config: ControlConfig,
         image: "MetadataImage",
         rng: "Random",
-        quorum: QuorumView,
+        quorum: QuorumPort,
         loggers: "Loggers" = NO_LOGGERS,
         *,
         authorizer: "Authorizer | None" = None,
@@ -117,7 +177,7 @@ class QuorumController:
         self._reads = self._read_handlers(quorum)
 
     def _write_handlers(
-        self, quorum: QuorumView, rng: "Random", placing_rng: "Random | None", policies: Policies
+        self, quorum: QuorumPort, rng: "Random", placing_rng: "Random | None", policies: Policies
     ) -> dict[type, Decide]:
         """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
@@ -157,7 +217,7 @@ class QuorumController:
             DeleteAclsRequest: self._acls.delete_acls,
         }
 
-    def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
+    def _read_handlers(self, quorum: QuorumPort) -> dict[type, Decide]:
         """Request class -> the function that answers it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
@@ -297,6 +357,50 @@ class QuorumController:
             return replace(result, steps=clearing(result.steps)) if result.steps else result
 
         return alter_and_clear
+
+
+TRANSACTION_NAME: Final = "Bootstrap records"
+ABORT_REASON: Final = "Controller failover"
+
+
+def default_bootstrap(
+    metadata_version: int = features.METADATA_VERSION_OF_NEW_CLUSTERS,
+) -> BootstrapMetadata:
+    """What `kafka-storage format` writes for a release: metadata.version and the levels that go with it."""
+    levels = {features.METADATA_VERSION: metadata_version, **features.default_levels(metadata_version)}
+    return BootstrapMetadata(
+        records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    )
+
+
+def activation(image: "MetadataImage", bootstrap: BootstrapMetadata, configs: ConfigManager) -> ControlResult:
+    """Returns the records to write before any decision; none if the log needs none.
+
+    A transaction left open by the previous leader is aborted. A log without metadata.version gets the
+    bootstrap metadata, in a transaction if its metadata.version has them, since then it need not be one
+    batch.
+    """
+    aborts = image.transaction is not None
+    # Replay has put the records of an open transaction into the image; the abort will take them back.
+    metadata_version = image.committed_copy().metadata_version if aborts else image.metadata_version
+    records: list[MetadataRecord] = [AbortTransactionRecord(reason=ABORT_REASON)] if aborts else []
+    if metadata_version:
+        return ControlResult(records=tuple(records))
+    bootstrap = bootstrap if bootstrap.records else default_bootstrap()
+    levels = {
+        record.name: record.feature_level
+        for record in bootstrap.records
+        if isinstance(record, FeatureLevelRecord)
+    }
+    has_transactions = levels[features.METADATA_VERSION] >= features.TRANSACTIONS_SINCE
+    if has_transactions:
+        records.append(BeginTransactionRecord(name=TRANSACTION_NAME))
+    records += bootstrap.records
+    if levels.get(features.ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+        records += configs.eligible_leader_replicas_records()
+    if has_transactions:
+        records.append(EndTransactionRecord())
+    return ControlResult(records=tuple(records), atomic=not has_transactions)
 
 
 def _needs_no_leader(request: Any, context: RequestContext) -> bool:

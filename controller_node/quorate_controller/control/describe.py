@@ -33,7 +33,7 @@ from quorate_protocol.kafka.enums import (
 )
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
+from quorate_controller.control.api import ControlError, ControlResult, QuorumPort, RequestContext
 from quorate_controller.control.broker_loggers import LoggerManager
 from quorate_controller.control.config_schema import (
     Definition,
@@ -71,7 +71,7 @@ TOPICS_PER_STEP: Final = 32
 class ClusterDescriber:
     """DescribeCluster as controllers answer it: the registered controllers, not the brokers."""
 
-    def __init__(self, cluster_id: str, image: "MetadataImage", quorum: QuorumView) -> None:
+    def __init__(self, cluster_id: str, image: "MetadataImage", quorum: QuorumPort) -> None:
         self._cluster_id = cluster_id
         self._image = image
         self._quorum = quorum

@@ -14,11 +14,9 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
     may_exceed_batch,
 )
-from quorate_controller.control.partition_change import Election, Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import Election, PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, Parts, Steps, begun
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image.index import PartitionSet
     from quorate_protocol.image.topics import PartitionKey, TopicImage
     from quorate_protocol.records.generated import PartitionChangeRecord
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 ELECTIONS_PER_PASS_MAX: Final = 1_000
 """Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
@@ -46,7 +46,7 @@ class Elections:
     one. How far a periodic pass got is soft state.
     """
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
         self._passes: dict[Election, Iterator[PartitionKey]] = {}
@@ -179,7 +179,7 @@ class Elections:
 class _Run:
     """The elections of one step of a request, which may list hundreds of thousands of partitions."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs, election: Election) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager", election: Election) -> None:
         self._topics = image.topics.by_name
         self._changes = PartitionChanges(image, configs)
         self._is_preferred = election is Election.PREFERRED

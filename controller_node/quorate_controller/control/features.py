@@ -17,7 +17,7 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     KRaftVersionUpgrade,
-    QuorumView,
+    QuorumPort,
     RequestContext,
 )
 
@@ -32,7 +32,7 @@ class FeatureManager:
     """Decides on feature levels: each must be supported by every broker and every registered controller."""
 
     def __init__(
-        self, node_id: int, image: "MetadataImage", configs: "ConfigManager", quorum: QuorumView
+        self, node_id: int, image: "MetadataImage", configs: "ConfigManager", quorum: QuorumPort
     ) -> None:
         self._node_id = node_id
         self._image = image

@@ -39,11 +39,13 @@ from quorate_protocol.records.generated import (
     UnregisterBrokerRecord,
 )
 
-from quorate_controller.control.api import BrokerTransitions, ControlError, ControlResult, RequestContext
+from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 
 if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.broker_transitions import PartitionTransitions
 
 FENCED: Final = 1
 UNFENCED: Final = -1
@@ -90,7 +92,7 @@ class HeartbeatManager:
     """
 
     def __init__(
-        self, image: "MetadataImage", transitions: BrokerTransitions, broker_session_timeout_ms: int
+        self, image: "MetadataImage", transitions: "PartitionTransitions", broker_session_timeout_ms: int
     ) -> None:
         self._image = image
         self._transitions = transitions

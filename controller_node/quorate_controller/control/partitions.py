@@ -20,17 +20,17 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
 )
 from quorate_controller.control.heartbeats import check_broker_epoch
-from quorate_controller.control.partition_change import Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.registrations import BrokerRegistration
     from quorate_protocol.image.topics import TopicImage
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 EPOCH_UNKNOWN: Final = -1
 """AlterPartition below version 3 lacks the epochs of the brokers in the ISR."""
@@ -41,7 +41,7 @@ _RECOVERY_STATES: Final = frozenset(LeaderRecoveryState)
 class PartitionManager:
     """Decides on brokers' reports on single partitions. Stateless."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
 
@@ -225,7 +225,7 @@ class _Move:
     """Replicas of one broker that are now in one of its directories."""
 
     def __init__(
-        self, image: "MetadataImage", configs: TopicConfigs, broker: "BrokerRegistration", directory: UUID
+        self, image: "MetadataImage", configs: "ConfigManager", broker: "BrokerRegistration", directory: UUID
     ) -> None:
         self._image = image
         self._broker_id = broker.broker_id

@@ -24,16 +24,17 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
 from quorate_protocol.records.generated import PartitionChangeRecord
 
-from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult, TopicConfigs
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult
 from quorate_controller.control.assignments import check_replicas, default_directory
-from quorate_controller.control.partition_change import Election, Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import Election, PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from quorate_protocol.image import MetadataImage
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 
 _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignment_in_progress)
@@ -43,7 +44,7 @@ _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignmen
 class ReassignmentManager:
     """Decides on new replicas of existing partitions. Stateless."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
 

@@ -24,7 +24,6 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
     check_number_of_records,
     may_exceed_batch,
 )
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 USE_DEFAULT: Final = -1
 """Number of partitions or replicas of a topic: the cluster's default, or what the assignment says."""
@@ -75,7 +76,7 @@ class TopicManager:
         self,
         config: ControlConfig,
         image: "MetadataImage",
-        configs: TopicConfigs,
+        configs: "ConfigManager",
         rng: "Random",
         *,
         policies: Policies = NO_POLICIES,

@@ -1,10 +1,13 @@
 """Copies what `decision` says, a piece at a time, so that it can be stopped at any moment."""
 
+import asyncio
 import errno
 import logging
 import os
 import secrets
+import signal
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +20,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
 from quorate_controller.storage.batch_spans import read_spans
+from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import MetaProperties, read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -291,3 +295,47 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ShipError(f"{path}: cannot ship: {error.strerror or error}") from error
+
+
+log = logging.getLogger(__name__)
+
+
+def follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
+    """Ship until SIGTERM or SIGINT. Errors do not end it: a full disk may have room again."""
+    asyncio.run(_follow(log_dir, history, interval_s=interval_s, include_active=include_active))
+
+
+async def _follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
+    ended, is_stopping = asyncio.Event(), threading.Event()
+
+    def stop() -> None:
+        is_stopping.set()
+        ended.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    shipper = Shipper(
+        log_dir=log_dir, history=history, include_active=include_active, is_stopping=is_stopping.is_set
+    )
+    log.info("following", extra={"facts": {"log_dir": str(log_dir), "history": str(history)}})
+    while not ended.is_set():
+        try:
+            _tell(await asyncio.to_thread(shipper.ship))
+        except NotFormattedError as error:
+            log.info("waiting_for_a_log", extra={"facts": {"reason": str(error)}})
+        except (ShipError, StorageError) as error:
+            log.error("not_shipped", extra={"facts": {"reason": str(error)}})  # noqa: TRY400 - no traceback
+        except StoppedError:
+            break
+        try:
+            async with asyncio.timeout(interval_s):
+                await ended.wait()
+        except TimeoutError:
+            continue
+    log.info("stopped")
+
+
+def _tell(done: Round) -> None:
+    for problem in done.problems:
+        log.error("not_shipped", extra={"facts": {"reason": problem}})

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import scan_batches
@@ -24,7 +25,7 @@ from quorate_controller.raft.records import QuorumChange, quorum_changes
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import check_bootstrap_records, read_bootstrap_records
-from quorate_controller.storage.control_records import SnapshotQuorum, read_snapshot_quorum
+from quorate_controller.storage.checkpoint_files import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, Lock
 from quorate_controller.storage.log import LogConfig, MetadataLog
@@ -35,7 +36,6 @@ from quorate_controller.storage.meta_properties import (
     write_meta_properties,
 )
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
-from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, chunks_of, snapshot_file_name
 
 _logger = logging.getLogger(__name__)
@@ -61,6 +61,30 @@ class StorageConfig:
     """metadata.max.retention.bytes; negative: no bound."""
     retention_ms: int = 7 * 24 * 3600 * 1000
     """metadata.max.retention.ms; negative: no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotQuorum:
+    """The head of a checkpoint. `kraft_version` is None at level 0, `voters` where it has none."""
+
+    last_contained_log_timestamp_ms: int
+    kraft_version: int | None
+    voters: VoterSet | None
+
+
+def read_snapshot_quorum(head: bytes) -> SnapshotQuorum:
+    """From the bytes at the start of a checkpoint, the first batch among them.
+
+    Raises:
+        ProtocolError: they are not those of a checkpoint.
+    """
+    checkpoint = read_checkpoint([head])
+    voters = checkpoint.voters
+    return SnapshotQuorum(
+        last_contained_log_timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+        kraft_version=checkpoint.kraft_version or None,
+        voters=None if voters is None else VoterSet.from_record(voters),
+    )
 
 
 class ControllerStorage:

@@ -80,7 +80,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
         _due_ms="when the next slice is due",
     ),
     "control.client_quotas.ClientQuotaManager": _log("_image"),
-    "control.cluster.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
+    "control.registrations.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
     | _log("_image")
     | _set("_cluster_id"),
     "control.config_changes.ConfigManager": _parts(
@@ -107,7 +107,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     | _log("_image")
     | _set("_config")
     | _ends(_is_active="whether this controller decides"),
-    "control.controller_registration.ControllerManager": _parts("_quorum")
+    "control.registrations.ControllerManager": _parts("_quorum")
     | _log("_image")
     | _set("_incarnation_id", "_node_id"),
     "control.delegation_tokens.DelegationTokenManager": _parts("_by_hmac")
@@ -150,8 +150,8 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     "control.partitions.PartitionManager": _parts("_configs") | _log("_image"),
     "control.producer_ids.ProducerIdManager": _log("_image"),
     "control.reassignments.ReassignmentManager": _parts("_configs") | _log("_image"),
-    "control.schedule.Schedule": _parts("_tasks"),
-    "control.schedule._Task": _set("interval_ms", "step") | _anew(due_ms="when a periodic task is due"),
+    "control.controller.Schedule": _parts("_tasks"),
+    "control.controller._Task": _set("interval_ms", "step") | _anew(due_ms="when a periodic task is due"),
     "control.scram_credentials.ScramManager": _log("_image"),
     "control.topics.TopicManager": _parts("_configs", "_placing", "_quotas")
     | _log("_image")

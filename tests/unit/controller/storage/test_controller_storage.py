@@ -11,6 +11,7 @@ from kit.storage_parts import DIRECTORY_ID, PARTITION, SMALL, add_snapshot, prep
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
+from quorate_controller.storage.checkpoint_files import RECOVERY_POINTS
 from quorate_controller.storage.controller_storage import (
     RECOVERY_POINT_INTERVAL_MS,
     ControllerStorage,
@@ -19,7 +20,6 @@ from quorate_controller.storage.controller_storage import (
 from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, StorageError
 from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.storage.recovery_point import RECOVERY_POINTS
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.batch import Record, RecordBatch, encode_batch
 from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch

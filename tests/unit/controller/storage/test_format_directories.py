@@ -17,7 +17,7 @@ from quorate_controller.directories.format import (
 )
 from quorate_controller.raft.model import Endpoint
 from quorate_controller.storage.bootstrap import encode_bootstrap_checkpoint, read_bootstrap_records
-from quorate_controller.storage.control_records import read_snapshot_quorum
+from quorate_controller.storage.controller_storage import read_snapshot_quorum
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
