@@ -10,12 +10,11 @@ from kio.schema.create_partitions.v3 import response as grow_response
 from kio.schema.create_topics.v7 import request as create_request
 from kio.schema.create_topics.v7 import response as create_response
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX
-from quorate_protocol.records.generated import PartitionRecord, RemoveTopicRecord, TopicRecord
+from quorate_protocol.records.generated import PartitionRecord, TopicRecord
 from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import (
@@ -38,7 +37,7 @@ from quorate_controller.control.mutation_quotas import UNBOUNDED, MutationQuota,
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
 from quorate_controller.control.resource_access import finding_allowed
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun, text_work
-from quorate_controller.control.topic_deletion import deleted_since, deletion_result, finding_deletable
+from quorate_controller.control.topic_deletion import deleting, error_text
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
@@ -206,7 +205,7 @@ class TopicManager:
                 try:
                     records = self._grow(asked, topic, quota, placed)
                 except ControlError as error:
-                    results.append(_grown(asked.name, error.error_code, _text(error)))
+                    results.append(_grown(asked.name, error.error_code, error_text(error)))
                 else:
                     results.append(_grown(asked.name, ErrorCode.none, None))
             if parts.add(records, ITEM + _replicas_work(records)):
@@ -226,32 +225,8 @@ class TopicManager:
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
             raise ControlError(code, "Topic deletion is disabled.")
-        return begun(self._deleting(request, context))
-
-    def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Steps:
-        deletable, results = yield from finding_deletable(self._image.topics, request, context.access)
-        check_number_of_records(len(deletable))
         quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
-        parts = Parts()
-        for topic_id, name in deletable.items():
-            records: Sequence[MetadataRecord] = ()
-            topic = self._image.topics.by_id.get(topic_id)
-            if topic is None:  # others have deleted it since
-                results.append(deleted_since(name, topic_id))
-                continue
-            try:
-                quota.take(len(topic.partitions))
-            except ControlError as error:
-                results.append(deletion_result(name, topic_id, error.error_code, _text(error)))
-            else:
-                records = (RemoveTopicRecord(topic_id=topic_id),)
-                results.append(deletion_result(name, topic_id))
-            if parts.add(records, ITEM + LOOK * len(topic.partitions) // 4):
-                yield parts.take()
-        if context.access.is_restricted:
-            # The order must not tell absent topics from those that the sender may not see.
-            self._rng.shuffle(results)
-        return parts.last(DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results)))
+        return begun(deleting(self._image.topics, request, context, quota, self._rng))
 
     def _checked_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> int:
         partitions = replicas = 0
@@ -507,14 +482,9 @@ def _as_policies_see(
     )
 
 
-def _text(error: ControlError) -> str | None:
-    """The text of an error; Kafka sends none where it has only that of the error code."""
-    return None if error.error_code is ErrorCode.throttling_quota_exceeded else error.message
-
-
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:
     return create_response.CreatableTopicResult(
-        name=name, topic_id=None, error_code=error.error_code, error_message=_text(error), configs=()
+        name=name, topic_id=None, error_code=error.error_code, error_message=error_text(error), configs=()
     )
 
 
