@@ -28,10 +28,10 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated."""
 
 STEP_PAUSE_MS: Final = 1
-"""From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
+"""The pause between two steps of a long task: the next one runs in a later turn, after other events."""
 
 NO_LEADER: Final = -1
-"""The leader of a partition without one, as in records."""
+"""The leader in the records of a leaderless partition."""
 
 NO_LEADER_CHANGE: Final = -2
 """The value of PartitionChangeRecord.leader that keeps the leader."""
@@ -62,7 +62,7 @@ def check_number_of_records(number: int) -> None:
 
 
 def may_exceed_batch(number: int) -> bool:
-    """Return whether a request with this many possible records has to be counted before any is written."""
+    """Return whether the records of a request have to be counted before the first is written."""
     return number > RECORDS_PER_BATCH_MAX
 
 
@@ -82,11 +82,11 @@ class RequestContext:
     listener: str = ""
     request_timeout_ms: int = 30_000
     forwarded: bool = False
-    """Came in an Envelope: a broker has already checked what only brokers know."""
+    """Came in an Envelope: a broker has done the checks that need a broker's state."""
     token_authenticated: bool = False
     """The client has logged in with a delegation token."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """How the listener is secured on which the request, or its envelope, came in."""
+    """The protocol of the listener on which the request, or its envelope, came in."""
     unresolved_hosts: frozenset[str] = frozenset()
     """Host names in the request that do not resolve."""
     access: Access = UNRESTRICTED
@@ -104,17 +104,17 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    `response` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
-    records is a read, answered once everything that it saw is committed.
+    `response` is a canonical kio response, or None without a request (ticks, activation). The response of a read,
+    a result without records, is sent once everything that it read is committed.
     """
 
     records: "tuple[MetadataRecord, ...]" = ()
     response: Any = None
     steps: "Generator[ControlResult | None, None, Any] | None" = None
-    """What is left to do, see `control/steps.py`: `records` are the first part of the decision, and there is no
-    response yet. Others' decisions come between the steps, so that each has to look at the image anew."""
+    """The remaining steps, see `control/steps.py`: `records` are the first part of the decision, and there is no
+    response yet. Other decisions come between the steps, so that each step reads the image again."""
     has_begun: bool = False
-    """The first of `steps` was taken: the decision has used up the work of a step."""
+    """The first of `steps` has run: the decision has used up the work of a step."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None
@@ -123,10 +123,10 @@ class ControlResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapMetadata:
-    """What the very first active controller writes: what formatting gave it, or the defaults."""
+    """The records of the very first active controller: those of formatting, or the defaults."""
 
     records: "tuple[MetadataRecord, ...]" = ()
-    """FeatureLevelRecords, then what else the formatter put there (SCRAM credentials). Empty: defaults."""
+    """FeatureLevelRecords, then other records of formatting (SCRAM credentials). Empty: defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +169,14 @@ class QuorumPort(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """The active controller that this node knows, -1 for none."""
+        """The active controller, -1 if this node knows no leader."""
 
     @property
     def voter_ids(self) -> frozenset[int]:
         """Ids of the current voters."""
 
     def check_kraft_upgrade(self, level: int) -> None:
-        """Refuses a `kraft.version` that the voters can't go to now: each must have sent UpdateRaftVoter.
+        """Refuses a `kraft.version` that the voters do not support: each must have sent UpdateRaftVoter.
 
         Raises:
             ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).

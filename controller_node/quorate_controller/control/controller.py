@@ -105,8 +105,7 @@ class _Task:
 class Schedule:
     """Periodic tasks, each due one interval after it was last done.
 
-    The NoOpRecords make the high watermark move, so that everybody learns that the cluster is alive
-    (KIP-835).
+    The NoOpRecords advance the high watermark, which shows that the cluster is alive (KIP-835).
     """
 
     def __init__(self, config: ControlConfig, elections: Elections, tokens: DelegationTokenManager) -> None:
@@ -132,7 +131,7 @@ class Schedule:
         """When the next task is due."""
         return min(task.due_ms for task in self._tasks)
 
-    def run_one(self, now_ms: int) -> ControlResult | None:
+    def run_due(self, now_ms: int) -> ControlResult | None:
         """Runs the task that has been due longest, or a step of it. Returns None if there is nothing to write."""
         task = min(self._tasks, key=lambda task: task.due_ms)
         if task.due_ms > now_ms:
@@ -143,10 +142,10 @@ class Schedule:
 
 
 class QuorumController:
-    """Decides what the active controller writes and answers; on standby it answers reads only.
+    """Decides on the records and responses of the active controller; on standby it serves reads only.
 
     It reads `image` and never changes it. The node calls `observe` with every record that it replayed
-    and `tick` whenever `deadline_ms` has come, until that lies in the future.
+    and `tick` whenever `deadline_ms` has come, until that is in the future.
     """
 
     def __init__(
@@ -218,7 +217,7 @@ class QuorumController:
         }
 
     def _read_handlers(self, quorum: QuorumPort) -> dict[type, Decide]:
-        """Request class -> the function that answers it, on any controller."""
+        """Request class -> the function that serves it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
         security = SecurityDescriber(self._image, self._config.delegation_token_secret)
@@ -250,7 +249,7 @@ class QuorumController:
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def excuse_silence(self, duration_ms: int) -> None:
-        """Extend all sessions by the time for which this process stood still and read no heartbeats."""
+        """Extend all sessions by the time for which this process was suspended and read no heartbeats."""
         self._heartbeats.extend_sessions(duration_ms)
 
     def activate(self, now_ms: int) -> ControlResult:
@@ -279,7 +278,7 @@ class QuorumController:
         """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
         self._forget_soft_state()
-        self._elections.forget_passes()
+        self._elections.drop_passes()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.
@@ -300,20 +299,20 @@ class QuorumController:
         return write(request, context)
 
     def tick(self, now_ms: int) -> ControlResult | None:
-        """Does one thing that is due: fences one expired broker, moves partitions away from inactive ones, writes a
+        """Runs one due task: fences one expired broker, moves partitions away from inactive brokers, writes a
         NoOpRecord, elects leaders, removes delegation tokens.
 
         Returns:
-            None when nothing is to be written.
+            None without records.
         """
         assert self._is_active
         expiry_ms = self._heartbeats.deadline_ms
         if expiry_ms is not None and expiry_ms <= now_ms:
-            return self._heartbeats.fence_one_stale_broker(now_ms)
+            return self._heartbeats.fence_stale_broker(now_ms)
         slice_ms = self._transitions.deadline_ms
         if slice_ms is not None and slice_ms <= now_ms:
             return self._transitions.run_slice(now_ms)
-        return self._schedule.run_one(now_ms)
+        return self._schedule.run_due(now_ms)
 
     def observe(
         self,
@@ -321,10 +320,10 @@ class QuorumController:
         base_offset: int,
         now_ms: int,
     ) -> None:
-        """Takes note of records that were just replayed into the image, on active and standby alike."""
+        """Observes records that were just replayed into the image, on active and standby alike."""
         if self._is_active:
             if any(isinstance(record, AbortTransactionRecord) for record in records):
-                # The image had what the previous leader's transaction changed, brokers that it fenced included.
+                # The image had the changes of the aborted transaction, for instance brokers that it fenced.
                 self._forget_soft_state()
                 self._start_soft_state(now_ms)
             for offset, record in enumerate(records, base_offset):
@@ -366,7 +365,7 @@ ABORT_REASON: Final = "Controller failover"
 def default_bootstrap(
     metadata_version: int = features.METADATA_VERSION_OF_NEW_CLUSTERS,
 ) -> BootstrapMetadata:
-    """What `kafka-storage format` writes for a release: metadata.version and the levels that go with it."""
+    """The records of `kafka-storage format` for a release: metadata.version and the levels that belong to it."""
     levels = {features.METADATA_VERSION: metadata_version, **features.default_levels(metadata_version)}
     return BootstrapMetadata(
         records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
@@ -374,14 +373,13 @@ def default_bootstrap(
 
 
 def activation(image: "MetadataImage", bootstrap: BootstrapMetadata, configs: ConfigManager) -> ControlResult:
-    """Returns the records to write before any decision; none if the log needs none.
+    """Returns the records to write before any decision; empty if the log needs none.
 
     A transaction left open by the previous leader is aborted. A log without metadata.version gets the
-    bootstrap metadata, in a transaction if its metadata.version has them, since then it need not be one
-    batch.
+    bootstrap metadata, in a transaction if its metadata.version has transactions, which need not be one batch.
     """
     aborts = image.transaction is not None
-    # Replay has put the records of an open transaction into the image; the abort will take them back.
+    # The image has the records of an open transaction, which the abort will revert.
     metadata_version = image.committed_copy().metadata_version if aborts else image.metadata_version
     records: list[MetadataRecord] = [AbortTransactionRecord(reason=ABORT_REASON)] if aborts else []
     if metadata_version:
@@ -404,7 +402,7 @@ def activation(image: "MetadataImage", bootstrap: BootstrapMetadata, configs: Co
 
 
 def _needs_no_leader(request: Any, context: RequestContext) -> bool:
-    """Whether a standby carries out a write: levels of its own loggers, asked for by the client itself."""
+    """Whether a standby may do a write: levels of its own loggers, requested directly."""
     return (
         isinstance(request, IncrementalAlterConfigsRequest)
         and not context.forwarded

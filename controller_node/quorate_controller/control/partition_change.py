@@ -1,18 +1,16 @@
-"""What changes about one partition when its ISR, replicas, brokers or directories change: the one place that
-elects.
+"""The change of a partition when its ISR, replicas, brokers or directories change: the only place that elects.
 
-Given a partition, what is wanted of it and the rules in force, `change_partition` gives the
-PartitionChangeRecord with the least content that leads there, or None. In this order, each step seeing what
-the one before made of it:
+Given a partition, the requested change and the rules in force, `change_partition` returns the smallest
+PartitionChangeRecord that leads there, or None. In this order, each step seeing the result of the one before:
 
 1. a running reassignment completes when every added replica is in the ISR; if it leaves fewer replicas, when
    every one that stays is;
 2. the eligible leader replicas (ELR, KIP-966) are those replicas that left the ISR while it is below
    `min.insync.replicas`;
-3. a leader is elected: the present one, if it may go on; else the first of the ISR in replica order; else,
-   of an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
-   wanted, any active replica;
-4. the record names what differs, and while there is no leader the last known one. A leader in the record,
+3. a leader is elected: the present one, if it may continue; else the first of the ISR in replica order; else,
+   with an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
+   allowed, any active replica;
+4. the record has the fields that differ, and while there is no leader the last known one. A leader in the record,
    even the same, bumps the leader epoch; any record bumps the partition epoch.
 """
 
@@ -45,10 +43,10 @@ if TYPE_CHECKING:
 
 
 class Election(Enum):
-    """Which replicas may be elected."""
+    """The replicas that may be elected."""
 
     PREFERRED = "preferred"
-    """The first replica if it is in the ISR, even if the leader could go on; otherwise as ONLINE."""
+    """The first replica if it is in the ISR, even if the leader could continue; otherwise as ONLINE."""
     ONLINE = "online"
     """Only replicas that lose no data."""
     UNCLEAN = "unclean"
@@ -57,7 +55,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What changes of the partitions of one topic depend on."""
+    """The rules for the partitions of one topic."""
 
     metadata_version: int
     elr_enabled: bool
@@ -65,7 +63,7 @@ class Rules:
     min_insync_replicas: int
     """Effective value, at most the replication factor. Read only if `elr_enabled`."""
     may_lead: Callable[[int, UUID], bool]
-    """Is this broker active, and this directory of it online?"""
+    """Whether this broker is active, and this directory of it online."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +117,9 @@ def change_partition(
         _update_elr(target, partition, wanted.lost_replica, rules.min_insync_replicas)
     _elect(target, partition, wanted, rules)
     if not rules.elr_enabled:
-        # Without ELR an ISR never becomes empty: its last member stays, as the one who may lead again.
+        # Without ELR an ISR never becomes empty: its last member stays, since it may lead again.
         target.isr = target.isr or partition.isr
-        # An ISR may have become empty before the feature was switched off: then the ELR has who may lead again.
+        # An ISR may have become empty before the feature was switched off: then the ELR may lead again.
         target.elr = () if target.isr else target.elr
     difference = _difference(partition, target, wanted.directories, rules)
     if not difference:
@@ -134,7 +132,7 @@ def _or_else(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[
 
 
 def _complete_reassignment(target: _Target) -> None:
-    """Ends a running reassignment once the replicas that it wants are in sync (KIP-455)."""
+    """Ends a running reassignment once its target replicas are in sync (KIP-455)."""
     adding, removing = target.adding_replicas, target.removing_replicas
     if not removing and not adding:
         return
@@ -155,7 +153,7 @@ def _update_elr(
     if len(target.isr) >= min_insync_replicas:
         target.elr = ()
         return
-    # A replica that is taken away deletes its copy: if it ever came back, it would be empty.
+    # A removed replica deletes its copy: if it ever returned, it would be empty.
     eligible = ({*target.elr, *partition.isr} & set(target.replicas)) - set(target.isr)
     target.elr = tuple(sorted(replica for replica in eligible if replica != lost_replica))
 
@@ -185,7 +183,7 @@ def _elect(target: _Target, partition: PartitionRegistration, wanted: Wanted, ru
 
 
 def _clean_leader(target: _Target, election: Election, may_lead: Callable[[int], bool]) -> int | None:
-    """A replica that has all committed records, the present leader before others; None if there is none."""
+    """A replica that has all committed records, the present leader before others; or None."""
     candidates = target.isr or target.elr
     order = (target.leader, *target.replicas)
     if election is Election.PREFERRED:
@@ -218,7 +216,7 @@ def _difference(
         leader = fields["leader"] = target.leader
     if target.leader_recovery_state != partition.leader_recovery_state:
         fields["leader_recovery_state"] = int(target.leader_recovery_state)
-    # The order of an ELR means nothing, so the same members in another order are no change.
+    # The order of an ELR has no meaning, so the same members in another order are no change.
     if target.elr != partition.elr and set(target.elr) != set(partition.elr):
         fields["eligible_leader_replicas"] = target.elr
     for name in ("isr", "replicas", "removing_replicas", "adding_replicas"):
@@ -236,7 +234,7 @@ def _difference(
 
 
 def _last_known_elr(partition: PartitionRegistration, target: _Target, leader: int) -> tuple[int, ...] | None:
-    """Who led last, remembered from when the partition loses its leader until it has one again."""
+    """The last leader, which the partition keeps while it is leaderless."""
     if leader >= 0 and partition.last_known_elr:
         return ()
     if partition.last_known_elr or target.leader != NO_LEADER:
@@ -262,7 +260,7 @@ def _directories(
 
 
 def _needs_new_leader_epoch(partition: PartitionRegistration, target: _Target, rules: Rules) -> bool:
-    """Must the leader stand in the record although it stays, so that followers notice by the epoch?"""
+    """Whether the record names the leader although it stays, so that followers notice by the epoch."""
     if target.replicas != partition.replicas and not set(partition.replicas) <= set(target.replicas):
         return True
     # Brokers before 3.6 needed it after each ISR shrink (KAFKA-15021).
@@ -274,15 +272,15 @@ FIRST_PARTITION: Final = 0
 
 
 def is_elr_enabled(image: "MetadataImage") -> bool:
-    """Does the cluster keep eligible leader replicas (KIP-966)?"""
+    """Whether the cluster keeps eligible leader replicas (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
 
 class PartitionChanges:
-    """Changes partitions as the image demands; make one for each decision, since it remembers what it read.
+    """Changes partitions by the rules of image and configs. One instance per decision, since it caches what it read.
 
-    A decision about a broker is made before the image says that it is fenced or unfenced: `leaving` is a
-    broker that may not lead any more, `returning` one that may again, whatever the image has.
+    A decision about a broker is made before the image has it as fenced or unfenced: `leaving` is a broker that may
+    not lead any more, `returning` a broker that may lead again, whatever the image has.
     """
 
     def __init__(
@@ -310,7 +308,7 @@ class PartitionChanges:
         return change_partition(topic.topic_id, partition_id, topic.partitions[partition_id], wanted, rules)
 
     def election(self, topic: "TopicImage") -> Election:
-        """How a leader of this topic is found when a partition would be without."""
+        """The kind of election for a partition of this topic that would be leaderless."""
         election = self._elections.get(topic.topic_id)
         if election is None:
             is_unclean = self._configs.unclean_leader_election(topic.name)

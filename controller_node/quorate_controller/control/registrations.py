@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 RESERVED_DIRECTORY_IDS: Final = 100
 """The ids 0 to 99 are reserved: they do not name a directory (DirectoryId)."""
 
-TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
+PREVIOUS_EPOCH_SINCE: Final = 3
 """First version of BrokerRegistration whose previous_broker_epoch proves a clean shutdown (KIP-966)."""
 
 
@@ -110,7 +110,7 @@ class ClusterManager:
         return ControlResult(records=records, response=response, atomic=False)
 
     def unregister_broker(self, request: UnregisterBrokerRequest) -> ControlResult:
-        """UnregisterBroker 0 (KIP-631): takes a broker out of all ISRs and forgets it.
+        """UnregisterBroker 0 (KIP-631): removes a broker from all ISRs and from the cluster.
 
         Raises:
             ControlError: BROKER_ID_NOT_REGISTERED.
@@ -161,9 +161,7 @@ class ClusterManager:
                     )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Each finalized level must be in the broker's range; a feature that it does not name has only
-        level 0.
-        """
+        """Each finalized level must be in the broker's range; a feature without a range has only level 0."""
         finalized = {**self._image.features, features.KRAFT_VERSION: self._quorum.kraft_version}
         named = {feature.name for feature in request.features}
         if features.METADATA_VERSION not in named:
@@ -191,13 +189,13 @@ class ClusterManager:
         existing: "BrokerRegistration | None",
         context: RequestContext,
     ) -> "tuple[MetadataRecord, ...]":
-        """A new incarnation begins outside of every ISR.
+        """The records that remove the previous incarnation from every ISR.
 
         Raises:
-            ControlError: DUPLICATE_BROKER_REGISTRATION while the previous one is in too many of them.
+            ControlError: DUPLICATE_BROKER_REGISTRATION while it is in too many of them.
         """
         is_clean_shutdown = (
-            context.api_version >= TELLS_PREVIOUS_EPOCH_SINCE
+            context.api_version >= PREVIOUS_EPOCH_SINCE
             and existing is not None
             and existing.epoch == request.previous_broker_epoch
         )
@@ -206,7 +204,7 @@ class ClusterManager:
         )
         records = tuple(leave(request.broker_id))
         if self._transitions.is_departing(request.broker_id):
-            # Once it is registered nobody could tell any more that its copies may have lost records. It asks again.
+            # A new registration would hide that its copies may have lost records. The broker retries.
             raise ControlError(
                 ErrorCode.duplicate_broker_registration,
                 "The previous incarnation of that broker id is still being taken out of its partitions.",
@@ -216,7 +214,7 @@ class ClusterManager:
     def _record(
         self, request: BrokerRegistrationRequest, epoch: int, same: "BrokerRegistration | None"
     ) -> RegisterBrokerRecord:
-        """`same`: what is registered of the same incarnation."""
+        """`same`: the registration of the same incarnation."""
         has_directories = self._image.metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE
         return RegisterBrokerRecord(
             broker_id=request.broker_id,
@@ -258,7 +256,7 @@ class ControllerManager:
     def register_controller(self, request: ControllerRegistrationRequest) -> ControlResult:
         """ControllerRegistration 0. The newest registration of an id replaces the previous one.
 
-        Only for its own id does a controller know whether the registered controller is alive.
+        A controller can only verify registrations with its own id: it runs itself.
 
         Raises:
             ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
@@ -324,7 +322,7 @@ class ControllerManager:
                 no voter but the active controller.
         """
         controller_id = request.controller_id
-        # The last voter set counts, committed or not: its record stands before ours in the log.
+        # The last voter set counts, committed or not: its record precedes ours in the log.
         if controller_id in self._quorum.voter_ids:
             raise ControlError(
                 ErrorCode.invalid_request,
@@ -346,7 +344,7 @@ class ControllerManager:
 
 
 def _too_old_to_unregister(level: int, controller_id: int) -> str:
-    """What is in the way, and the two ways on: a newer level, or a registration that blocks no level."""
+    """The reason, and both remedies: a newer level, or a registration that blocks no level."""
     needed = features.CONTROLLER_UNREGISTRATION_SINCE
     return (
         "The current MetadataVersion is too old to support controller unregistration: metadata.version is "

@@ -35,7 +35,7 @@ _UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorizati
 
 @dataclass(frozen=True, slots=True)
 class _Permitted:
-    """The names of topics of a request that its sender may know of, and of those that it may delete."""
+    """The names of topics of a request that its sender may describe, and of those that it may delete."""
 
     seen: frozenset[str]
     deleted: frozenset[str]
@@ -63,14 +63,14 @@ def deleting(
             results.append(_result(name, topic_id, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC))
             continue
         try:
-            quota.take(len(topic.partitions))
+            quota.charge(len(topic.partitions))
         except ControlError as error:
             results.append(_result(name, topic_id, error.error_code, error_text(error)))
         else:
             records = (RemoveTopicRecord(topic_id=topic_id),)
             results.append(_result(name, topic_id))
         if parts.add(records, ITEM + LOOK * len(topic.partitions) // 4):
-            yield parts.take()
+            yield parts.pop()
     if context.access.is_restricted:
         # The order must not distinguish absent topics from those that the sender may not see.
         rng.shuffle(results)

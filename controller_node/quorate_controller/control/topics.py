@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from quorate_controller.control.config_changes import ConfigManager
 
 USE_DEFAULT: Final = -1
-"""Number of partitions or replicas of a topic: the cluster's default, or what the assignment says."""
+"""Number of partitions or replicas of a topic: the cluster's default, or that of the assignment."""
 
 PLACED_AT_ONCE_MAX: Final = 500
 """Partitions of a topic that are placed in the step that decides on it."""
@@ -148,7 +148,7 @@ class TopicManager:
             results.append(result)
             texts = text_work(*(config.value for config in topic.configs))
             if parts.add(created, ITEM + texts + _replicas_work(created)):
-                yield parts.take()
+                yield parts.pop()
         return results
 
     def create_partitions(
@@ -169,7 +169,7 @@ class TopicManager:
         once = [name for name, count in times.items() if count == 1]
         growable = yield from finding_allowed(context.access, AclOperation.ALTER, ResourceType.TOPIC, once)
         existing = self._image.topics.by_name
-        # Counted before any is placed, since a client may ask for two thousand million.
+        # Counted before the first is placed, since a client may request two thousand million.
         partitions = replicas = 0
         for asked in request.topics:
             topic = existing.get(asked.name) if asked.name in growable else None
@@ -197,7 +197,7 @@ class TopicManager:
             if topic is not None and asked.assignments is None:
                 additional = asked.count - len(topic.partitions)
                 placed = yield from self._placing_many(additional, _replication_factor(topic), parts)
-                topic = existing.get(asked.name)  # others may have deleted it
+                topic = existing.get(asked.name)  # another request may have deleted it
             records: Sequence[MetadataRecord] = ()
             if topic is None:
                 results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
@@ -209,7 +209,7 @@ class TopicManager:
                 else:
                     results.append(_grown(asked.name, ErrorCode.none, None))
             if parts.add(records, ITEM + _replicas_work(records)):
-                yield parts.take()
+                yield parts.pop()
         return parts.last(
             grow_response.CreatePartitionsResponse(throttle_time=quota.throttle_time, results=tuple(results))
         )
@@ -248,7 +248,7 @@ class TopicManager:
         return partitions
 
     def _check_number_of_replicas(self, replicas: int) -> None:
-        """Refuse what could not be one batch, before any of it is placed. Kafka refuses it afterwards."""
+        """Refuse partitions that exceed a batch before they are placed. Kafka refuses them afterwards."""
         size_bytes = replicas * replica_size_bytes(self._image)
         if size_bytes > BATCH_SIZE_BYTES_MAX:
             raise ControlError(
@@ -276,7 +276,7 @@ class TopicManager:
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else placed or self._placed(topic)
         self._policies.check_topic(lambda: _as_policies_see(topic, configs, assignments))
-        quota.take(len(assignments))
+        quota.charge(len(assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
             TopicRecord(name=topic.name, topic_id=topic_id),
@@ -318,7 +318,7 @@ class TopicManager:
             )
 
     def _assigned(self, topic: create_request.CreatableTopic) -> list[Assignment]:
-        """What the client says about each partition of a new topic."""
+        """The assignment in the request for each partition of a new topic."""
         for value, field in (
             (topic.replication_factor, "replication factor"),
             (topic.num_partitions, "numPartitions"),
@@ -369,7 +369,7 @@ class TopicManager:
             ) from None
 
     def _sizes_of(self, topic: create_request.CreatableTopic) -> tuple[int, int]:
-        """The numbers of partitions and of replicas of a topic that is placed automatically; 0 for none of either."""
+        """The numbers of partitions and of replicas of a topic that is placed automatically; both 0 for others."""
         num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
         if topic.assignments:
             return 0, 0
@@ -382,13 +382,13 @@ class TopicManager:
     def _placing_many(
         self, num_partitions: int, replication_factor: int, parts: Parts
     ) -> Generator[ControlResult | None, None, list[Assignment] | None]:
-        """Place the partitions of a large topic in steps. Returns None where that is done at once, behind all checks:
-        for others, for those that can't be placed, and if the brokers have changed meanwhile.
+        """Place the partitions of a large topic in steps. Returns None if they have to be placed at once, after all
+        checks: those of small topics, those that can't be placed, and if the brokers have changed in between.
         """
         if num_partitions <= PLACED_AT_ONCE_MAX or replication_factor > self._placing.brokers_max:
             return None
-        # What was decided before must be written before others come in between.
-        yield parts.take()
+        # Earlier decisions of the request must be written before other requests come in between.
+        yield parts.pop()
         try:
             return (yield from self._placing.placing(num_partitions, replication_factor))
         except ControlError:
@@ -401,7 +401,7 @@ class TopicManager:
         quota: MutationQuota,
         placed: list[Assignment] | None,
     ) -> "Sequence[MetadataRecord]":
-        """The records of the partitions that come to a topic; `placed` if as many are placed already.
+        """The records of the partitions that are added to a topic; `placed` if they are placed already.
 
         Raises:
             ControlError: why it can't grow like this.
@@ -422,7 +422,7 @@ class TopicManager:
                 f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} "
                 "assignment(s) were specified.",
             )
-        quota.take(additional)
+        quota.charge(additional)
         replication_factor = _replication_factor(topic)
         if placed and len(placed) == additional and len(placed[0].replicas) == replication_factor:
             assignments = placed
@@ -437,7 +437,7 @@ class TopicManager:
 
 
 def _replicas_work(records: "Sequence[MetadataRecord]") -> int:
-    """The work of placing replicas, and of their bytes; all partitions of a topic have the same number of them."""
+    """The work of placing replicas, and of their bytes; all partitions of a topic have the same number."""
     last = records[-1] if records else None
     return LOOK * len(records) * len(last.replicas) if isinstance(last, PartitionRecord) else 0
 
@@ -451,9 +451,9 @@ def _replication_factor(topic: "TopicImage") -> int:
 def _finding_creatable(
     names: list[str], context: RequestContext
 ) -> Generator[None, None, tuple[frozenset[str], frozenset[str]]]:
-    """Returns which topics the sender may create, and the configs of which it may see afterwards.
+    """Returns the topics that the sender may create, and those whose configs it may describe afterwards.
 
-    Nobody may create the metadata log. No ACL is needed to be told so.
+    The metadata log cannot be created, which is reported without an ACL check.
     """
     access = context.access
     if not access.is_restricted:
