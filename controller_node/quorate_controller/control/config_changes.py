@@ -5,7 +5,7 @@ KIP-339).
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kio.schema.alter_configs.v2 import request as legacy_request
 from kio.schema.alter_configs.v2 import response as legacy_response
@@ -88,21 +88,7 @@ class Resource:
     name: str
 
 
-class _GivenConfig(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-class _GivenResource(Protocol):
-    @property
-    def resource_type(self) -> int: ...
-    @property
-    def resource_name(self) -> str: ...
-    @property
-    def configs(self) -> Sequence[_GivenConfig]: ...
-
-
-G = TypeVar("G", bound=_GivenResource)
+G = TypeVar("G", AlterConfigsResource, legacy_request.AlterConfigsResource)
 
 
 class ConfigManager:
@@ -474,7 +460,7 @@ def _known_type(number: int) -> ConfigResourceType:
     return kind
 
 
-def _check_unique(times: int, given: _GivenResource) -> None:
+def _check_unique(times: int, given: AlterConfigsResource | legacy_request.AlterConfigsResource) -> None:
     if times > 1:
         raise ControlError(ErrorCode.invalid_request, "Duplicate resource.")
     if len({config.name for config in given.configs}) != len(given.configs):

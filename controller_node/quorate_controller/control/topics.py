@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from kio.schema.create_partitions.v3 import request as grow_request
 from kio.schema.create_partitions.v3 import response as grow_response
@@ -283,21 +283,20 @@ class TopicManager:
             *config_records,
             *partition_records(self._image, topic_id, 0, assignments),
         ]
+        created = create_response.CreatableTopicResult(
+            name=topic.name, topic_id=topic_id, error_code=ErrorCode.none, error_message=None, configs=()
+        )
         if not may_describe:
-            return records, _created_unseen(topic.name, topic_id)
+            return records, replace(created, topic_config_error_code=ErrorCode.topic_authorization_failed)
         described: tuple[create_response.CreatableTopicConfigs, ...] = ()
         if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
             described = self._configs.describe_new_topic(configs)
-        result = create_response.CreatableTopicResult(
-            name=topic.name,
-            topic_id=topic_id,
-            error_code=ErrorCode.none,
-            error_message=None,
+        return records, replace(
+            created,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0].replicas),
             configs=described,
         )
-        return records, result
 
     def _check_new_name(self, name: str) -> None:
         if name == METADATA_TOPIC:
@@ -485,18 +484,6 @@ def _as_policies_see(
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:
     return create_response.CreatableTopicResult(
         name=name, topic_id=None, error_code=error.error_code, error_message=error_text(error), configs=()
-    )
-
-
-def _created_unseen(name: str, topic_id: UUID) -> create_response.CreatableTopicResult:
-    """The result of a created topic whose configs the sender may not see."""
-    return create_response.CreatableTopicResult(
-        name=name,
-        topic_id=topic_id,
-        error_code=ErrorCode.none,
-        error_message=None,
-        topic_config_error_code=ErrorCode.topic_authorization_failed,
-        configs=(),
     )
 
 
