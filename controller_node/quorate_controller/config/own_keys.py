@@ -1,4 +1,4 @@
-"""Keys that Kafka does not have: which brokers have to know a change before it is answered; who writes snapshots."""
+"""The keys `quorate.*`: brokers that must have a change before its response is sent, and handover for snapshots."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -15,9 +15,9 @@ _LIMIT_MS: Final = 60_000
 
 
 class ResponsesWaitFor(Enum):
-    """Which brokers an answer waits for: the values of quorate.responses.wait.for."""
+    """The brokers that a response waits for: the values of quorate.responses.wait.for."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     FORWARDER = "forwarder"
     """The broker that forwarded the request."""
     BROKERS = "brokers"
@@ -26,7 +26,7 @@ class ResponsesWaitFor(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsePolicy:
-    """What answers wait for, and how long at most."""
+    """The brokers that responses wait for, and the longest wait."""
 
     wait_for: ResponsesWaitFor = ResponsesWaitFor.FORWARDER
     max_ms: int = 500
@@ -36,7 +36,7 @@ def parse_response_policy(properties: Mapping[str, str], problem: Problems) -> R
     """Returns the values of both keys, or their defaults after a problem."""
     default = ResponsePolicy()
     wait_for = properties.get(RESPONSES_WAIT_FOR, default.wait_for.value).strip()
-    allowed = [one.value for one in ResponsesWaitFor]
+    allowed = [value.value for value in ResponsesWaitFor]
     if wait_for not in allowed:
         problem(f"{RESPONSES_WAIT_FOR}={wait_for}: must be one of {', '.join(allowed)}")
         return default

@@ -66,7 +66,7 @@ class BrokerWaits:
 
     def _awaited(self, asker: Asker, brokers: Mapping[int, BrokerRegistration]) -> list[int]:
         match self._policy.wait_for:
-            case ResponsesWaitFor.NOBODY:
+            case ResponsesWaitFor.NONE:
                 return []
             case ResponsesWaitFor.FORWARDER:
                 broker_id = asker.broker_id

@@ -28,7 +28,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 COMPANION_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
-"""What may lie beside a segment; Java keeps producer states in `.snapshot`, always empty for this log."""
+"""The files beside a segment; Java keeps producer states in `.snapshot`, always empty for this log."""
 
 _POSITION_MAX = 2**31 - 1
 
@@ -45,7 +45,12 @@ _NO_TIMESTAMP = -1
 
 
 class SegmentIndex:
-    """Grows by one batch at a time, in the order of the file."""
+    """The positions of a segment's batches: Kafka's `.index` and `.timeindex`, and the latest batches one by one.
+
+    Sparse entries, one per interval of bytes, are Kafka's: (last offset of a batch, its position) and (highest
+    timestamp so far, last offset of the first batch that has it). The positions of the latest batches are kept one by
+    one, too, because followers read mostly the tail of the log.
+    """
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self._base_offset = base_offset
@@ -61,7 +66,7 @@ class SegmentIndex:
         self._max_timestamp_offset = base_offset
 
     def add(self, header: BatchHeader | BatchSpan, position: int) -> tuple[bytes, bytes]:
-        """Note the batch at `position`; returns the bytes to append to the offset and to the time index file."""
+        """Add the batch at `position`; returns the bytes to append to the offset and to the time index file."""
         if header.max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = header.max_timestamp_ms
             self._max_timestamp_offset = header.last_offset
@@ -80,7 +85,7 @@ class SegmentIndex:
         return entries
 
     def close_time_index(self) -> bytes:
-        """Let the time index end with the segment's highest timestamp; returns the bytes to append to its file."""
+        """End the time index with the segment's highest timestamp; returns the bytes to append to its file."""
         if self._max_timestamp_ms <= (self._entry_times[-1] if self._entry_times else _NO_TIMESTAMP):
             return b""
         self._entry_times.append(self._max_timestamp_ms)
@@ -88,10 +93,10 @@ class SegmentIndex:
         return self._time_entry(self._max_timestamp_ms, self._max_timestamp_offset)
 
     def truncate(self, offset: int, position: int) -> int:
-        """Forget batches from `position` on, the first of which holds `offset`.
+        """Drop batches from `position` on, the first of which holds `offset`.
 
         Returns the position from which the remaining batches have to be added again, because their timestamps and
-        their entries in the tail are forgotten, too.
+        their entries in the tail are dropped, too.
         """
         kept = bisect_right(self._entry_positions, position - 1)
         del self._entry_offsets[kept:]
@@ -113,7 +118,7 @@ class SegmentIndex:
         return resume
 
     def position_before(self, offset: int) -> tuple[int, bool]:
-        """Position of a batch at or before that which holds `offset`, and whether it is that batch itself."""
+        """Position of a batch at or before the batch with `offset`, and whether it is that batch itself."""
         if self._recent_offsets and offset >= self._recent_offsets[0]:
             return self._recent_positions[bisect_right(self._recent_offsets, offset) - 1], True
         found = bisect_right(self._entry_offsets, offset)
@@ -154,7 +159,7 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.first_timestamp_ms: int | None = None
-        """Highest timestamp of the first batch, where metadata.log.segment.ms begins; None when empty."""
+        """Highest timestamp of the first batch, from which metadata.log.segment.ms counts; None when empty."""
 
     @classmethod
     def create(
@@ -204,7 +209,7 @@ class Segment:
         return self._log.size_bytes
 
     def has_room_for(self, size_bytes: int, last_offset: int, segment_bytes: int) -> bool:
-        """Whether so many bytes may be appended, by configuration and by the width of index entries."""
+        """Whether `size_bytes` more fit, by configuration and by the width of index entries."""
         return (
             self.size_bytes + size_bytes <= min(segment_bytes, _POSITION_MAX)
             and last_offset - self.base_offset <= _POSITION_MAX
@@ -225,7 +230,7 @@ class Segment:
         self._log.sync()
 
     def finish(self) -> None:
-        """Make it durable and leave the indexes as Kafka leaves those of a segment that is full."""
+        """Make it durable and complete the indexes, as Kafka does for a full segment."""
         self._time_index.append(self._index.close_time_index())
         for file in (self._log, self._offset_index, self._time_index):
             file.sync()
@@ -238,9 +243,9 @@ class Segment:
     def cut_tail(self, size_bytes: int, durable_end_offset: int) -> None:
         """Drop that many bytes behind the last good batch, and repair the index files.
 
-        Durable in any case: a process that was killed may have left good batches that were never synced. If a sync
-        failed and ended that process, the kernel may hold them for written, and a sync alone would not write them:
-        those above `durable_end_offset` are written again, in place.
+        Durable in any case: a killed process may have left good batches that were never synced. If a failed sync
+        ended that process, the kernel may regard them as written, so that a sync alone would not write them:
+        batches above `durable_end_offset` are written again, in place.
         """
         if size_bytes:
             self._log.truncate(self._log.size_bytes - size_bytes)
@@ -250,9 +255,9 @@ class Segment:
         self._write_index_files()
 
     def batch_behind_damage(self, size_bytes: int) -> BatchSpan | None:
-        """A good batch in the last `size_bytes`, which begin with a bad one; None where a write was torn.
+        """A good batch in the last `size_bytes`, which begin with a bad one; None for a torn write.
 
-        A torn write ends with what it wrote, or misses whole sectors of one flush, which read as zeros.
+        A torn write is cut short, or lacks whole sectors of one flush, which read as zeros.
         """
         start = self._log.size_bytes - size_bytes
         span = find_span(self._log, start + 1, self._log.size_bytes)
@@ -306,7 +311,7 @@ class Segment:
         raise AssertionError(f"offset {offset} is not in segment {self.base_offset}..{self.next_offset}")
 
     def _whole_batches_end(self, start: int, limit: int) -> int:
-        """Where the last batch ends that fits before `limit`; that of the batch at `start` at least."""
+        """The end of the last batch that fits before `limit`, at least of the batch at `start`."""
         position = max(start, self._index.boundary_before(limit))
         end = position
         while True:

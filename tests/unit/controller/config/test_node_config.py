@@ -222,7 +222,7 @@ REFUSED: list[tuple[dict[str, str | None], str]] = [
     ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
     (
         {"quorate.responses.wait.for": "all"},
-        "quorate.responses.wait.for=all: must be one of nobody, forwarder, brokers",
+        "quorate.responses.wait.for=all: must be one of none, forwarder, brokers",
     ),
     (
         {"quorate.responses.wait.max.ms": "-1"},

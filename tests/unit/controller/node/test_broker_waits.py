@@ -63,7 +63,7 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
 @pytest.mark.parametrize(
     ("policy", "asked_by"),
     [
-        (ResponsePolicy(wait_for=ResponsesWaitFor.NOBODY), waiter()),
+        (ResponsePolicy(wait_for=ResponsesWaitFor.NONE), waiter()),
         (ResponsePolicy(max_ms=0), waiter()),
         (ResponsePolicy(), waiter(broker_id=None)),
         (ResponsePolicy(), waiter(broker_id=77)),
@@ -71,7 +71,7 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
         (ResponsePolicy(), replace(waiter(), asker=None)),
         (ResponsePolicy(wait_for=ResponsesWaitFor.BROKERS), replace(waiter(), asker=None)),
     ],
-    ids=["nobody", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
+    ids=["none", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
 )
 def test_these_answers_do_not_wait(policy: ResponsePolicy, asked_by: Waiter) -> None:
     waits = BrokerWaits(policy)

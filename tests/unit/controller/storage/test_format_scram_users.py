@@ -67,7 +67,7 @@ def test_users_have_a_mechanism_and_iterations_each() -> None:
         ("SCRAM-SHA-256", "not of the form"),
         ("SCRAM-SHA-256=name=a,password=secret", "not of the form"),
         ("SCRAM-SHA-256=[name=a,password=secret", "not of the form"),
-        ("PLAIN=[name=a,password=secret]", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("PLAIN=[name=a,password=secret]", "the mechanism 'PLAIN' must be one of SCRAM-SHA-256, SCRAM-SHA-512"),
         ("SCRAM-SHA-256=[password=secret]", "name must have from 1 to 32767 bytes"),
         ("SCRAM-SHA-256=[name=" + "a" * 32768 + ",password=secret]", "name must have from 1"),
         ("SCRAM-SHA-256=[name=a,password=se,cret]", "between the brackets must be KEY=VALUE"),
@@ -139,7 +139,7 @@ def test_users_come_from_files(tmp_path: Path) -> None:
     ("entry", "told"),
     [
         ("users", "'users' is not of the form SCRAM-SHA-512=DIRECTORY"),
-        ("PLAIN=users", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("PLAIN=users", "the mechanism 'PLAIN' must be one of SCRAM-SHA-256, SCRAM-SHA-512"),
         ("SCRAM-SHA-512=/nowhere", "/nowhere: No such file or directory"),
         ("SCRAM-SHA-512=@", "@/empty: a password must not be empty"),
     ],
