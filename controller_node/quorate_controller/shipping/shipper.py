@@ -301,9 +301,6 @@ def _writing(path: Path) -> Iterator[None]:
         raise ShipError(f"{path}: cannot ship: {error.strerror or error}") from error
 
 
-log = logging.getLogger(__name__)
-
-
 def follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
     """Ship until SIGTERM or SIGINT. Errors do not end it: a full disk may have room again."""
     asyncio.run(_follow(log_dir, history, interval_s=interval_s, include_active=include_active))

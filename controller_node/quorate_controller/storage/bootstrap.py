@@ -1,9 +1,9 @@
 """Checkpoints that formatting writes: `bootstrap.checkpoint` and `…0-…0.checkpoint`.
 
 The first leader of a new cluster writes the bootstrap records into the log: feature levels and SCRAM credentials.
-Kafka up to 4.3 and Quorate format them into bootstrap.checkpoint, Kafka 4.4 into 0-0.checkpoint (KIP-1170), which also
-has the voters of a dynamic quorum (KIP-853). It is not a snapshot of the log: its records are never loaded, and it is
-never served to other nodes.
+Kafka up to 4.3 and Quorate format them into bootstrap.checkpoint, Kafka 4.4 into 0-0.checkpoint (KIP-1170), which
+also has the voters of a dynamic quorum (KIP-853). It is not a snapshot of the log: its records are never loaded, and
+it is never served to other nodes.
 """
 
 from collections.abc import Iterable, Sequence
