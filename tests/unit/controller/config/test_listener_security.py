@@ -79,7 +79,7 @@ def test_keys_without_a_listener_that_reads_them_are_noted() -> None:
 def test_what_is_wrong_is_refused(changes: Mapping[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(changes)
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert any(problem in text for text in refused.value.problems), refused.value.problems
     assert SECRET not in str(refused.value)
 
 
@@ -176,7 +176,7 @@ def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> N
 def test_what_is_wrong_with_sasl_is_refused(changes: Mapping[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse({**SASL, **changes})
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert any(problem in text for text in refused.value.problems), refused.value.problems
     assert SECRET not in str(refused.value)
 
 
@@ -312,5 +312,5 @@ def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch
 def test_what_is_wrong_with_oauthbearer_is_refused(changes: Mapping[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse({**OAUTHBEARER, **changes})
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
+    assert any(problem in text for text in refused.value.problems), refused.value.problems
     assert SECRET not in str(refused.value)

@@ -412,7 +412,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path):
 
 
 def test_format_takes_brokers():
-    """Formatting wants less: any role, unknown keys of plugins, no own listener of a broker."""
+    """Formatting needs less: any role, unknown keys of plugins, no own listener of a broker."""
     target = parse_format_target(
         {
             "process.roles": "broker",

@@ -227,18 +227,18 @@ class Cluster:
         member.node = None
         for other in self.members:
             if other.node is not None and other is not member:
-                self._tell_connection_lost(other, member.node_id)
+                self._report_connection_lost(other, member.node_id)
         for break_off in self._under_way.pop(member.node_id, ()):
             self.at(self.rng.randrange(LATENCY_MS_MAX), break_off)
 
-    def _tell_connection_lost(self, member: Member, node_id: int) -> None:
+    def _report_connection_lost(self, member: Member, node_id: int) -> None:
         incarnation = member.incarnation
 
-        def tell() -> None:
+        def report() -> None:
             if member.node is not None and member.incarnation == incarnation:
                 self.step(member, ConnectionLost(node_id=node_id))
 
-        self.at(self.rng.randrange(LATENCY_MS_MAX), tell)
+        self.at(self.rng.randrange(LATENCY_MS_MAX), report)
 
     # ----------------------------------------------------------------------------------------- driving
 
@@ -311,7 +311,7 @@ class Cluster:
         return self.rng.randrange(1, 1500 if is_slow else LATENCY_MS_MAX)
 
     def _deliver(self, sender: Member, send: Send) -> None:
-        """Bring a request to its receiver and the answer back, or a failure in place of it."""
+        """Bring a request to its receiver and the response back, or a failure in place of it."""
         incarnation = sender.incarnation
         is_done = False
 
@@ -457,7 +457,7 @@ class Cluster:
             self.rng.choice(actions)()
 
     def calm_down(self) -> None:
-        """End all faults, and bring everybody back."""
+        """End all faults, and start all members."""
         self.is_faulty = False
         self._cut = set()
         for member in self.members:
@@ -486,7 +486,7 @@ class Cluster:
             self._check_committed(member)
 
     def _check_committed(self, member: Member) -> None:
-        """ConsistentCommittedData: what anybody commits at an offset is the same everywhere, for ever."""
+        """ConsistentCommittedData: all replicas commit the same at an offset, for ever."""
         disk = member.disk
         latest = max(disk.snapshots, default=None)
         inside = disk.snapshots[latest].batches if latest is not None else ()

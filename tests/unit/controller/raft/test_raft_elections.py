@@ -1,4 +1,4 @@
-"""Elections from the side of who stands: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
+"""Elections from the side of the candidate: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def follower(lab, *, leader: int = 2, epoch: int = 5, has_fetched: bool = True):
 
 
 def test_a_voter_asks_before_it_stands(lab) -> None:
-    """A pre-vote names the current epoch and binds nobody."""
+    """A pre-vote names the current epoch and does not bind the voter."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     result = node.wait(lab.config(1).fast_backoff_ms_max)
@@ -171,7 +171,7 @@ def test_a_silent_election_ends_in_another_pre_vote(lab) -> None:
 
 
 def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
-    """A candidate that is late follows the leader it is told of."""
+    """A candidate that is late follows the reported leader."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -309,7 +309,7 @@ def test_a_leader_heard_of_again_ends_the_pre_vote(lab) -> None:
 
 
 def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
-    """A leader that takes us for another one is told so, and its epoch counts."""
+    """A leader that takes us for another voter gets an error, and its epoch counts."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     response, _ = node.ask(begin_epoch(lab, leader=2, epoch=5, voter=3))
@@ -391,7 +391,7 @@ def test_a_higher_epoch_without_a_leader_ends_the_following(lab) -> None:
 
 
 def test_a_voter_that_knows_of_the_resignation_is_not_told_again(lab) -> None:
-    """EndQuorumEpoch is repeated only to who has not answered."""
+    """EndQuorumEpoch is repeated only to voters that have not responded."""
     node = lab.leader()
     sends = {send.destination.node_id: send for send in node.step(Shutdown(timeout_ms=5000)).sends}
     acknowledged = node.respond(sends[2], EndQuorumEpochResponse(leader_id=1, leader_epoch=node.node.epoch))

@@ -255,7 +255,7 @@ def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
 
 
 def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
-    """A resignation ends the leader, although it may overtake an answer on another connection."""
+    """A resignation ends the leader, although it may overtake a response on another connection."""
     node, send = following(lab)
     candidates = (lab.key(3), lab.key(1))
     node.ask(
@@ -293,9 +293,9 @@ def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has
     pending = node.fail(send, FailureReason.MISROUTED).sends
     hosts = []
     for _ in range(40):
-        hosts += [one.destination.host for one in pending]
-        failed = [node.fail(one, FailureReason.TIMED_OUT) for one in pending]
-        pending = [one for result in (*failed, node.wait(5)) for one in result.sends]
+        hosts += [sending.destination.host for sending in pending]
+        failed = [node.fail(sending, FailureReason.TIMED_OUT) for sending in pending]
+        pending = [sending for result in (*failed, node.wait(5)) for sending in result.sends]
     assert "moved" not in hosts
     assert hosts.count("host2") > 1
     assert node.node.leader_id == 2
@@ -307,23 +307,25 @@ def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_vo
     log = lab.log(1, 2, 3) if is_voter else lab.log(2, 3, 4)
     node, send = following(lab, log=log)
     result = node.fail(send, FailureReason.MISROUTED)
-    asked = [one for one in result.sends if one.destination.node_id != 2]
+    asked = [sending for sending in result.sends if sending.destination.node_id != 2]
     for _ in range(20):
         if asked:
             break
         result = node.wait(5)
-        for one in result.sends:
-            if isinstance(one.request, FetchRequest) and one.destination.node_id == 2:
-                node.fail(one, FailureReason.MISROUTED)
-            elif isinstance(one.request, FetchRequest):
-                asked.append(one)
+        for sending in result.sends:
+            if isinstance(sending.request, FetchRequest) and sending.destination.node_id == 2:
+                node.fail(sending, FailureReason.MISROUTED)
+            elif isinstance(sending.request, FetchRequest):
+                asked.append(sending)
     reported = LeaderEndpoint(node_id=2, host="moved", port=9999)
     response = FetchResponse(
         error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5, leader_endpoint=reported
     )
     result = node.respond(asked[0], response)
-    sent = [one for one in result.sends + node.wait(60).sends if isinstance(one.request, FetchRequest)]
-    assert (2, "moved") in [(one.destination.node_id, one.destination.host) for one in sent]
+    sent = [
+        sending for sending in result.sends + node.wait(60).sends if isinstance(sending.request, FetchRequest)
+    ]
+    assert (2, "moved") in [(sending.destination.node_id, sending.destination.host) for sending in sent]
 
 
 def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
@@ -332,9 +334,9 @@ def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
     result = node.fail(send, FailureReason.MISROUTED)
     waited_ms = 0
     while node.node.role is Role.FOLLOWER and waited_ms < 1000:
-        for one in result.sends:
-            if isinstance(one.request, FetchRequest):
-                node.fail(one, FailureReason.MISROUTED)
+        for sending in result.sends:
+            if isinstance(sending.request, FetchRequest):
+                node.fail(sending, FailureReason.MISROUTED)
         result = node.wait(5)
         waited_ms += 5
     assert node.node.role is Role.PROSPECTIVE

@@ -353,7 +353,7 @@ def test_the_most_caught_up_is_asked_to_succeed_first(lab) -> None:
 
 
 def test_a_resignation_of_a_former_epoch_is_void(lab) -> None:
-    """Whoever asks too late unseats nobody."""
+    """A late request does not depose the leader."""
     node = leading(lab)
     node.step(Resign(epoch=1))
     assert node.node.role is Role.LEADER
@@ -396,7 +396,7 @@ def test_the_quorum_is_described(lab) -> None:
 
 
 def test_without_leading_a_replica_describes_the_voters_alone(lab) -> None:
-    """The survivor of a lost quorum says whom it misses."""
+    """The survivor of a lost quorum names the missing voters."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=2))
     node.start()
     description = node.node.describe_quorum(node.now_ms)

@@ -57,7 +57,7 @@ def refuse_others(node, lookups: list[Send], homes: dict[str, int]):
         result = node.respond(send, response)
         if result.roles:
             return result
-        todo += [one for one in result.sends if not is_old(one)]
+        todo += [sending for sending in result.sends if not is_old(sending)]
     return result
 
 
@@ -114,7 +114,7 @@ def test_another_node_directory_or_cluster_is_never_taken_for_the_voter(lab, err
         refusal = VoteResponse(
             leader_epoch=node.node.epoch, vote_granted=True, error_code=error, top_level_error_code=top_level
         )
-        todo += [one for one in node.respond(send, refusal).sends if not is_old(one)]
+        todo += [sending for sending in node.respond(send, refusal).sends if not is_old(sending)]
     assert node.node.role is Role.PROSPECTIVE
     assert asked == 4, "each of two servers is asked for each of two voters, and then rests"
     later = node.wait(10_000)

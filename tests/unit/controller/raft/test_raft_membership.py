@@ -136,7 +136,7 @@ def test_an_unfit_voter_is_not_added(
 
 
 def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
-    """After `rebuild-quorum`, an old disk with records that nobody else has is no replica that lags behind."""
+    """After `rebuild-quorum`, an old disk with diverging records does not lag behind."""
 
     def ask_to_add():
         _, result = node.ask(add(lab))
@@ -210,7 +210,7 @@ def test_an_address_of_somebody_else_is_not_added(lab) -> None:
 
 
 def many_endpoints(lab, node_id: int, count: int) -> tuple[Endpoint, ...]:
-    """The endpoint of a node, and so many more with a host of 32 kB."""
+    """The endpoint of a node, and others with a host of 32 kB."""
     others = (Endpoint(listener=f"L{number}", host="h" * 32_767, port=9) for number in range(count))
     return (*lab.endpoints(node_id), *others)
 
@@ -231,7 +231,7 @@ def test_voters_that_fit_no_record_are_refused(lab) -> None:
 
 
 def test_a_change_that_does_not_commit_times_out(lab) -> None:
-    """The client hears after the request timeout; the change stays in force."""
+    """The response is sent after the request timeout; the change stays in force."""
     node = leading(lab)
     response, _ = node.ask(remove(lab, 3))
     assert response is None

@@ -1,4 +1,4 @@
-"""A controller that is in no voter set says so: whom it takes for the voters, and which property to set."""
+"""A controller that is in no voter set logs a warning with the voters that it knows, and the property to set."""
 
 from dataclasses import replace
 

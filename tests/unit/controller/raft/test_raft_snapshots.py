@@ -170,7 +170,7 @@ def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(
 
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_the_time_of_a_load_is_no_silence_of_the_leader(lab, is_readable: bool) -> None:
-    """Who has loaded a large snapshot fetches again, and asks for no election."""
+    """After loading a large snapshot a follower fetches again, without an election."""
     node, send = offered(lab)
     fetch_timeout_ms = lab.config(1).fetch_timeout_ms
     node.respond(send, chunk(0, b"abcde"))

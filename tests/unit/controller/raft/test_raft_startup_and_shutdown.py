@@ -45,7 +45,7 @@ def test_a_restart_takes_the_role_it_had_at_most(
 
 @pytest.mark.parametrize("leader_id", [1, 2, 9])
 def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: int) -> None:
-    """The survivor of a lost quorum knows that nobody leads it."""
+    """The survivor of a lost quorum reports no leader."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=leader_id))
     node.start()
     assert node.node.leader_id == leader_id
@@ -225,7 +225,7 @@ def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
 
 
 def test_a_leader_that_leaves_at_once_refuses_what_still_comes(lab) -> None:
-    """Nobody takes an answer of a node that ends for one of the leader."""
+    """A response of a node that shuts down is not the leader's."""
     node = lab.leader()
     node.step(Shutdown(timeout_ms=0))
     assert node.node.is_shut_down

@@ -1,4 +1,4 @@
-"""Votes from the side of who is asked: one vote per epoch, to logs that are not behind (Raft 5.4.1)."""
+"""Votes from the side of the voter: one vote per epoch, to logs that are not behind (Raft 5.4.1)."""
 
 from dataclasses import replace
 
@@ -122,7 +122,7 @@ def test_another_cluster_is_a_top_level_error(lab) -> None:
 
 
 def test_an_old_epoch_is_fenced_and_told_the_leader(lab) -> None:
-    """A late candidate learns whom to follow."""
+    """A late candidate learns the leader."""
     node = lab.leader(log=lab.log(1, 2, 3))
     response, _ = node.ask(vote(lab, replica_epoch=1, last_offset_epoch=0))
     assert response.error_code is ErrorCode.fenced_leader_epoch
@@ -275,7 +275,7 @@ def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
 
 
 def test_who_has_voted_still_grants_pre_votes_to_logs_that_are_not_behind(lab) -> None:
-    """A pre-vote binds nobody, and the vote of the epoch is no answer to it (KIP-996)."""
+    """A pre-vote does not bind the voter, and does not depend on the vote of the epoch (KIP-996)."""
     node = started(lab)
     assert node.ask(vote(lab))[0].vote_granted
     asked = vote(lab, replica=lab.key(3), pre_vote=True)

@@ -303,7 +303,7 @@ def test_power_loss_in_restore_or_retention_is_mended(
     """Lose power at every operation in turn: the node opens before or after the change, never between."""
     directory = Path("/disk/meta")
     fetched = SnapshotId(offset=500, epoch=3)
-    outcomes = set()
+    results = set()
     for operations in range(120):
         disk = new_crash_disk()
         prepare(disk, directory)
@@ -326,14 +326,14 @@ def test_power_loss_in_restore_or_retention_is_mended(
         disk.restart(Random(operations))
         storage = ControllerStorage.open(disk, config)
         state = storage.log_state()
-        outcomes.add((state.start_offset, state.end_offset))
+        results.add((state.start_offset, state.end_offset))
         if state.start_offset:
             assert state.earliest_snapshot_id is not None
             assert state.earliest_snapshot_id.offset == state.start_offset
         storage.append(make_batches(state.end_offset, 1, epoch=9))
         storage.close()
-    assert outcomes <= ({(0, 60), (20, 60), (40, 60)} if is_clean else {(0, 60), (500, 500)})
-    assert len(outcomes) > 1
+    assert results <= ({(0, 60), (20, 60), (40, 60)} if is_clean else {(0, 60), (500, 500)})
+    assert len(results) > 1
 
 
 def test_power_loss_while_the_log_is_cut_is_no_damage(new_crash_disk, power_loss, make_batches):
