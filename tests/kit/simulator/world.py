@@ -133,7 +133,7 @@ class Machine:
         return self._seconds(world_ms, self.stepped_ms)
 
     def monotonic_s(self, world_ms: int) -> float:
-        """The same, of the clock that nobody sets, and that stands still while the host is suspended."""
+        """The same, of the clock that is never set, and that stands still while the host is suspended."""
         return self._seconds(world_ms, -self.suspended_ms)
 
     def _seconds(self, world_ms: int, offset_ms: int) -> float:
@@ -166,7 +166,7 @@ class World:
         self.mend: Callable[[Machine], None] = lambda _machine: None
         """Called when a machine has refused to run on its damaged disk."""
         self._led_since: dict[int, int] = {}
-        """Epoch -> when somebody was first seen to lead it."""
+        """Epoch -> when a leader of it was first seen."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
 
@@ -434,10 +434,10 @@ class World:
             return
         for send in effects.sends:
             self.network.transmit(machine, send)
-        for reply in effects.raft_responses:
-            self.network.raft_answered(reply.token, reply.response)
+        for outgoing in effects.raft_responses:
+            self.network.deliver_raft_response(outgoing.token, outgoing.response)
         for response in effects.control_responses:
-            self.network.control_answered(response.token, response.result)
+            self.network.deliver_control_response(response.token, response.result)
         for own in effects.own_requests:
             self.network.ask_active(machine, own)
         if node.raft.is_shut_down:

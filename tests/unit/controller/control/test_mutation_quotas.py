@@ -126,7 +126,7 @@ def test_the_most_specific_quota_counts(rig: Rig, level: int) -> None:
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_who_shares_a_bucket(rig: Rig, level: int) -> None:
-    """A quota of users is shared by their client ids, one of client ids by all users; that of a pair is not shared."""
+    """Client ids share a quota of their user, users a quota of their client id; a pair has its own."""
     entity = dict(LEVELS[level])
     rig.set(1.0, *LEVELS[level])
     rig.of().charge(12)
