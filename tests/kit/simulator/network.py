@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LISTENER: Final = "CONTROLLER"
 KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)
 BROKEN_CONNECTION_NOTICED: Final = 0.7
-"""The share of peers that notice at once that a process has ended. For others, as after a power cut, requests time out."""
+"""The share of peers that notice the end of a process at once. For others, as in a power cut, requests time out."""
 
 
 @dataclass(slots=True, eq=False)

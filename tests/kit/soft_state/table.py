@@ -328,7 +328,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _found="an address that was found, until it fails or the voter set has another one",
         _silent="voters that did not answer in the last election, until there is a leader",
     ),
-    "raft.outsider.OutsiderWatch": _stays(
+    "raft.node.OutsiderWatch": _stays(
         _is_reported="whether the warning was logged, until this replica is a voter",
         _since_ms="since when this replica is no voter",
     ),

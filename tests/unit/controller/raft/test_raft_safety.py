@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import quorate_controller.raft as package
 from quorate_controller.raft.handlers.common import leader_state
-from quorate_controller.raft.history import OffsetHistory
-from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.log import LogMetadata, OffsetHistory
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     Destination,
