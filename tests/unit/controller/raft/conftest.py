@@ -7,8 +7,10 @@ from uuid import UUID
 
 import pytest
 from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
+    FetchResponse,
     Note,
     OutgoingResponse,
     Persisted,
@@ -272,6 +274,28 @@ class Lab:
             last_fetched_epoch=epoch,
             max_wait_ms=0,
         )
+
+    def begin_epoch(self, leader: int = 2, epoch: int = 5) -> BeginQuorumEpochRequest:
+        """The announcement of that leader, in version 0 but with its endpoints."""
+        return BeginQuorumEpochRequest(
+            cluster_id=None,
+            voter=None,
+            leader_id=leader,
+            leader_epoch=epoch,
+            leader_endpoints=self.endpoints(leader),
+        )
+
+    def follower(
+        self, node_id: int = 1, *, leader: int = 2, epoch: int = 5, has_fetched: bool = False, **node: object
+    ) -> tuple[Scripted, Send]:
+        """A follower, and its Fetch in flight. Its log ends at 10, in epoch 1, unless `node` says otherwise."""
+        scripted = self.node(node_id, **({"log": self.log(1, 2, 3)} | node))  # type: ignore[arg-type]
+        scripted.start()
+        (*_, send) = scripted.ask(self.begin_epoch(leader, epoch))[1].sends
+        if has_fetched:
+            response = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=10)
+            (send,) = scripted.respond(send, response).sends
+        return scripted, send
 
     def batch(self, base_offset: int, epoch: int, count: int = 1) -> bytes:
         return build_batch([b"record"] * count, base_offset, epoch, START_MS)

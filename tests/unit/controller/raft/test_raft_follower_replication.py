@@ -18,24 +18,6 @@ from quorate_controller.raft.model import Endpoint, OffsetAndEpoch
 from quorate_controller.raft.startup import HardState, LogState
 
 
-def begin(lab, *, epoch: int = 5, leader: int = 2) -> BeginQuorumEpochRequest:
-    return BeginQuorumEpochRequest(
-        cluster_id=None,
-        voter=None,
-        leader_id=leader,
-        leader_epoch=epoch,
-        leader_endpoints=lab.endpoints(leader),
-    )
-
-
-def following(lab, node_id: int = 1, **node: object):
-    """A follower of node 2 in epoch 5, and its first Fetch. Its log ends at 10, in epoch 1."""
-    scripted = lab.node(node_id, **({"log": lab.log(1, 2, 3)} | node))
-    scripted.start()
-    _, result = scripted.ask(begin(lab))
-    return scripted, result.sends[-1]
-
-
 def fetch_response(**changes: object) -> FetchResponse:
     fields: dict[str, object] = {"leader_id": 2, "leader_epoch": 5, "high_watermark": 10}
     return FetchResponse(**(fields | changes))  # type: ignore[arg-type]
@@ -43,7 +25,7 @@ def fetch_response(**changes: object) -> FetchResponse:
 
 def test_a_fetch_says_how_far_the_log_reaches(lab) -> None:
     """The request has every field a leader needs."""
-    _, send = following(lab)
+    _, send = lab.follower()
     assert send.request == FetchRequest(
         cluster_id=lab.cluster_id,
         replica=lab.key(1),
@@ -60,12 +42,12 @@ def test_a_fetch_says_how_far_the_log_reaches(lab) -> None:
 def test_following_is_durable(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    _, result = node.ask(begin(lab))
+    _, result = node.ask(lab.begin_epoch())
     assert result.hard_state == HardState(leader_epoch=5, leader_id=2)
 
 
 def test_the_next_fetch_waits_for_the_disk(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     node.is_slow_disk = True
     result = node.respond(send, fetch_response(records=lab.batch(10, 5, 3), high_watermark=12))
     assert result.appended == lab.batch(10, 5, 3)
@@ -78,12 +60,12 @@ def test_the_next_fetch_waits_for_the_disk(lab) -> None:
 
 
 def test_the_high_watermark_is_at_most_the_own_end(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     assert node.respond(send, fetch_response(high_watermark=99)).high_watermark == 10
 
 
 def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     (send,) = node.respond(send, fetch_response(high_watermark=-1)).sends
     assert not node.node.has_caught_up
     (send,) = node.respond(send, fetch_response(records=lab.batch(10, 5, 3), high_watermark=14)).sends
@@ -96,7 +78,7 @@ def test_a_follower_has_caught_up_once_it_has_all_that_is_committed(lab) -> None
 
 
 def test_a_follower_is_led_while_its_leader_answers(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     assert not node.node.is_led
     node.respond(send, fetch_response(high_watermark=8))
     assert node.node.is_led
@@ -105,7 +87,7 @@ def test_a_follower_is_led_while_its_leader_answers(lab) -> None:
 
 
 def test_the_high_watermark_never_falls(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     (send,) = node.respond(send, fetch_response(high_watermark=8)).sends
     (send,) = node.respond(send, fetch_response(high_watermark=-1)).sends
     result = node.respond(send, fetch_response(high_watermark=5))
@@ -115,7 +97,7 @@ def test_the_high_watermark_never_falls(lab) -> None:
 
 def test_a_diverging_log_is_cut_and_fetched_on(lab) -> None:
     """What the leader lacks goes, and the next Fetch starts there."""
-    node, send = following(lab, log=lab.log(1, 2, 3, epochs=((1, 0), (3, 7))))
+    node, send = lab.follower(log=lab.log(1, 2, 3, epochs=((1, 0), (3, 7))))
     result = node.respond(send, fetch_response(diverging_epoch=OffsetAndEpoch(epoch=2, offset=8)))
     assert result.truncated_to == [7]
     assert result.sends[0].request.fetch_offset == 7
@@ -123,7 +105,7 @@ def test_a_diverging_log_is_cut_and_fetched_on(lab) -> None:
 
 
 def test_what_is_committed_is_never_cut(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     (send,) = node.respond(send, fetch_response(high_watermark=9)).sends
     result = node.respond(send, fetch_response(diverging_epoch=OffsetAndEpoch(epoch=1, offset=5)))
     assert not result.truncated_to
@@ -144,7 +126,7 @@ def test_what_is_committed_is_never_cut(lab) -> None:
 )
 def test_bad_records_are_not_appended(lab, base_offset: int, epoch: int, damage: bytes, fault: str) -> None:
     """A leader's garbage stays out of the log, and is asked for again later."""
-    node, send = following(lab)
+    node, send = lab.follower()
     records = lab.batch(base_offset, epoch)
     records = records[: len(records) - len(damage)] + damage
     result = node.respond(send, fetch_response(records=records))
@@ -157,7 +139,7 @@ def test_bad_records_are_not_appended(lab, base_offset: int, epoch: int, damage:
 
 def test_good_batches_before_a_bad_one_are_kept(lab) -> None:
     """Progress is made; a batch cut short by the size limit is no fault."""
-    node, send = following(lab)
+    node, send = lab.follower()
     good = lab.batch(10, 5, 2)
     result = node.respond(send, fetch_response(records=good + lab.batch(12, 5)[:-10]))
     assert result.appended == good
@@ -167,7 +149,7 @@ def test_good_batches_before_a_bad_one_are_kept(lab) -> None:
 
 def test_silence_of_the_leader_starts_an_election(lab) -> None:
     """A voter stands after the fetch timeout, counted from the last answer."""
-    node, send = following(lab)
+    node, send = lab.follower()
     node.wait(1900)
     (send,) = node.respond(send, fetch_response()).sends
     node.wait(1999)
@@ -177,7 +159,7 @@ def test_silence_of_the_leader_starts_an_election(lab) -> None:
 
 
 def test_an_unreachable_leader_makes_a_follower_ask_around(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     result = node.fail(send, FailureReason.TIMED_OUT)
     assert result.sends[0].destination.node_id != 2
     assert isinstance(result.sends[0].request, FetchRequest)
@@ -223,7 +205,7 @@ def test_an_observer_finds_the_leader_through_a_bootstrap_server(lab) -> None:
 
 
 def test_an_observer_never_stands(lab) -> None:
-    node, _ = following(lab, node_id=4)
+    node, _ = lab.follower(node_id=4)
     node.wait(10_000)
     assert node.node.role is Role.FOLLOWER
 
@@ -243,7 +225,7 @@ def test_a_leader_without_an_endpoint_is_not_followed(lab) -> None:
 
 def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
     """What a peer reports never leaves a follower without a way to its leader."""
-    node, send = following(lab)
+    node, send = lab.follower()
     elsewhere = tuple(Endpoint(listener=name, host="host2", port=9) for name in ("OTHER", "ANOTHER"))
     node.ask(
         BeginQuorumEpochRequest(
@@ -256,7 +238,7 @@ def test_endpoints_without_our_listener_do_not_replace_the_leaders(lab) -> None:
 
 def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
     """A resignation ends the leader, although it may overtake a response on another connection."""
-    node, send = following(lab)
+    node, send = lab.follower()
     candidates = (lab.key(3), lab.key(1))
     node.ask(
         EndQuorumEpochRequest(cluster_id=None, leader_id=2, leader_epoch=5, preferred_candidates=candidates)
@@ -267,14 +249,14 @@ def test_what_a_resigned_leader_had_on_its_way_does_not_keep_it(lab) -> None:
 
 
 def test_a_leader_that_resigned_is_not_flooded(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     refusal = FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5)
     result = node.respond(send, refusal)
     assert all(again.destination.node_id != 2 for again in result.sends)
 
 
 def test_an_answer_of_another_leader_is_ignored(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     result = node.respond(send, fetch_response(leader_id=3, records=lab.batch(10, 5)))
     assert not result.appended
     assert node.node.leader_id == 2
@@ -287,7 +269,7 @@ def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has
     """A wrong address that was learned is dropped (KIP-1242)."""
     node = lab.node(1, log=lab.log(2, 3, 4))
     node.start()
-    _, result = node.ask(replace(begin(lab), leader_endpoints=MOVED))
+    _, result = node.ask(replace(lab.begin_epoch(), leader_endpoints=MOVED))
     send = result.sends[-1]
     assert send.destination.host == "moved"
     pending = node.fail(send, FailureReason.MISROUTED).sends
@@ -305,7 +287,7 @@ def test_a_leader_that_is_not_where_we_learned_is_sought_where_the_voter_set_has
 def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_voter: bool) -> None:
     """Where to find the leader is asked again after a wrong address (KIP-1242)."""
     log = lab.log(1, 2, 3) if is_voter else lab.log(2, 3, 4)
-    node, send = following(lab, log=log)
+    node, send = lab.follower(log=log)
     result = node.fail(send, FailureReason.MISROUTED)
     asked = [sending for sending in result.sends if sending.destination.node_id != 2]
     for _ in range(20):
@@ -330,7 +312,7 @@ def test_a_leader_that_left_the_address_in_the_voter_set_is_asked_for(lab, is_vo
 
 def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
     """A dead leader whose address another node has got is replaced as fast as any."""
-    node, send = following(lab)
+    node, send = lab.follower()
     result = node.fail(send, FailureReason.MISROUTED)
     waited_ms = 0
     while node.node.role is Role.FOLLOWER and waited_ms < 1000:
@@ -344,14 +326,14 @@ def test_a_wrong_address_does_not_put_off_an_election(lab) -> None:
 
 
 def test_an_answer_of_an_older_epoch_is_ignored(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     assert not node.respond(send, fetch_response(leader_epoch=4, records=lab.batch(10, 4))).appended
     assert node.node.epoch == 5
 
 
 def test_a_refusal_of_the_whole_request_is_reported(lab) -> None:
     """A wrong cluster id at the leader's address is seen in the log."""
-    node, send = following(lab)
+    node, send = lab.follower()
     refused = fetch_response(top_level_error_code=ErrorCode.inconsistent_cluster_id, records=lab.batch(10, 5))
     result = node.respond(send, refused)
     assert not result.appended

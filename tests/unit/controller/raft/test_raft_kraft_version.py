@@ -6,7 +6,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
-    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
     FetchResponse,
@@ -94,13 +93,7 @@ def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
     node = static(lab, 3)
     node.start()
     for leader, epoch in ((1, 5), (2, 6)):
-        begin = BeginQuorumEpochRequest(
-            cluster_id=None,
-            voter=None,
-            leader_id=leader,
-            leader_epoch=epoch,
-            leader_endpoints=lab.endpoints(leader),
-        )
+        begin = lab.begin_epoch(leader, epoch)
         response = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=0)
         send = node.ask(begin)[1].sends[-1]
         requests = []
@@ -118,9 +111,7 @@ def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
 def test_a_leader_too_old_to_be_told_is_left_alone(lab) -> None:
     node = static(lab, 3)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=1, leader_epoch=5, leader_endpoints=lab.endpoints(1)
-    )
+    begin = lab.begin_epoch(1)
     response = FetchResponse(leader_id=1, leader_epoch=5, high_watermark=0)
     send = node.ask(begin)[1].sends[-1]
     while not isinstance(send.request, UpdateRaftVoterRequest):

@@ -283,9 +283,7 @@ def test_a_fetch_does_not_use_epochs_up(lab, epoch: int) -> None:
 def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
     node = lab.node(3, log=lab.log(1, 2, 3))
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch(2, 2)
     node.ask(begin)
     response, _ = node.ask(fetch(lab, 4, 5, epoch=1))
     assert response.error_code is ErrorCode.not_leader_or_follower

@@ -9,7 +9,6 @@ from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
-    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
     FetchResponse,
@@ -378,9 +377,7 @@ def test_a_voter_of_the_configuration_does_not_stand_against_a_checkpoint(
 def test_truncation_brings_the_former_voters_back(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
     records = encode_control_batch([lab.voters(1, 2, 3, 4).to_record()], 10, 5, lab.start_ms)
     result = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, records=records))
@@ -467,9 +464,7 @@ def test_a_follower_that_moved_tells_the_leader(lab) -> None:
     moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
     node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
     response = FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)
     node.wait(1000)
@@ -512,9 +507,7 @@ def test_the_first_epoch_brings_the_bootstrap_voters_into_the_log(lab) -> None:
 def joining(lab, *, log, **config: object):
     node = lab.node(4, log=log, auto_join=True, **config)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
     node.wait(1900)
     (send,) = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     Persisted,
     Propose,
     RemoveRaftVoterRequest,
@@ -147,9 +146,7 @@ def test_no_role_grants_a_pre_vote_to_a_shorter_log(lab: Any, role: Role) -> Non
     election = node.start()
     match role:
         case Role.FOLLOWER:
-            begin = BeginQuorumEpochRequest(
-                cluster_id=None, voter=None, leader_id=3, leader_epoch=2, leader_endpoints=lab.endpoints(3)
-            )
+            begin = lab.begin_epoch(3, 2)
             node.ask(begin)
         case Role.PROSPECTIVE | Role.CANDIDATE:
             while node.node.role is not Role.PROSPECTIVE:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -40,16 +39,6 @@ def leading(lab):
     node = lab.leader(log=lab.log(1, 2, 3))
     node.ask(lab.fetch(2, 11, 2))
     return node
-
-
-def following(lab, **node: object):
-    """Node 1 follows node 2 in epoch 5, and its first Fetch."""
-    scripted = lab.node(1, **({"log": lab.log(1, 2, 3)} | node))
-    scripted.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
-    return scripted, scripted.ask(begin)[1].sends[-1]
 
 
 def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
@@ -133,7 +122,7 @@ def chunk(position: int, records: bytes, **changes: object) -> FetchSnapshotResp
 
 def offered(lab, **node: object):
     """A follower that was offered a snapshot, and its first FetchSnapshot."""
-    scripted, send = following(lab, **node)
+    scripted, send = lab.follower(**node)
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=20, epoch=4))
     return scripted, scripted.respond(send, offer).sends[0]
 
@@ -242,15 +231,13 @@ def test_wrong_chunks_end_the_download(lab) -> None:
 def test_a_new_epoch_starts_over(lab) -> None:
     node, send = offered(lab)
     node.respond(send, chunk(0, b"abc"))
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=3, leader_epoch=6, leader_endpoints=lab.endpoints(3)
-    )
+    begin = lab.begin_epoch(3, 6)
     _, result = node.ask(begin)
     assert isinstance(result.sends[0].request, FetchRequest)
 
 
 def test_a_snapshot_below_the_high_watermark_is_not_loaded(lab) -> None:
-    node, send = following(lab)
+    node, send = lab.follower()
     (send,) = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=9, epoch=1))
     result = node.respond(send, offer)
@@ -281,5 +268,5 @@ def test_a_log_of_a_snapshot_alone_has_its_epoch(lab) -> None:
         voters=(replace(lab.log(1, 2, 3).voters[0], offset=19),),
         kraft_versions=(replace(lab.log(1, 2, 3).kraft_versions[0], offset=19),),
     )
-    _, send = following(lab, log=log)
+    _, send = lab.follower(log=log)
     assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)

@@ -147,9 +147,7 @@ def test_a_leader_hands_over_before_it_leaves(lab) -> None:
     node.wait(3000)
     assert node.node.role is Role.RESIGNED
     assert not node.node.is_shut_down
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch(2, 2)
     node.ask(begin)
     assert not node.node.is_shut_down
 

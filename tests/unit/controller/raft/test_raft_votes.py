@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FailureReason,
-    FetchResponse,
     Role,
     VoteRequest,
     VoteResponse,
@@ -151,29 +149,15 @@ def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
     assert node.node.role is Role.LEADER
 
 
-def following(lab, node_id: int = 1, *, has_fetched: bool):
-    """A node that follows node 3, and its Fetch in flight."""
-    node = lab.node(node_id, log=lab.log(1, 2, 3))
-    node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
-    )
-    _, result = node.ask(begin)
-    if has_fetched:
-        response = FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10)
-        result = node.respond(result.sends[-1], response)
-    return node, result.sends[-1]
-
-
 def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
     """A voter that alone lost the leader does not disturb it (KIP-996)."""
     pre_vote = vote(lab, pre_vote=True)
-    assert following(lab, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
-    assert not following(lab, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
+    assert lab.follower(leader=3, epoch=4, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
+    assert not lab.follower(leader=3, epoch=4, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
 
 
 def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
-    node, fetch = following(lab, has_fetched=True)
+    node, fetch = lab.follower(leader=3, epoch=4, has_fetched=True)
     (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
     node.fail(again)
     assert node.ask(vote(lab, pre_vote=True))[0].vote_granted
@@ -181,7 +165,7 @@ def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
     """A replica that does not know yet that it is a voter again helps to elect the one that knows it."""
-    node, _ = following(lab, 4, has_fetched=True)
+    node, _ = lab.follower(4, leader=3, epoch=4, has_fetched=True)
     pre_vote = vote(lab, voter=lab.key(4), pre_vote=True)
     node.wait(lab.config(4).fetch_timeout_ms - 1)
     assert not node.ask(pre_vote)[0].vote_granted
@@ -190,7 +174,7 @@ def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 
 def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
-    assert not following(lab, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
+    assert not lab.follower(leader=3, epoch=4, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
 
 
 def test_a_pre_vote_changes_nothing(lab) -> None:
@@ -238,13 +222,7 @@ def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_
     for too_high in (epoch + step_max + 1, EPOCH_MAX):
         for request in (
             vote(lab, replica=lab.key(sender_id), replica_epoch=too_high),
-            BeginQuorumEpochRequest(
-                cluster_id=None,
-                voter=None,
-                leader_id=sender_id,
-                leader_epoch=too_high,
-                leader_endpoints=lab.endpoints(sender_id),
-            ),
+            lab.begin_epoch(sender_id, too_high),
             EndQuorumEpochRequest(
                 cluster_id=None,
                 leader_id=sender_id,
