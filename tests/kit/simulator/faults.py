@@ -14,7 +14,7 @@ from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
 from kit.simulator.wire import Release
 from kit.simulator.world import CLUSTER_ID, PORT
-from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
+from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
 from quorate_protocol.records.batch import scan_batches
 
@@ -168,7 +168,7 @@ class Faults:
             return
         running = [machine for machine in self._cluster.machines if machine.node is not None]
         voters = [machine for machine in running if _has_voted_for_another(machine)]
-        leaders = [machine for machine in running if _leads(machine)]
+        leaders = [machine for machine in running if machine.leads]
         chosen = (voters, STRIKE_AT_VOTER) if voters else (leaders, STRIKE_AT_LEADER)
         if chosen[0] and self._rng.random() < chosen[1]:
             machine = self._rng.choice(chosen[0])
@@ -533,7 +533,3 @@ def _last_batch(node: ControllerNode) -> BatchHeader | None:
         last = list(scan_batches(data))[-1]
         position = last.last_offset + 1
     return last
-
-
-def _leads(machine: Machine) -> bool:
-    return machine.node is not None and machine.node.raft.role is Role.LEADER

@@ -18,7 +18,7 @@ from kit.simulator.coverage import Happening
 from kit.simulator.faults import Faults, replica_on
 from kit.simulator.shape import Schedule
 from kit.simulator.world import CLUSTER_ID
-from quorate_controller.raft.messages import RemoveRaftVoterRequest, Role
+from quorate_controller.raft.messages import RemoveRaftVoterRequest
 from quorate_controller.raft.voters import majority_size
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class DirectedFaults(Faults):
         yield self._pause(500)
         base_offset, epoch = _end_offset(others), _epoch(second)
         self._split([first, *others], [second])
-        yield lambda: _leads(first) and _epoch(first) > epoch
+        yield lambda: first.leads and _epoch(first) > epoch
         yield lambda: all(_end_offset([machine]) > base_offset for machine in others)
         yield self._pause(4 * self._world.network.delay_ms_max)
         epoch = _epoch(first)
@@ -159,7 +159,7 @@ class DirectedFaults(Faults):
             return [
                 machine
                 for machine in self._cluster.machines
-                if _leads(machine)
+                if machine.leads
                 and _epoch(machine) > epoch
                 and (not is_active or (machine.node is not None and machine.node.is_active))
             ]
@@ -215,10 +215,6 @@ class DirectedFaults(Faults):
             if left < right and (left not in side_of or side_of[left] != side_of.get(right))
         }
         self._note(f"cut into {[[machine.node_id for machine in side] for side in sides]}")
-
-
-def _leads(machine: Machine) -> bool:
-    return machine.node is not None and machine.node.raft.role is Role.LEADER
 
 
 def _epoch(machine: Machine) -> int:

@@ -28,7 +28,7 @@ from kit.simulator.wire import Release
 from kit.simulator.work import Work
 from quorate_controller.driver import Clock
 from quorate_controller.node.assembly import open_node
-from quorate_controller.raft.messages import Shutdown
+from quorate_controller.raft.messages import Role, Shutdown
 from quorate_controller.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.disk_log = DiskLog(self.disk)
+
+    @property
+    def leads(self) -> bool:
+        """Whether its process leads the quorum, as far as it knows."""
+        return self.node is not None and self.node.raft.role is Role.LEADER
 
     @property
     def directory_id(self) -> UUID:
