@@ -159,7 +159,7 @@ def load_config(path: Path) -> ControllerConfig:
 
 
 def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
-    """The TLS of a listener, with what the files of its config providers have now. Nothing else is read again.
+    """The TLS of a listener, with the present files of its config providers. No other file is read again.
 
     Raises:
         SecurityConfigError: a file can't be read, or has what can't be used.

@@ -132,7 +132,7 @@ class Schedule:
         return min(task.due_ms for task in self._tasks)
 
     def run_due(self, now_ms: int) -> ControlResult | None:
-        """Runs the task that has been due longest, or a step of it. Returns None if there is nothing to write."""
+        """Runs the task that has been due longest, or a step of it. Returns None without records."""
         task = min(self._tasks, key=lambda task: task.due_ms)
         if task.due_ms > now_ms:
             return None
@@ -275,7 +275,7 @@ class QuorumController:
         self._transitions.deactivate()
 
     def deactivate(self) -> None:
-        """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
+        """Stops deciding and drops the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
         self._forget_soft_state()
         self._elections.drop_passes()

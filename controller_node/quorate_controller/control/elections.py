@@ -42,7 +42,7 @@ _ELECTION_TYPES: Final[Mapping[int, Election]] = {
 class Elections:
     """Keeps partitions led, by the preferred replica if possible.
 
-    The image's index knows which partitions are without a leader, or led by another replica than the preferred
+    The image's index has the partitions without a leader, and those led by another replica than the preferred
     one. The position of a periodic pass is soft state.
     """
 

@@ -53,7 +53,7 @@ UNFENCED: Final = -1
 
 
 class BrokerState(Enum):
-    """The state of a broker, which decides what it may do (BrokerControlState)."""
+    """The state of a broker, which decides its rights (BrokerControlState)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -76,7 +76,7 @@ class _Lease:
     metadata_offset: int = -1
     """The end of the log that it has read, as of its last heartbeat."""
     controlled_shutdown_offset: int = -1
-    """Once every other active broker has read this, nobody takes it for a leader any more. -1: not shutting
+    """Once every other active broker has read this offset, none of them uses it as a leader. -1: not shutting
     down.
     """
 

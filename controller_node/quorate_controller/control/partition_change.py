@@ -80,7 +80,7 @@ class Wanted:
     directories: Mapping[int, UUID] = field(default_factory=dict)
     """Broker id -> directory that its replica is now in; each new replica needs one."""
     replicas: tuple[int, ...] | None = None
-    """The preferred leader first; None: as they are. The same for those that come and go (KIP-455)."""
+    """The preferred leader first; None: unchanged. The same for adding and removing replicas (KIP-455)."""
     removing_replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
 

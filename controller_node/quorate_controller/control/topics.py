@@ -65,7 +65,7 @@ _CREATE_PARTITIONS_STRICT_SINCE: Final = 3
 """The versions of the requests from which a quota refuses; below, it only throttles (KIP-599)."""
 
 _DELETION_DISABLED_SINCE: Final = 3
-"""DeleteTopicsResponse version that knows TOPIC_DELETION_DISABLED."""
+"""The first DeleteTopicsResponse version with TOPIC_DELETION_DISABLED."""
 
 
 class TopicManager:

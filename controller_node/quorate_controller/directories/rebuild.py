@@ -1,4 +1,4 @@
-"""Making a stopped controller the only voter of its quorum: the way out when a majority of disks is lost for good.
+"""Makes a stopped controller the only voter of its quorum, after the permanent loss of a majority of disks.
 
 Kafka has no tool for it: RemoveRaftVoter (KIP-853) needs the lost majority. The last VotersRecord of the log,
 committed or not, decides the voters, so a VotersRecord with this controller alone is appended to its log. That

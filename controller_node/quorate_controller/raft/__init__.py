@@ -13,7 +13,7 @@ table (`roles.TRANSITIONS`):
     unattached   prospective  same            a voter's election timeout passed
     unattached   follower     same or higher  a leader was found
     prospective  unattached   same or higher  the pre-vote was lost and no leader is known; or a higher epoch
-    prospective  candidate    next            a majority would vote for us, or a voter knows no pre-vote
+    prospective  candidate    next            a majority would vote for us, or a voter does not support pre-votes
     prospective  follower     same or higher  the pre-vote was lost and the leader is known, or one was found
     candidate    unattached   higher          a peer names a higher epoch, but no leader
     candidate    prospective  same            the election was not won in time

@@ -16,7 +16,7 @@ from quorate_controller.raft.voters import VoterSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:
-    """Whether a follower's log is a prefix of ours (both None), or what it must do first."""
+    """Whether a follower's log is a prefix of ours (both None), or what it must truncate to or load first."""
 
     diverging_epoch: OffsetAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
@@ -168,7 +168,7 @@ class LogMetadata:
             self.earliest_snapshot_id = snapshot_id
 
     def move_start(self, start_offset: int) -> None:
-        """Retention removed everything below `start_offset`, where a snapshot ends; older ones are gone."""
+        """Retention removed the log below `start_offset`, where a snapshot ends, and older snapshots."""
         snapshot_offset = -1 if self.snapshot_id is None else self.snapshot_id.offset
         if not self.start_offset <= start_offset <= min(self.end_offset, snapshot_offset):
             log = f"{self.start_offset} to {self.end_offset} with a snapshot up to {snapshot_offset}"
@@ -225,7 +225,7 @@ class OffsetHistory(Generic[T]):
             self._values.pop()
 
     def trim_to(self, start_offset: int) -> None:
-        """Forget the entries that no longer hold at `start_offset`."""
+        """Drop the entries that no longer hold at `start_offset`."""
         keep = max(bisect_right(self._offsets, start_offset) - 1, 0)
         del self._offsets[:keep]
         del self._values[:keep]
@@ -289,12 +289,12 @@ class VoterHistory:
         self._kraft_versions.add(offset, kraft_version)
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: forget what was recorded behind it."""
+        """The log now ends at `end_offset`: drop later entries."""
         self._voters.truncate_to(end_offset)
         self._kraft_versions.truncate_to(end_offset)
 
     def trim_to(self, start_offset: int) -> None:
-        """Drop what is needed only for offsets below `start_offset`."""
+        """Drop entries that are needed only for offsets below `start_offset`."""
         self._voters.trim_to(start_offset)
         self._kraft_versions.trim_to(start_offset)
 

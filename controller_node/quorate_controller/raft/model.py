@@ -20,7 +20,7 @@ class RaftSafetyError(Exception):
     """A step would break a promise of Raft: a mistake of ours, or of the driver.
 
     The state in memory may have changed halfway, and nothing of the step may reach the disk or another node. The
-    process has to end. Its successor starts from what the disk has, which is consistent. This package has no
+    process has to end. Its successor starts from the disk, which is consistent. This package has no
     `assert`, which `python -O` removes. Invalid input from another node is refused with a protocol error instead.
     """
 

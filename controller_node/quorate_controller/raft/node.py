@@ -125,8 +125,8 @@ socket.connection.setup.timeout.ms, 10 s."""
 class RaftNode:
     """A voter or observer of the quorum. Not thread-safe; deterministic for a given `rng`.
 
-    `now_ms` is Unix milliseconds and never goes back. After construction call `start` once: it does what a
-    restart demands (the only voter elects itself, others set their timers).
+    `now_ms` is Unix milliseconds and never decreases. After construction call `start` once (the only voter elects
+    itself, others set their timers).
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class RaftNode:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the log had everything that was committed, at least once since the start."""
+        """Whether the log had all committed records at least once since the start."""
         return self._replica.has_caught_up
 
     @property
@@ -418,7 +418,7 @@ class RaftNode:
         return is_alone or self._replica.now_ms >= self._leaves_at_ms
 
     def high_watermark_of(self, node_id: int) -> int:
-        """The high watermark that another node knows, -1 if that is unknown: only a leader knows it."""
+        """The high watermark of another node, -1 if unknown: only a leader knows it."""
         leader = self._replica.state
         return leader.progress.high_watermark_of(node_id) if isinstance(leader, Leader) else -1
 

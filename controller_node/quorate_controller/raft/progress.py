@@ -26,7 +26,7 @@ class ReplicaProgress:
     last_caught_up_ms: int = UNKNOWN_MS
 
     def record_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note a Fetch. A replica that has reached the log end as of its previous Fetch had caught up then."""
+        """Record a Fetch. A replica that has reached the log end as of its previous Fetch had caught up then."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif 0 < self.last_fetch_leader_end_offset <= fetch_offset:
@@ -89,7 +89,7 @@ class Progress:
     def record_fetch(
         self, key: ReplicaKey, fetch_offset: int, high_watermark: int, leader_end_offset: int, now_ms: int
     ) -> None:
-        """Note a Fetch, and the high watermark that its sender knows (-1: none).
+        """Record a Fetch, and the high watermark of its sender (-1: unknown).
 
         A replica without an entry gets none when there are too many observers.
         """
@@ -106,7 +106,7 @@ class Progress:
         self._high_watermarks[key.node_id] = high_watermark
 
     def record_divergence(self, key: ReplicaKey, fetch_offset: int, last_fetched_epoch: int) -> None:
-        """Note a Fetch from the end of a log that is no prefix of ours."""
+        """Record a Fetch from the end of a log that is no prefix of ours."""
         known = self._diverged.get(key)
         if known is not None and known.fetch_offset == fetch_offset:
             known.fetches += 1
@@ -127,7 +127,7 @@ class Progress:
         own.end_offset = end_offset
 
     def high_watermark_of(self, node_id: int) -> int:
-        """The high watermark that a node knows, by its latest Fetch; -1 if that is unknown."""
+        """The high watermark of a node, by its latest Fetch; -1 if unknown."""
         return self._high_watermarks.get(node_id, -1)
 
     @property

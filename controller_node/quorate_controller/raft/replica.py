@@ -227,7 +227,7 @@ class Replica:
         )
 
     def become_candidate(self) -> None:
-        """The pre-vote was won, or a voter does not know pre-votes: stand in the next epoch."""
+        """The pre-vote was won, or a voter does not support pre-votes: stand in the next epoch."""
         self._check_can_stand()
         if self.epoch >= EPOCH_MAX:
             self.effects.warn("epochs_used_up", epoch=self.epoch)
@@ -383,7 +383,7 @@ class Replica:
         return self.log.end_offset - 1
 
     def append(self, batches: bytes) -> None:
-        """Append whole batches to the log: a leader's own, or what a follower fetched and checked."""
+        """Append whole batches to the log: a leader's own, or the checked batches that a follower fetched."""
         self.effects.append(batches)
         for header in scan_batches(batches):
             self.log.append(
@@ -421,7 +421,7 @@ class Replica:
             self._voters_changed()
 
     def begin_restore(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot has been downloaded: it takes the place of the log if it is complete and undamaged."""
+        """A snapshot has been downloaded: it replaces the log if it is complete and undamaged."""
         if self.state.role is Role.LEADER:
             raise RaftSafetyError(f"the leader of epoch {self.epoch} would load the snapshot {snapshot_id}")
         self.restoring = snapshot_id

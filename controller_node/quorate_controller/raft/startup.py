@@ -58,7 +58,7 @@ class LogState:
     `epochs` ascend in both fields. `snapshot_id` is the latest snapshot (the bootstrap checkpoint 0-0
     included) and `earliest_snapshot_id` the oldest one, both None without a snapshot; a log that starts
     behind 0 has a snapshot that ends where it starts, and that is the oldest. `voters` and `kraft_versions`
-    hold, ascending, what the latest snapshot says and every such control record in the log behind it.
+    hold, ascending, those of the latest snapshot and of every such control record in the log behind it.
     """
 
     start_offset: int = 0

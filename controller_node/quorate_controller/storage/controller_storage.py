@@ -306,7 +306,7 @@ class ControllerStorage:
         return self.log.start_offset if self.log.start_offset != start_offset else None
 
     def close(self) -> None:
-        """Flush, close, unlock; does nothing the second time."""
+        """Flush, close, unlock; without effect the second time."""
         if self._download is not None:
             self._download.abort()
             self._download = None

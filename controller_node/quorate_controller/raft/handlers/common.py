@@ -19,7 +19,7 @@ Epochs are never lowered again and have 31 bits, so that a single request could 
 behind learns the epoch from the responses to its own requests.
 """
 UNKNOWN_EPOCH_STEP_MAX: Final = 1_000
-"""The same for a sender that is no voter as far as we know; the log that makes it one may not have reached us yet."""
+"""The same for other senders: the VotersRecord with the sender may not have reached us yet."""
 
 
 def leader_state(replica: "Replica") -> Leader:

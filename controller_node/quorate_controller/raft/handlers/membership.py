@@ -305,7 +305,7 @@ def handle_join_response(
 def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_only: bool) -> int | None:
     """Append the new level, and the voters as their UpdateRaftVoter requests describe them.
 
-    Returns the offset of the last record; None when there is nothing to append, or with `validate_only`.
+    Returns the offset of the last record; None without a change, or with `validate_only`.
 
     Raises:
         ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.

@@ -174,7 +174,7 @@ class Leader(RoleState):
     # -------------------------------------------------------------------------------------- replication
 
     def silent_voters(self, replica: "Replica") -> tuple[ReplicaKey, ...]:
-        """The other voters that have not fetched for half a fetch timeout: they may not know this leader."""
+        """The other voters that have not fetched for half a fetch timeout: they may not follow this leader."""
         silent_since_ms = replica.now_ms - replica.config.fetch_timeout_ms // 2
         return tuple(
             voter.key
@@ -224,7 +224,7 @@ class Leader(RoleState):
     def _note_fall(self, replica: "Replica", request: FetchRequest, offset_before: int) -> None:
         """A Fetch requests records that the replica had: it is late, as after a cut link, or the records are lost.
 
-        Records are lost only with a restart, and a replica that has just started knows no high watermark.
+        Records are lost only with a restart, and a replica that has just started has no high watermark.
         """
         facts = {"replica": str(request.replica), "before": offset_before, "now": request.fetch_offset}
         if request.high_watermark is not None and request.high_watermark >= 0:
@@ -239,7 +239,7 @@ class Leader(RoleState):
         self.advance_high_watermark(replica)
 
     def advance_high_watermark(self, replica: "Replica") -> None:
-        """Commit what a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
+        """Commit the offset that a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
         offset = self.progress.committed_offset
         if offset is None or offset <= self.epoch_start_offset:
             return
