@@ -141,7 +141,8 @@ class Leader(RoleState):
         if replica.is_shutting_down or self.is_resigning or has_lost_quorum:
             replica.become_resigned(self.progress.successors())
             return replica.now_ms
-        self._expire_change(replica)
+        if self.change is not None and replica.now_ms >= self.change.deadline_ms:
+            self.end_change(replica, ErrorCode.request_timed_out)
         self._respond_all(replica, self.held_of_voters.pop_expired(replica.now_ms), are_voters=True)
         self._respond_all(replica, self.held_of_observers.pop_expired(replica.now_ms), are_voters=False)
         if replica.now_ms >= self.begin_epoch_due_ms:
@@ -317,10 +318,6 @@ class Leader(RoleState):
             return
         kind = AddRaftVoterResponse if change.kind is ChangeKind.ADD else RemoveRaftVoterResponse
         replica.effects.respond(change.token, kind(error_code=error_code, error_message=message))
-
-    def _expire_change(self, replica: "Replica") -> None:
-        if self.change is not None and replica.now_ms >= self.change.deadline_ms:
-            self.end_change(replica, ErrorCode.request_timed_out)
 
 
 def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> FetchResponse:
