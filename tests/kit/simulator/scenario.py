@@ -20,7 +20,7 @@ from kit.simulator.operations import Operations
 from kit.simulator.partition_clients import PartitionLeaders, Reassigner
 from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
-from kit.simulator.slicing import small_slices
+from kit.simulator.slices import small_slices
 from kit.simulator.users import USERS, History, User
 from kit.simulator.work import counting_work
 

@@ -23,7 +23,7 @@ from kit.simulator.disk_logs import DiskLog
 from kit.simulator.invariants import Invariants, InvariantViolation
 from kit.simulator.network import Network
 from kit.simulator.partitions import CommittedPartitions
-from kit.simulator.slicing import TURN_MS
+from kit.simulator.slices import TURN_MS
 from kit.simulator.wire import Release
 from kit.simulator.work import Work
 from quorate_controller.driver import Clock

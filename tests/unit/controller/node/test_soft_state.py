@@ -15,9 +15,9 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kit.led_node import PEERS, LedNode, creation, directory_of, level_of
+from kit.soft_state.attributes import Attribute, attributes
 from kit.soft_state.page import PAGE, rendered
 from kit.soft_state.table import TABLE, Kind
-from kit.soft_state.walking import Attribute, attributes
 from quorate_controller.control import broker_transitions, elections
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.describe import TOPICS_PER_STEP

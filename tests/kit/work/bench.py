@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from kit.controller_parts import LoneQuorum
-from kit.work.counting import Stopwatch, WorkCounter, visible
+from kit.work.counter import Stopwatch, WorkCounter, visible
 from kit.work.large_image import SENDER, Size, build
 from kit.work.requests_of_apis import TOKEN_SECRET, Case, Place, Run
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
