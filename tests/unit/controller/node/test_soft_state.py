@@ -59,7 +59,7 @@ def led(open_led: OpenLed, monkeypatch: pytest.MonkeyPatch) -> LedNode:
 
 def is_entered(attribute: Attribute) -> bool:
     row = TABLE.get(attribute.key)
-    return row is None or row.kind in (Kind.PART, Kind.ANEW)
+    return row is None or row.kind in (Kind.PART, Kind.RESTARTS)
 
 
 def state_of(node: ControllerNode) -> State:
