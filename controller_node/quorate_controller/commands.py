@@ -258,8 +258,8 @@ def ship_command(
     only read. Files that were shipped before are not copied again, and nothing in HISTORY is deleted.
     """
     interval_s = _interval_s(interval)
-    from quorate_controller.shipping.following import follow as follow_log  # noqa: PLC0415 - for this command
     from quorate_controller.shipping.shipper import ShipError, Shipper  # noqa: PLC0415 - for this command alone
+    from quorate_controller.shipping.shipper import follow as follow_log  # noqa: PLC0415 - for this command
 
     if follow:
         configure_logs(level=LogLevel.INFO, log_format=log_format)

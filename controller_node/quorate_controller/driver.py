@@ -47,7 +47,13 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.node import ControllerNode, Effects, OwnRequest
-    from quorate_controller.node.events import Caller, NodeEvent, NotAwaited, RaftAnswer, RaftReply
+    from quorate_controller.node.events import (
+        Caller,
+        NodeEvent,
+        NotAwaited,
+        OutgoingRaftResponse,
+        ResponseWithData,
+    )
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
@@ -142,8 +148,8 @@ class Driver:
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
         self._tokens = itertools.count()
-        self._raft_futures: dict[int, Future[RaftAnswer]] = {}
-        self._for_observers: deque[RaftReply] = deque()
+        self._raft_futures: dict[int, Future[ResponseWithData]] = {}
+        self._for_observers: deque[OutgoingRaftResponse] = deque()
         self._control_futures: dict[int, Future[Payload | NotAwaited]] = {}
         self._turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -271,13 +277,13 @@ class Driver:
         for send in effects.sends:
             self._peers.send(send)
         observers = []
-        for reply in effects.raft_replies:
+        for reply in effects.raft_responses:
             if reply.is_for_observer:
                 observers.append(reply)
             else:
                 self._reply(reply)
-        for response in effects.control_answers:
-            _resolve(self._control_futures.pop(response.token, None), response.outcome)
+        for response in effects.control_responses:
+            _resolve(self._control_futures.pop(response.token, None), response.result)
         if observers:
             if not self._for_observers:
                 self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))
@@ -290,8 +296,8 @@ class Driver:
             self._shut_down.set()
         self._schedule()
 
-    def _reply(self, reply: RaftReply) -> None:
-        _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
+    def _reply(self, reply: OutgoingRaftResponse) -> None:
+        _resolve(self._raft_futures.pop(reply.token, None), reply.response)
 
     def _replying_to_observers(self) -> Generator[Outcome, None, None]:
         """Answer observers, behind the responses to others, and in passes between which others are served."""
@@ -391,10 +397,10 @@ class Driver:
         unresolved = await self._host_names.unresolved(names)
         self._enqueue_request(replace(event, unresolved_hosts=unresolved))
 
-    def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
+    def raft(self, request: messages.RaftRequest, listener: str) -> Future[ResponseWithData]:
         """See `NodePort.raft`."""
         token = next(self._tokens)
-        future: Future[RaftAnswer] = self._loop.create_future()
+        future: Future[ResponseWithData] = self._loop.create_future()
         self._raft_futures[token] = future
         self._enqueue(RequestReceived(token=token, request=request, listener=listener))
         return future

@@ -21,9 +21,8 @@ from kio.schema.incremental_alter_configs.v1 import request as alter_configs
 from kio.schema.update_features.v2 import request as update_features
 from kit.controller_parts import LoneQuorum, response_of
 from kit.older_releases import is_later, reworded
-from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, RequestContext
-from quorate_controller.control.controller import QuorumController
+from quorate_controller.control.controller import QuorumController, default_bootstrap
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES, Release
 

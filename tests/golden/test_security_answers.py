@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum, response_of
-from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
-from quorate_controller.control.controller import QuorumController
+from quorate_controller.control.controller import QuorumController, default_bootstrap
 from quorate_controller.server.error_responses import error_response
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import APIS

@@ -41,7 +41,7 @@ def start(quorum: AddressedQuorum, wait_for: str) -> str:
     """Start all nodes; returns the broker's address."""
     for controller in quorum.controllers:
         quorum.configure(
-            controller, {"quorate.answers.wait.for": wait_for, "quorate.answers.wait.max.ms": "5000"}
+            controller, {"quorate.responses.wait.for": wait_for, "quorate.responses.wait.max.ms": "5000"}
         )
     quorum.start(*quorum.controllers, *quorum.brokers)
     (broker,) = quorum.brokers
@@ -71,5 +71,5 @@ def test_the_broker_that_was_asked_knows_the_topic(quorum: AddressedQuorum) -> N
 
 
 def test_without_the_wait_a_late_broker_does_not_know_it(quorum: AddressedQuorum) -> None:
-    waited = asyncio.run(unknown_for_s(start(quorum, "nobody")))
+    waited = asyncio.run(unknown_for_s(start(quorum, "none")))
     assert median(waited) > SOON_S, waited

@@ -19,7 +19,7 @@ from kio.schema.alter_user_scram_credentials.v0.request import (
 )
 from kit.java.images import ask_java, image_at
 from kit.kafka import jars_of
-from quorate_controller.control.activation import default_bootstrap
+from quorate_controller.control.controller import default_bootstrap
 from quorate_controller.control.scram_credentials import ScramManager
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.releases import NEWEST_RELEASE

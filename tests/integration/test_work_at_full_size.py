@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from kit.work.measuring import benches, measure
+from kit.work.bench import benches, measure
 from kit.work.records_and_tasks import REPLAYS, TASKS
 from kit.work.requests_of_apis import CASES, Case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.work.measuring import WorkBench
+    from kit.work.bench import WorkBench
 
 Benches = tuple["WorkBench", "WorkBench"]
 

@@ -70,7 +70,7 @@ class LedNode:
     def _note(self, effects: Effects) -> Effects:
         self._sends += effects.sends
         self.responses |= {
-            control_response.token: control_response.outcome for control_response in effects.control_answers
+            control_response.token: control_response.result for control_response in effects.control_responses
         }
         return effects
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from quorate_controller.config.endpoints import ListenerAddress
-from quorate_controller.config.own_keys import AnswerPolicy
+from quorate_controller.config.own_keys import ResponsePolicy
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.first_catch_up import FirstCatchUp
@@ -24,8 +24,8 @@ from quorate_controller.node.registration import ControllerIdentity, Registratio
 from quorate_controller.node.snapshot_turns import SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
+from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.storage.errors import FileMissingError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import ApiKey
@@ -303,7 +303,7 @@ class TurnBench:
                 listener="CONTROLLER",
             ),
             snapshot_turns=SnapshotTurns(cast("Any", self.raft), node_id=NODE_ID, hands_over=False),
-            broker_waits=BrokerWaits(AnswerPolicy()),
+            broker_waits=BrokerWaits(ResponsePolicy()),
             clock=lambda: self.clock_ms,
             first_catch_up=FirstCatchUp(raft=cast("Any", self.raft), metadata=self.metadata, now_ms=NOW_MS),
             now_ms=NOW_MS,

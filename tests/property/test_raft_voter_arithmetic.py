@@ -10,12 +10,12 @@ from quorate_controller.raft.log import LogMetadata
 from quorate_controller.raft.model import (
     Endpoint,
     OffsetAndEpoch,
+    RaftSafetyError,
     ReplicaKey,
     SnapshotId,
     VersionRange,
     Voter,
 )
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet, VoteTally, majority_offset, majority_size
 from quorate_protocol.records.batch import decode_batches

@@ -49,7 +49,7 @@ def test_finds_a_log_whose_epochs_are_believed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_finds_a_log_that_is_cut_off_at_any_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that forgets what it promised is found, though nobody misses it."""
+    """A node that forgets what it promised is found, although no node misses it."""
     monkeypatch.setattr(segment.Segment, "batch_behind_damage", lambda _segment, _size_bytes: None)
     monkeypatch.setattr(
         log.MetadataLog,

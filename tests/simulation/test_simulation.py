@@ -66,7 +66,7 @@ def test_seeds_of_other_shapes_keep_all_promises(name: str) -> None:
 
 @pytest.mark.parametrize("schedule", Schedule)
 def test_a_directed_schedule_does_no_harm(schedule: Schedule) -> None:
-    """What finds a planted mistake finds nothing where there is none, and does not go stale."""
+    """The seeds that find planted mistakes find nothing without them, and do not go stale."""
     scenarios = [run_seed(seed, SHAPES[schedule.value](seed)) for seed in (1, 2)]
     assert all(scenario.world.coverage.counts[Happening.SCHEDULE_DONE] for scenario in scenarios)
 

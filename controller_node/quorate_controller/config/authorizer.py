@@ -17,7 +17,7 @@ from quorate_controller.config.keys import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerConfig:
-    """How requests are authorized."""
+    """The settings of the authorizer."""
 
     super_users: frozenset[str] = frozenset()
     """Principals (`User:admin`) that may do everything."""
@@ -30,7 +30,7 @@ def parse_authorizer(
     listener_names: tuple[str, ...],
     problem: Problems,
 ) -> AuthorizerConfig | None:
-    """Return the configured authorizer, None without one. Users and flag are checked either way."""
+    """Return the configured authorizer, or None. Users and flag are checked either way."""
     super_users = _super_users(properties.get(SUPER_USERS, ""), problem)
     allow_everyone = _allow_everyone(properties.get(ALLOW_EVERYONE, "false"), problem)
     if values[AUTHORIZER] != STANDARD_AUTHORIZER:
@@ -57,7 +57,7 @@ def _allow_everyone(text: str, problem: Problems) -> bool:
 def _check_early_start_listeners(
     values: Mapping[str, ConfigValue], listener_names: tuple[str, ...], problem: Problems
 ) -> None:
-    """Controllers need each other before they have loaded the ACLs: all of their listeners start early."""
+    """Controllers connect to each other before they have loaded the ACLs: all of their listeners start early."""
     early = values[EARLY_START_LISTENERS]
     if early is None:
         return

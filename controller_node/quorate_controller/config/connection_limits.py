@@ -46,11 +46,11 @@ def parse_connection_limits(
     listeners: Sequence[str],
     problem: Problems,
 ) -> ConnectionConfig:
-    """Return the limits; what is wrong is reported and left out."""
+    """Return the limits; invalid values are reported and left out."""
     of_host = _overrides(str(values[OVERRIDES] or ""), problem)
     per_host_max = _typed(values, PER_IP)
     if per_host_max == 0 and not of_host:
-        problem(f"{PER_IP}=0: only together with {OVERRIDES}, or nobody could connect")
+        problem(f"{PER_IP}=0: only together with {OVERRIDES}, or no client could connect")
     return ConnectionConfig(
         total_max=_typed(values, MAX_CONNECTIONS) if MAX_CONNECTIONS in properties else CONNECTIONS_MAX,
         of_listener=_of_listeners(MAX_CONNECTIONS, properties, listeners, problem),

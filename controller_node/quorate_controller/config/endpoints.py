@@ -24,7 +24,7 @@ VOTERS = "controller.quorum.voters"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 
 Problems = Callable[[str], None]
-"""Takes the description of one problem."""
+"""Reports a problem by its description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def advertised_listeners(
 
     As KafkaConfig.effectiveAdvertisedControllerListeners: a listener that is not advertised has its own address. If
     it binds all interfaces, the first listener has the address of `own_voter`, which is the entry of this node in
-    controller.quorum.voters. Otherwise the host is empty, which stands for the name of this machine.
+    controller.quorum.voters. Otherwise the host is empty, for the name of this machine.
     """
     by_name = {listener.name: listener for listener in advertised}
     bound = {listener.name for listener in listeners}

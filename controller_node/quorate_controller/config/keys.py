@@ -1,4 +1,4 @@
-"""Which keys a node's .properties may have, and their typed values.
+"""The keys of a node's .properties, and their typed values.
 
 Names, types, defaults and ranges of Kafka's keys come from Kafka's own ConfigDef
 (`control/config_schema.json`); keys that begin with `quorate.` are ours.
@@ -15,7 +15,7 @@ from quorate_protocol.security.assertions import ALLOWED_FILES
 from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
-from quorate_controller.config.own_keys import ANSWERS_WAIT_FOR, ANSWERS_WAIT_MAX_MS, SNAPSHOT_HANDOVER
+from quorate_controller.config.own_keys import RESPONSES_WAIT_FOR, RESPONSES_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_controller.config.providers import PROVIDER_PREFIX
 from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
@@ -34,9 +34,9 @@ LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, ALLOWED_FILES, HEADER_URLENCODE))
 
 HTTP_LISTENER: Final = "quorate.http.listener"
 OWN_KEYS: Final[Mapping[str, str]] = {
-    HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: nowhere",
-    ANSWERS_WAIT_FOR: "who has to know a change before it is answered: nobody, forwarder or brokers",
-    ANSWERS_WAIT_MAX_MS: "how long an answer waits for that at most",
+    HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: no HTTP server",
+    RESPONSES_WAIT_FOR: "the brokers that must have a change before its response is sent: none, forwarder or brokers",
+    RESPONSES_WAIT_MAX_MS: "the longest wait of a response for these brokers, in ms",
     SNAPSHOT_HANDOVER: "whether the active controller hands over before it writes a snapshot",
 }
 _SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)
@@ -73,7 +73,7 @@ Others, for instance log.retention.hours, are legal in a stock controller.proper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A key of Kafka that would be dangerous to ignore."""
+    """The refusal of a key that would be dangerous to ignore."""
 
     is_harmless: Callable[[ConfigValue], bool]
     """Whether the key can be ignored with this value."""
@@ -107,7 +107,7 @@ _REFUSED: Final[Mapping[str, Refusal]] = {
 
 
 def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, ConfigValue]:
-    """Every key that Kafka has, with its value or default. Wrong values are reported and get the default."""
+    """Every key that Kafka has, with its value or default. Invalid values are reported and get the default."""
     values: dict[str, ConfigValue] = {}
     for name, definition in broker_definitions().items():
         value = None if definition.default is None else definition.parse(definition.default)
@@ -125,7 +125,7 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
 
 
 def check_names(properties: Mapping[str, str], problem: Problems) -> None:
-    """Report keys that neither Kafka nor we have, with the nearest ones that exist."""
+    """Report unknown keys, with the nearest known ones."""
     known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
     for name in properties:
         in_listener = _LISTENER_PREFIX.fullmatch(name)
@@ -141,7 +141,7 @@ def check_names(properties: Mapping[str, str], problem: Problems) -> None:
 
 
 def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
-    """Report keys whose meaning we can't give them, and that must not be ignored."""
+    """Report unsupported keys that must not be ignored."""
     for name, refusal in _REFUSED.items():
         value = values[name]
         if not refusal.is_harmless(value):

@@ -1,4 +1,4 @@
-"""OAUTHBEARER on a controller listener: which tokens are valid there (KIP-768, KIP-1139, checks of Kafka 4.4)."""
+"""OAUTHBEARER on a controller listener: the rules for its tokens (KIP-768, KIP-1139, checks of Kafka 4.4)."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -28,8 +28,20 @@ LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 
 LISTENER_OAUTH_KEYS: Final = frozenset(
     {
-        *(JWKS_URL, JWKS_REFRESH, JWKS_BACKOFF, JWKS_BACKOFF_MAX, AUDIENCE, ISSUER, ANY_AUDIENCE, ANY_ISSUER),
-        *(CLOCK_SKEW, SCOPE_CLAIM, SUB_CLAIM, VALIDATOR, SERVER_HANDLER, LOGIN_HANDLER),
+        JWKS_URL,
+        JWKS_REFRESH,
+        JWKS_BACKOFF,
+        JWKS_BACKOFF_MAX,
+        AUDIENCE,
+        ISSUER,
+        ANY_AUDIENCE,
+        ANY_ISSUER,
+        CLOCK_SKEW,
+        SCOPE_CLAIM,
+        SUB_CLAIM,
+        VALIDATOR,
+        SERVER_HANDLER,
+        LOGIN_HANDLER,
     }
 )
 """The properties that this module reads, and the handlers."""
@@ -107,7 +119,7 @@ def _rules(own: Mapping[str, str]) -> TokenRules:
 
 
 def check_login_handler(prefix: str, own: Mapping[str, str]) -> None:
-    """Check that this controller does not log in with a token that it makes itself. Raises SecurityConfigError."""
+    """Check that the login does not use Kafka's unsecured tokens. Raises SecurityConfigError."""
     _check_handler(
         prefix, own, LOGIN_HANDLER, LOGIN_HANDLER_CLASS, without="Kafka makes unsecured tokens then"
     )

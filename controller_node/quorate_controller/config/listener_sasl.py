@@ -1,4 +1,4 @@
-"""SASL on a controller listener, and how this controller logs in at the others, as Kafka configures both."""
+"""SASL on a controller listener, and the login of this controller at the others, as Kafka configures both."""
 
 import os
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _CLASSES: Final = tuple(
 
 
 _OAUTH_HANDLERS: Final = tuple(f"oauthbearer.{key}" for key in (SERVER_HANDLER, LOGIN_HANDLER))
-"""They name classes of Kafka that we have, too, and are checked with the rest of OAUTHBEARER."""
+"""They name supported classes of Kafka, and are checked with the rest of OAUTHBEARER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ListenerSasl:
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     """User name -> password, for PLAIN."""
     oauth: ListenerOauth | None = None
-    """Which tokens are valid, if OAUTHBEARER is among the mechanisms."""
+    """The rules for tokens, if OAUTHBEARER is among the mechanisms."""
     reauthentication_ms: Mapping[str, int] = field(default_factory=dict)
     """connections.max.reauth.ms by mechanism; 0: sessions do not end."""
     receive_size_bytes_max: int = 524_288
@@ -68,7 +68,7 @@ class ListenerSasl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """How this controller authenticates at others."""
+    """The login of this controller at others."""
 
     mechanism: str
     username: str = ""
@@ -76,7 +76,7 @@ class Login:
     is_token: bool = False
     """Name and password are the id and the HMAC of a delegation token."""
     oauth: OAuthLogin | None = None
-    """Where the token of OAUTHBEARER comes from."""
+    """The source of the token of OAUTHBEARER."""
 
 
 def jaas_keys(mechanism: str, key: str = JAAS) -> str:
@@ -124,7 +124,7 @@ def parse_listener_sasl(prefix: str, own: Mapping[str, str]) -> ListenerSasl:
 
 
 def parse_login(prefix: str, own: Mapping[str, str]) -> Login:
-    """Parse how to log in at other controllers; see `parse_listener_sasl`."""
+    """Parse the login at other controllers; see `parse_listener_sasl`."""
     mechanism = own.get(CONTROLLER_MECHANISM, "GSSAPI").strip()
     if mechanism not in MECHANISMS:
         raise SecurityConfigError(

@@ -1,4 +1,4 @@
-"""How each controller listener is secured: listener.security.protocol.map, TLS and SASL as Kafka configures them.
+"""The security of each controller listener: listener.security.protocol.map, TLS and SASL as Kafka configures them.
 
 A key with the prefix `listener.name.<listener>.` takes precedence over the key without it on that listener.
 Connections to other controllers have the settings of the first controller listener.
@@ -60,14 +60,14 @@ class ListenerTls:
     client_auth: ClientAuth = ClientAuth.NONE
     mapping_rules: Sequence[PrincipalRule] = DEFAULT_RULES
     allows_other_subject: bool = False
-    """Whether another certificate may be for somebody else while the controller runs."""
+    """Whether the certificate may change its subject while the controller runs."""
     allows_fewer_names: bool = False
-    """Whether another certificate may lack names that the former had."""
+    """Whether the next certificate may lack names of the former one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSecurity:
-    """How one listener is secured."""
+    """The security of one listener."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: ListenerTls | None = None
@@ -89,14 +89,14 @@ def properties_of(listener: str, properties: Mapping[str, str]) -> dict[str, str
 def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
     """The keys that these listeners read."""
     keys: set[str] = set()
-    for name, one in security.items():
-        own = LISTENER_TLS_KEYS if one.tls is not None else frozenset()
-        if one.sasl is not None:
+    for name, listener in security.items():
+        own = LISTENER_TLS_KEYS if listener.tls is not None else frozenset()
+        if listener.sasl is not None:
             per_mechanism = {jaas_keys(each, key) for each in MECHANISMS for key in (JAAS, MAX_REAUTH)}
             # Without listener and mechanism, Kafka ignores the login module, too.
             keys |= SASL_KEYS - {JAAS} | {prefix_of(name) + key for key in per_mechanism}
             own |= LISTENER_SASL_KEYS - {JAAS}
-            if one.sasl.oauth is not None:
+            if listener.sasl.oauth is not None:
                 own |= OAUTH_KEYS | {jaas_keys(OAUTHBEARER, key) for key in OAUTH_KEYS}
         keys |= own | {prefix_of(name) + key for key in own}
     return frozenset(keys)
@@ -105,7 +105,7 @@ def keys_in_use(security: Mapping[str, ListenerSecurity]) -> frozenset[str]:
 def parse_listener_security(
     properties: Mapping[str, str], protocols: Mapping[str, str], names: Sequence[str], problem: Problems
 ) -> Mapping[str, ListenerSecurity]:
-    """Return how each controller listener is secured, by its name."""
+    """Return the security of each controller listener, by its name."""
     return {name: _security(name, SecurityProtocol[protocols[name]], properties, problem) for name in names}
 
 
@@ -134,7 +134,7 @@ def parse_controller_login(
     names: Sequence[str],
     problem: Problems,
 ) -> Login | None:
-    """Return how to log in at other controllers; None if their listener, the first, asks for no login."""
+    """Return the login at other controllers; None if their listener, the first, has no SASL."""
     if not names or security[names[0]].sasl is None:
         return None
     try:
@@ -148,7 +148,7 @@ def parse_listener_tls(name: str, protocol: SecurityProtocol, properties: Mappin
     """Return the TLS of a listener. Raises SecurityConfigError."""
     own = properties_of(name, properties)
     if protocol.is_sasl and prefix_of(name) + CLIENT_AUTH not in properties:
-        # As in Kafka: who logs in with SASL is asked for a certificate only if the listener's own key says so.
+        # As in Kafka: clients with SASL need a certificate only if the key with the listener's prefix requires it.
         own.pop(CLIENT_AUTH, None)
     return _tls(own)
 
@@ -161,7 +161,7 @@ def _tls(properties: Mapping[str, str]) -> ListenerTls:
             "ssl.keystore.key and ssl.keystore.certificate.chain with ssl.keystore.type=PEM"
         )
     client_auth = choice(
-        properties, CLIENT_AUTH, "none", {one.value: one for one in ClientAuth}, normalize=str.lower
+        properties, CLIENT_AUTH, "none", {mode.value: mode for mode in ClientAuth}, normalize=str.lower
     )
     text = properties.get(MAPPING_RULES, "DEFAULT")
     try:

@@ -56,7 +56,7 @@ from quorate_controller.config.listener_security import (
     parse_listener_tls,
     prefix_of,
 )
-from quorate_controller.config.own_keys import AnswerPolicy, parse_answer_policy, parse_snapshot_handover
+from quorate_controller.config.own_keys import ResponsePolicy, parse_response_policy, parse_snapshot_handover
 from quorate_controller.config.providers import PROVIDERS, check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
@@ -77,7 +77,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumTimeouts:
-    """controller.quorum.*.ms and what bounds raft's fetches."""
+    """controller.quorum.*.ms and the bounds of raft's fetches."""
 
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
@@ -103,7 +103,7 @@ class ControllerConfig:
     listener_security: Mapping[str, ListenerSecurity]
     """By the name of the listener."""
     login: Login | None
-    """How to authenticate at other controllers; None if that needs no SASL."""
+    """The login at other controllers; None without SASL."""
     static_voters: tuple[StaticVoter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
     auto_join: bool
@@ -117,13 +117,13 @@ class ControllerConfig:
     """metadata.max.idle.interval.ms: how often the active controller writes a NoOpRecord; 0: never."""
     broker_session_timeout_ms: int
     authorizer: AuthorizerConfig | None
-    """What authorizer.class.name asks for; None: everything is allowed."""
+    """authorizer.class.name; None: everything is allowed."""
     http_listener: tuple[str, int] | None
     """quorate.http.listener: where /metrics, /healthz and /readyz are served."""
     connections: ConnectionConfig
     """max.connections and its relatives."""
-    answers: AnswerPolicy
-    """quorate.answers.wait.for, quorate.answers.wait.max.ms"""
+    response_policy: ResponsePolicy
+    """quorate.responses.wait.for, quorate.responses.wait.max.ms"""
     snapshot_handover: bool
     """quorate.snapshot.handover.enable"""
     values: Mapping[str, ConfigValue] = field(repr=False)
@@ -131,7 +131,7 @@ class ControllerConfig:
     explicit: Mapping[str, str] = field(repr=False)
     """The keys in the file, with their values as text."""
     notes: tuple[str, ...]
-    """For the log at start: keys that are accepted, but mean nothing on a controller."""
+    """For the log at start: accepted keys without effect on a controller."""
     unresolved: Mapping[str, str] = field(repr=False)
     """The keys in the file, with the variables of config providers not yet replaced."""
 
@@ -159,7 +159,7 @@ def load_config(path: Path) -> ControllerConfig:
 
 
 def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
-    """The TLS of a listener, with what the files of its config providers have now. Nothing else is read again.
+    """The TLS of a listener, with the present files of its config providers. No other file is read again.
 
     Raises:
         SecurityConfigError: a file can't be read, or has what can't be used.
@@ -194,7 +194,7 @@ def parse_config(
 ) -> ControllerConfig:
     """Check and type a configuration of a controller; ConfigError with all problems at once.
 
-    `local_host` names this machine where no property names a host (InetAddress.getCanonicalHostName).
+    `local_host` returns the name of this machine, for endpoints without a host (InetAddress.getCanonicalHostName).
     """
     problems: list[str] = []
     problem = problems.append
@@ -223,7 +223,7 @@ def parse_config(
     log_dirs, metadata_log_dir = _directories(values, problem)
     authorizer = parse_authorizer(properties, values, names, problem)
     http_listener = parse_http_listener(properties, problem)
-    responses = parse_answer_policy(properties, problem)
+    response_policy = parse_response_policy(properties, problem)
     connections = parse_connection_limits(properties, values, names, problem)
     snapshot_handover = parse_snapshot_handover(properties, problem)
     if problems:
@@ -233,7 +233,9 @@ def parse_config(
         process_roles=process_roles,
         controller_listener_names=names,
         listeners=listeners,
-        advertised_listeners=tuple(replace(one, host=one.host or local_host()) for one in advertised),
+        advertised_listeners=tuple(
+            replace(listener, host=listener.host or local_host()) for listener in advertised
+        ),
         listener_security=security,
         login=login,
         static_voters=voters,
@@ -258,7 +260,7 @@ def parse_config(
         authorizer=authorizer,
         http_listener=http_listener,
         connections=connections,
-        answers=responses,
+        response_policy=response_policy,
         snapshot_handover=snapshot_handover,
         values=values,
         explicit=dict(properties),
@@ -268,11 +270,10 @@ def parse_config(
 
 
 def parse_format_target(properties: Mapping[str, str], *, stock_kafka: bool = False) -> FormatTarget:
-    """What formatting needs, of a controller's or a broker's configuration; ConfigError with all problems at once.
+    """The settings for formatting, of a controller's or a broker's file; ConfigError with all problems at once.
 
-    Whatever `parse_config` refuses is refused here, so that no directory is formatted for a controller that can't
-    start. Nodes that stock Kafka runs are excepted: all brokers, and controllers with `stock_kafka`. Their file may
-    have keys of plugins.
+    Refuses all that `parse_config` refuses, so that no directory is formatted for a controller that can't start, but
+    for nodes of stock Kafka, which may have keys of plugins: all brokers, and controllers with `stock_kafka`.
     """
     if _is_run_here(properties, stock_kafka=stock_kafka):
         return _target_of_controller(parse_config(properties, local_host=str))
@@ -315,7 +316,7 @@ def parse_format_target(properties: Mapping[str, str], *, stock_kafka: bool = Fa
 
 
 def _is_run_here(properties: Mapping[str, str], *, stock_kafka: bool) -> bool:
-    """Whether `quorate controller run` is what runs a node."""
+    """Whether `quorate controller run` runs the node."""
     roles = [role.strip() for role in properties.get("process.roles", "").split(",")]
     return not stock_kafka and "broker" not in roles
 
@@ -456,7 +457,7 @@ def _directories(values: Mapping[str, ConfigValue], problem: Problems) -> tuple[
 
 
 def _segment_bytes(values: Mapping[str, ConfigValue]) -> int:
-    """Kafka's tests make smaller segments than metadata.log.segment.bytes allows by an internal key."""
+    """Segments smaller than metadata.log.segment.bytes allows, by an internal key of Kafka's tests."""
     return _number(values["internal.metadata.log.segment.bytes"] or values["metadata.log.segment.bytes"])
 
 

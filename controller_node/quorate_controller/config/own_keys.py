@@ -1,4 +1,4 @@
-"""Keys that Kafka does not have: which brokers have to know a change before it is answered; who writes snapshots."""
+"""The keys `quorate.*`: brokers that must have a change before its response is sent, and handover for snapshots."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -8,16 +8,16 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 
-ANSWERS_WAIT_FOR: Final = "quorate.answers.wait.for"
-ANSWERS_WAIT_MAX_MS: Final = "quorate.answers.wait.max.ms"
+RESPONSES_WAIT_FOR: Final = "quorate.responses.wait.for"
+RESPONSES_WAIT_MAX_MS: Final = "quorate.responses.wait.max.ms"
 SNAPSHOT_HANDOVER: Final = "quorate.snapshot.handover.enable"
 _LIMIT_MS: Final = 60_000
 
 
-class AnswersWaitFor(Enum):
-    """Which brokers an answer waits for: the values of quorate.answers.wait.for."""
+class ResponsesWaitFor(Enum):
+    """The brokers that a response waits for: the values of quorate.responses.wait.for."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     FORWARDER = "forwarder"
     """The broker that forwarded the request."""
     BROKERS = "brokers"
@@ -25,26 +25,26 @@ class AnswersWaitFor(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPolicy:
-    """What answers wait for, and how long at most."""
+class ResponsePolicy:
+    """The brokers that responses wait for, and the longest wait."""
 
-    wait_for: AnswersWaitFor = AnswersWaitFor.FORWARDER
+    wait_for: ResponsesWaitFor = ResponsesWaitFor.FORWARDER
     max_ms: int = 500
 
 
-def parse_answer_policy(properties: Mapping[str, str], problem: Problems) -> AnswerPolicy:
+def parse_response_policy(properties: Mapping[str, str], problem: Problems) -> ResponsePolicy:
     """Returns the values of both keys, or their defaults after a problem."""
-    default = AnswerPolicy()
-    wait_for = properties.get(ANSWERS_WAIT_FOR, default.wait_for.value).strip()
-    allowed = [one.value for one in AnswersWaitFor]
+    default = ResponsePolicy()
+    wait_for = properties.get(RESPONSES_WAIT_FOR, default.wait_for.value).strip()
+    allowed = [value.value for value in ResponsesWaitFor]
     if wait_for not in allowed:
-        problem(f"{ANSWERS_WAIT_FOR}={wait_for}: must be one of {', '.join(allowed)}")
+        problem(f"{RESPONSES_WAIT_FOR}={wait_for}: must be one of {', '.join(allowed)}")
         return default
-    max_ms = properties.get(ANSWERS_WAIT_MAX_MS, str(default.max_ms)).strip()
+    max_ms = properties.get(RESPONSES_WAIT_MAX_MS, str(default.max_ms)).strip()
     if not max_ms.isascii() or not max_ms.isdecimal() or len(max_ms) > 9 or int(max_ms) > _LIMIT_MS:
-        problem(f"{ANSWERS_WAIT_MAX_MS}={max_ms}: must be a number from 0 to {_LIMIT_MS}")
+        problem(f"{RESPONSES_WAIT_MAX_MS}={max_ms}: must be a number from 0 to {_LIMIT_MS}")
         return default
-    return AnswerPolicy(wait_for=AnswersWaitFor(wait_for), max_ms=int(max_ms))
+    return ResponsePolicy(wait_for=ResponsesWaitFor(wait_for), max_ms=int(max_ms))
 
 
 def parse_snapshot_handover(properties: Mapping[str, str], problem: Problems) -> bool:

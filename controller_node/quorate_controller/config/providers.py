@@ -1,4 +1,4 @@
-"""Config providers (KIP-297, KIP-421): values of a configuration that stand in other files, `${provider:path:key}`.
+"""Config providers (KIP-297, KIP-421): values of a configuration in other files, `${provider:path:key}`.
 
 Kafka's providers of files are supported: DirectoryConfigProvider, which reads the file `key` of the directory `path`,
 as a Kubernetes Secret is mounted, and FileConfigProvider, which reads the property `key` of the file `path`.
@@ -65,7 +65,7 @@ def provider_names(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_providers(properties: Mapping[str, str], problem: Problems) -> None:
-    """Report providers whose class is none of Kafka's that read files, and parameters without a meaning."""
+    """Report providers of other classes than Kafka's for files, and unknown parameters."""
     names = provider_names(properties)
     for name in names:
         key = f"{PROVIDER_PREFIX}{name}.class"
@@ -85,7 +85,7 @@ def check_providers(properties: Mapping[str, str], problem: Problems) -> None:
 def resolved(properties: Mapping[str, str], problem: Problems) -> dict[str, str]:
     """The properties with the content of files in place of variables.
 
-    A variable whose provider is not named stays as it is, as in Kafka; one that can't be read is reported.
+    A variable of an unknown provider stays as it is, as in Kafka; an unreadable variable is reported.
     """
     readers = {
         name: _READERS[text]
@@ -117,6 +117,6 @@ def _allowed(properties: Mapping[str, str], name: str, path: Path) -> Path:
     key = f"{PROVIDER_PREFIX}{name}.param.{ALLOWED_PATHS}"
     listed = [part.strip() for part in properties.get(key, "").split(",") if part.strip()]
     real = path.resolve()
-    if listed and not any(real.is_relative_to(Path(one).resolve()) for one in listed):
+    if listed and not any(real.is_relative_to(Path(part).resolve()) for part in listed):
         raise _ProviderError(f"{path} is not in {key}={','.join(listed)}")
     return path

@@ -1,7 +1,7 @@
 """The ACLs of the cluster: DescribeAcls, CreateAcls, DeleteAcls (KIP-140, KIP-290, KIP-801, KIP-1276).
 
-Source: org.apache.kafka.controller.AclControlManager and kafka.server.AclApis of Kafka 4.4.0. What a request needs to
-be served at all is in `server/authorization.py`.
+Source: org.apache.kafka.controller.AclControlManager and kafka.server.AclApis of Kafka 4.4.0. Authorization
+of the requests themselves is in `server/authorization.py`.
 """
 
 from collections.abc import Generator, Sequence
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 _Filter = DescribeAclsRequest | DeleteAclsFilter
 
 ACLS_PER_STEP: Final = 512
-"""ACLs that are sorted before others may have their turn: less than a millisecond."""
+"""ACLs that are sorted in one step: less than a millisecond."""
 ACLS_PER_LOOK: Final = 256
-"""ACLs that a filter is compared with between two looks at the budget of the step."""
+"""ACLs that a filter is compared with between two checks of the step's budget."""
 MATCHES_MAX: Final = 10 * RECORDS_PER_BATCH_MAX
-"""ACLs that the filters of a deletion may match, each counted as often as it is matched. Kafka has no such bound."""
+"""ACLs that the filters of a deletion may match, counted for each filter. Kafka has no such bound."""
 
 _SUCCESS: Final = AclCreationResult(error_code=ErrorCode.none, error_message="")
 _UNKNOWN_OR_ANY: Final = (0, 1)
@@ -64,7 +64,7 @@ _UNKNOWN_OR_ANY: Final = (0, 1)
 
 
 class AclManager:
-    """Decides on ACLs; answers SECURITY_DISABLED where no authorizer is configured."""
+    """Decides on ACLs; refuses with SECURITY_DISABLED without a configured authorizer."""
 
     def __init__(self, image: "MetadataImage", authorizer: "Authorizer | None", rng: "Random") -> None:
         self._image = image
@@ -114,7 +114,7 @@ class AclManager:
         )
 
     def create_acls(self, request: CreateAclsRequest, _context: RequestContext) -> ControlResult:
-        """CreateAcls 1-3: each ACL succeeds or fails alone; one that exists already succeeds without a record.
+        """CreateAcls 1-3: each ACL succeeds or fails alone; an existing ACL succeeds without a record.
 
         Raises:
             ControlError: SECURITY_DISABLED; POLICY_VIOLATION for more than 10,000 new ACLs, here or at a step.
@@ -145,7 +145,7 @@ class AclManager:
                     records.append(acl.to_record(self._new_id()))
             texts = text_work(creation.resource_name, creation.principal, creation.host)
             if parts.add(records, ITEM + texts):
-                yield parts.take()
+                yield parts.pop()
         return results
 
     def _checked(self, creation: AclCreation) -> tuple[AclCreationResult, AccessControlEntry | None]:
@@ -167,7 +167,7 @@ class AclManager:
         return begun(self._deleting(request))
 
     def _deleting(self, request: DeleteAclsRequest) -> Steps:
-        """Compare filters and ACLs, then delete what is still there. ACLs that others create meanwhile stay."""
+        """Compare filters and ACLs, then delete the matches that still exist. ACLs created in between stay."""
         budget = StepBudget()
         acls = list(self._image.acls.items())
         if budget.spend(LOOK * len(acls)):
@@ -208,7 +208,7 @@ class AclManager:
             if isinstance(matching, ControlError):
                 results.append(_filter_result(matching.error_code, matching.message))
                 if parts.add(()):
-                    yield parts.take()
+                    yield parts.pop()
                 continue
             reported = []
             for acl_id, acl in matching:
@@ -219,7 +219,7 @@ class AclManager:
                 if acl_id in deleted:
                     reported.append(_matching_acl(acl))
                 if parts.add(records):
-                    yield parts.take()
+                    yield parts.pop()
             results.append(_filter_result(matching=tuple(reported)))
         return results
 

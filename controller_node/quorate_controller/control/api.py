@@ -6,7 +6,7 @@ at once (so that the next decision sees them), and sends the response when they 
 replayed reaches the managers through `observe`.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -19,7 +19,6 @@ from quorate_controller.security.access import UNRESTRICTED, Access
 from quorate_controller.unix_time import UnixTime, unchanged
 
 if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.response import CreatableTopicConfigs
     from quorate_protocol.records.framing import MetadataRecord
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
@@ -29,10 +28,10 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated."""
 
 STEP_PAUSE_MS: Final = 1
-"""From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
+"""The pause between two steps of a long task: the next one runs in a later turn, after other events."""
 
 NO_LEADER: Final = -1
-"""The leader of a partition without one, as in records."""
+"""The leader in the records of a leaderless partition."""
 
 NO_LEADER_CHANGE: Final = -2
 """The value of PartitionChangeRecord.leader that keeps the leader."""
@@ -63,7 +62,7 @@ def check_number_of_records(number: int) -> None:
 
 
 def may_exceed_batch(number: int) -> bool:
-    """Return whether a request with this many possible records has to be counted before any is written."""
+    """Return whether the records of a request have to be counted before the first is written."""
     return number > RECORDS_PER_BATCH_MAX
 
 
@@ -83,11 +82,11 @@ class RequestContext:
     listener: str = ""
     request_timeout_ms: int = 30_000
     forwarded: bool = False
-    """Came in an Envelope: a broker has already checked what only brokers know."""
+    """Came in an Envelope: a broker has done the checks that need a broker's state."""
     token_authenticated: bool = False
     """The client has logged in with a delegation token."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """How the listener is secured on which the request, or its envelope, came in."""
+    """The protocol of the listener on which the request, or its envelope, came in."""
     unresolved_hosts: frozenset[str] = frozenset()
     """Host names in the request that do not resolve."""
     access: Access = UNRESTRICTED
@@ -105,17 +104,17 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    `response` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
-    records is a read, answered once everything that it saw is committed.
+    `response` is a canonical kio response, or None without a request (ticks, activation). The response of a read,
+    a result without records, is sent once everything that it read is committed.
     """
 
     records: "tuple[MetadataRecord, ...]" = ()
     response: Any = None
     steps: "Generator[ControlResult | None, None, Any] | None" = None
-    """What is left to do, see `control/steps.py`: `records` are the first part of the decision, and there is no
-    response yet. Others' decisions come between the steps, so that each has to look at the image anew."""
+    """The remaining steps, see `control/steps.py`: `records` are the first part of the decision, and there is no
+    response yet. Other decisions come between the steps, so that each step reads the image again."""
     has_begun: bool = False
-    """The first of `steps` was taken: the decision has used up the work of a step."""
+    """The first of `steps` has run: the decision has used up the work of a step."""
     atomic: bool = True
     """The records must share one batch; otherwise they may be split between batches."""
     kraft_version: KRaftVersionUpgrade | None = None
@@ -124,10 +123,10 @@ class ControlResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapMetadata:
-    """What the very first active controller writes: what formatting gave it, or the defaults."""
+    """The records of the very first active controller: those of formatting, or the defaults."""
 
     records: "tuple[MetadataRecord, ...]" = ()
-    """FeatureLevelRecords, then what else the formatter put there (SCRAM credentials). Empty: defaults."""
+    """FeatureLevelRecords, then other records of formatting (SCRAM credentials). Empty: defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,80 +160,7 @@ class ControlConfig:
     """The properties of this controller's own file: below dynamic configs, above defaults."""
 
 
-class TopicConfigs(Protocol):
-    """What the topic and partition managers ask of the config manager (`config_changes.py`)."""
-
-    def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> "Sequence[MetadataRecord]":
-        """Checks the configs of a topic to be created; gives its ConfigRecords, in the order of the request.
-
-        Raises:
-            ControlError: INVALID_CONFIG for an unknown name, a null value, a value that its type refuses.
-        """
-
-    def describe_new_topic(self, configs: Mapping[str, str | None]) -> "tuple[CreatableTopicConfigs, ...]":
-        """All effective configs of a topic with these overrides, ordered by name."""
-
-    def min_insync_replicas(self, topic_name: str) -> int:
-        """Effective `min.insync.replicas`: topic, cluster default, static, then default."""
-
-    def unclean_leader_election(self, topic_name: str) -> bool:
-        """Effective `unclean.leader.election.enable` of the topic."""
-
-
-class BrokerTransitions(Protocol):
-    """What the broker life cycle asks of the partitions (`broker_transitions.py`). Each method only decides.
-
-    The caller adds the record about the broker itself. The partitions' records are computed as if that had
-    taken effect, whatever the image still says: a broker being fenced counts as inactive, one being unfenced
-    as active. Where they are too many for one decision there are none: slices follow, see `is_departing`.
-    """
-
-    def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Removes `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
-
-    def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
-
-    def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
-
-    def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Like `on_broker_fenced`, for a broker that leaves the cluster (handleBrokerUnregistered)."""
-
-    def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Drops a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
-
-        As fenced while eligible.leader.replicas.version is 0.
-        """
-
-    def on_directories_offline(
-        self, broker_id: int, directories: Iterable[UUID]
-    ) -> "Sequence[MetadataRecord]":
-        """Takes `broker_id` out of its partitions in lost directories, and unregisters these (KIP-858)."""
-
-    def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off.
-
-        Raises ControlError if too many partitions have nothing but their ELR.
-        """
-
-    def on_elr_level_changed(self) -> "Sequence[MetadataRecord]":
-        """The records that clear the ELR of every partition, when `eligible.leader.replicas.version` changes.
-
-        Raises ControlError if too many partitions have nothing but their ELR.
-        """
-
-    def leads_any_partition(self, broker_id: int) -> bool:
-        """True while `broker_id` leads a partition: it may not shut down yet. Must be cheap."""
-
-    def is_departing(self, broker_id: int) -> bool:
-        """True while slices have yet to take `broker_id` out of its partitions: it may not return yet."""
-
-    def departed_offset(self, broker_id: int) -> int:
-        """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
-
-
-class QuorumView(Protocol):
+class QuorumPort(Protocol):
     """The part of raft that control needs."""
 
     @property
@@ -243,14 +169,14 @@ class QuorumView(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """The active controller that this node knows, -1 for none."""
+        """The active controller, -1 if this node knows no leader."""
 
     @property
     def voter_ids(self) -> frozenset[int]:
         """Ids of the current voters."""
 
     def check_kraft_upgrade(self, level: int) -> None:
-        """Refuses a `kraft.version` that the voters can't go to now: each must have sent UpdateRaftVoter.
+        """Refuses a `kraft.version` that the voters do not support: each must have sent UpdateRaftVoter.
 
         Raises:
             ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).

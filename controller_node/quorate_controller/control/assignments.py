@@ -33,14 +33,14 @@ class Assignment:
 def usable_brokers(image: "MetadataImage") -> Iterator[UsableBroker]:
     """Brokers that may get replicas: not shutting down, and with a directory that is not cordoned."""
     for broker in image.cluster.brokers.values():
-        # A broker that is fenced has shut down already; it may come back and counts as any fenced one.
+        # A fenced broker has already shut down; it may return, and counts like any fenced broker.
         is_shutting_down = broker.in_controlled_shutdown and not broker.fenced
         if not is_shutting_down and broker.has_uncordoned_directory:
             yield UsableBroker(broker_id=broker.broker_id, rack=broker.rack, fenced=broker.fenced)
 
 
 class Placing:
-    """Places new partitions on the brokers of an image, which it reads again only when they have changed."""
+    """Places new partitions on the brokers of an image; reads the brokers again only after they have changed."""
 
     def __init__(self, image: "MetadataImage", rng: "Random") -> None:
         self._image = image
@@ -57,14 +57,14 @@ class Placing:
         """Assign the new partitions of one topic.
 
         Raises:
-            ControlError: INVALID_REPLICATION_FACTOR when there are too few brokers, or all are fenced.
+            ControlError: INVALID_REPLICATION_FACTOR for too few brokers, or if all are fenced.
         """
         return list(islice(self._placed(replication_factor), num_partitions))
 
     def placing(
         self, num_partitions: int, replication_factor: int
     ) -> Generator[None, None, list[Assignment] | None]:
-        """Do what `place` does in steps. Returns None if the brokers have changed meanwhile.
+        """Place as `place` does, in steps. Returns None if the brokers have changed in between.
 
         Raises:
             ControlError: as above, at once.
@@ -97,10 +97,10 @@ class Placing:
 def check_manual(
     image: "MetadataImage", partition_id: int, replicas: Sequence[int], replication_factor: int | None
 ) -> Assignment:
-    """The assignment that a client gave for one partition.
+    """The requested assignment of one partition.
 
     Args:
-        replication_factor: that of the partitions before this one, if there are any.
+        replication_factor: that of the preceding partitions, if there are any.
 
     Raises:
         ControlError: INVALID_REPLICA_ASSIGNMENT.
@@ -165,14 +165,14 @@ def partition_records(
 
 
 def replica_size_bytes(image: "MetadataImage") -> int:
-    """The bytes that a replica takes at least in a PartitionRecord: its broker's id, and that of its directory."""
+    """The smallest size of a replica in a PartitionRecord: its broker's id, and that of its directory."""
     return 4 + (16 if image.metadata_version >= DIRECTORY_ASSIGNMENT_SINCE else 0)
 
 
 def default_directory(image: "MetadataImage", broker_id: int) -> UUID | None:
     """The directory in which a broker will put a new replica, if it is already known (KIP-858).
 
-    None, in records, stands for a directory of a broker that registered none.
+    In records, None is the directory of a broker that registered no directories.
     """
     directories = image.cluster.brokers[broker_id].directories
     if not directories:

@@ -1,4 +1,4 @@
-"""Log levels of this very node: BROKER_LOGGER resources of IncrementalAlterConfigs and DescribeConfigs (KIP-412,
+"""Log levels of this node: BROKER_LOGGER resources of IncrementalAlterConfigs and DescribeConfigs (KIP-412,
 KIP-919).
 """
 
@@ -27,10 +27,10 @@ class Loggers(Protocol):
     """The loggers of the process."""
 
     def levels(self) -> Mapping[str, str]:
-        """Kafka's name of the effective level of each logger, `root` among them, by the names of the loggers."""
+        """Kafka's name of the effective level of each logger, `root` included, by logger name."""
 
     def set_level(self, name: str, level: str | None) -> None:
-        """Sets the level of an existing logger; with None it takes that of its parent."""
+        """Sets the level of an existing logger; with None it inherits that of its parent."""
 
 
 class NoLoggers:
@@ -48,7 +48,7 @@ NO_LOGGERS: Final = NoLoggers()
 
 
 class LoggerManager:
-    """Checks changes of levels, and makes them at once: no other node has a part in them."""
+    """Checks changes of levels, and applies them at once: they concern this node alone."""
 
     def __init__(self, node_id: int, loggers: Loggers) -> None:
         self._node_id = node_id
@@ -92,7 +92,7 @@ def are_all_loggers(request: IncrementalAlterConfigsRequest) -> bool:
 
 
 def is_logger(resource_type: int) -> bool:
-    """Whether a resource is the loggers of a node."""
+    """Whether a resource type is the loggers of a node."""
     return resource_type == ConfigResourceType.BROKER_LOGGER
 
 
@@ -114,7 +114,7 @@ def _check(config: AlterableConfig, known: Iterable[str]) -> None:
                 ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed"
             )
     elif config.value is None:
-        raise ControlError(  # Java's set of levels can't be asked for null
+        raise ControlError(  # a lookup of null in Java's set of levels fails
             ErrorCode.unknown_server_error,
             "The server experienced an unexpected error when processing the request.",
         )

@@ -1,16 +1,16 @@
-"""What happens to partitions when their brokers come and go, in slices that a turn of the controller can afford.
+"""Partition changes when brokers come and go, in slices that are short enough for a turn of the controller.
 
-A transition whose changes fit in one slice is one decision, as in Java. Of a larger one only the record about the
-broker is decided at once; its partitions follow slice by slice, whenever `run_slice` is due. In between the
-controller answers its followers: a decision about 100,000 partitions takes longer than their fetch timeout, so they
-would elect another leader, and that one would have to start again.
+A transition whose changes fit in one slice is one decision, as in Java. In a larger transition only the record about
+the broker is decided at once; its partitions follow slice by slice, whenever `run_slice` is due. In between the
+controller responds to its followers: a decision about 100,000 partitions takes longer than their fetch timeout, so
+that they would elect another leader, which would have to start again.
 
-Each slice is committed for itself. A new leader continues from the image: who is inactive leaves the ISRs that it is
-still in (`activate`). Two rules keep that safe:
+Each slice is a batch of its own. A new leader continues from the image: inactive brokers leave their remaining ISRs
+(`activate`). Two rules keep that safe:
 
-- A broker that still has partitions to leave is neither unfenced nor registered again. Nobody could tell later that
-  its copies there date from another incarnation.
-- An inactive broker joins no ISR, so that what lies behind a cursor needs no second look.
+- A broker that still has partitions to leave is neither unfenced nor registered again: later, its copies there could
+  not be distinguished from those of the new incarnation.
+- An inactive broker joins no ISR, so that partitions behind a cursor need no second pass.
 
 Lost log directories stay registered until their partitions have moved. The broker reports them in every heartbeat, so
 that a new leader begins again.
@@ -31,9 +31,8 @@ from quorate_protocol.records.generated import (
     PartitionChangeRecord,
 )
 
-from quorate_controller.control.api import STEP_PAUSE_MS, ControlError, ControlResult, TopicConfigs
-from quorate_controller.control.partition_change import Wanted
-from quorate_controller.control.partition_rules import PartitionChanges, is_elr_enabled
+from quorate_controller.control.api import STEP_PAUSE_MS, ControlError, ControlResult
+from quorate_controller.control.partition_change import PartitionChanges, Wanted, is_elr_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,13 +41,16 @@ if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
 
+    from quorate_controller.control.config_changes import ConfigManager
+
 CHANGES_PER_SLICE_MAX: Final = 500
 """Partitions that one slice changes: some 10 ms with encoding and replay."""
 
 ELRS_KEPT_MAX: Final = 5_000
 """Partitions whose ELR outlives a ClearElrRecord: their records share its batch."""
+
 PARTITIONS_PER_SLICE_MAX: Final = 10_000
-"""Partitions that one slice looks at, whether they need a change or not."""
+"""Partitions that one slice examines, whether they need a change or not."""
 
 NO_OFFSET: Final = -1
 
@@ -83,13 +85,20 @@ class _Departed:
 
     is_lost: bool
     end_offset: int
-    """The end of the records that took it out."""
+    """The end of the records that removed it."""
 
 
 class PartitionTransitions:
-    """`BrokerTransitions`. Its soft state, the cursors, lives only while the controller is active."""
+    """Decides which partition records follow from a transition of a broker. Each `on_` method only decides.
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    The caller adds the record about the broker itself. The partitions' records are computed as if that had taken
+    effect: a broker being fenced counts as inactive, a broker being unfenced as active. If they are too many for one
+    decision, the method returns no records and slices follow, see `is_departing`.
+
+    The soft state, the cursors, lives only while the controller is active.
+    """
+
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
         self._departures: dict[int, _Departure] = {}
@@ -123,29 +132,26 @@ class PartitionTransitions:
     # Transitions
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords that take `broker_id` out of every ISR and leadership; none if slices will."""
+        """Removes `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
         return self._depart(broker_id, is_lost=False)
 
     def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away from `broker_id`."""
+        """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
         return self._depart(broker_id, is_lost=False)
 
     def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """As fenced, and out of every ELR: the broker is leaving the cluster."""
+        """Removes a broker that leaves the cluster from every ISR, ELR and leadership (handleBrokerUnregistered)."""
         return self._depart(broker_id, is_lost=True)
 
     def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """A new incarnation whose predecessor did not shut down cleanly: out of ISR and ELR.
+        """Removes a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
 
-        Without eligible.leader.replicas.version it is the same as being fenced. After a clean shutdown call
-        `on_broker_fenced` (Kafka's handleBrokerShutdown has both branches).
+        As `on_broker_fenced`, which is called after a clean shutdown, while eligible.leader.replicas.version is 0.
         """
         return self._depart(broker_id, is_lost=is_elr_enabled(self._image))
 
     def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """PartitionChangeRecords for leaderless partitions, now that `broker_id` is active again; none if slices
-        will.
-        """
+        """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
         self._departed.pop(broker_id, None)
         leaderless = self._image.index.leaderless
         if len(leaderless) > CHANGES_PER_SLICE_MAX:
@@ -156,8 +162,8 @@ class PartitionTransitions:
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Takes `broker_id` out of the partitions that it has in lost directories, which its registration then no
-        longer has (KIP-858): at once if these are few, else in slices from now on.
+        """Removes `broker_id` from its partitions in lost directories, and these from its registration (KIP-858): at
+        once if the partitions are few, else in slices from now on.
         """
         lost = frozenset(directories)
         current = self._losses.get(broker_id)
@@ -171,19 +177,27 @@ class PartitionTransitions:
         return ()
 
     def on_min_insync_replicas_changed(self, topic_names: Iterable[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords for these topics, None meaning all of them (KIP-966); nothing while ELR is off."""
+        """ClearElrRecords for these topics, None meaning all of them (KIP-966); no records while ELR is off.
+
+        Raises:
+            ControlError: INVALID_REQUEST if too many partitions have an ELR and no ISR.
+        """
         if not is_elr_enabled(self._image):
             return ()
         return self._clear_elr(tuple(topic_names))
 
     def on_elr_level_changed(self) -> "Sequence[MetadataRecord]":
-        """The records that clear the ELR of every partition: while the feature is off, it does not follow the ISR."""
+        """The records that clear the ELR of every partition: while the feature is off, it does not follow the ISR.
+
+        Raises:
+            ControlError: INVALID_REQUEST if too many partitions have an ELR and no ISR.
+        """
         return self._clear_elr((None,)) if len(self._image.index.with_elr) else ()
 
     def _clear_elr(self, topic_names: Collection[str | None]) -> "Sequence[MetadataRecord]":
-        """ClearElrRecords, and those that give partitions without an ISR theirs back.
+        """ClearElrRecords, and records that restore the ELR of partitions without an ISR.
 
-        Nothing is written to a partition without an ISR, so its ELR stays true, and only its ELR can lead it again.
+        A partition without an ISR gets no writes, so that its ELR stays valid, and only its ELR can lead it again.
         """
         kept = [
             PartitionChangeRecord(
@@ -200,7 +214,7 @@ class PartitionTransitions:
             raise ControlError(
                 ErrorCode.invalid_request,
                 f"More than {ELRS_KEPT_MAX} partitions have no replica in sync. Their eligible leader replicas would "
-                "be forgotten: start the brokers of these partitions first.",
+                "be lost: start the brokers of these partitions first.",
             )
         return [*(ClearElrRecord(topic_name=name or ALL_TOPICS) for name in topic_names), *kept]
 
@@ -219,15 +233,15 @@ class PartitionTransitions:
     # Queries
 
     def leads_any_partition(self, broker_id: int) -> bool:
-        """True while `broker_id` is the leader of a partition."""
+        """True while `broker_id` is the leader of a partition: it may not shut down yet."""
         return leads_any_partition(self._image, broker_id)
 
     def is_departing(self, broker_id: int) -> bool:
-        """True while slices have yet to take `broker_id` out of its partitions."""
+        """True while slices have yet to remove `broker_id` from its partitions: it may not return yet."""
         return broker_id in self._departures
 
     def departed_offset(self, broker_id: int) -> int:
-        """The last offset of the slices that took `broker_id` out of its partitions; -1 if there were none."""
+        """The last offset of the slices that removed `broker_id` from its partitions; -1 without slices."""
         departed = self._departed.get(broker_id)
         return NO_OFFSET if departed is None else departed.end_offset - 1
 
@@ -235,12 +249,12 @@ class PartitionTransitions:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next slice is due; None if there is nothing left to do."""
+        """The time of the next slice; None if all are done."""
         is_busy = self._departures or self._losses or self._leaderless is not None
         return self._due_ms if is_busy else None
 
     def run_slice(self, now_ms: int) -> ControlResult | None:
-        """Decides on the next partitions. Returns None if none of them is to be changed."""
+        """Decides on the next partitions. Returns None if they need no change."""
         self._due_ms = now_ms + STEP_PAUSE_MS
         departing = next(iter(self._departures.items()), None)
         losing = next(iter(self._losses.items()), None)
@@ -253,7 +267,7 @@ class PartitionTransitions:
         return ControlResult(records=tuple(records), atomic=False) if records else None
 
     def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
-        """Takes a broker out of its partitions: at once if they are few, else in slices from now on."""
+        """Removes a broker from its partitions: at once if they are few, else in slices from now on."""
         partitions, is_last = self._next_slice(
             broker_id, _Departure(self._partitions_near(broker_id), is_lost)
         )
@@ -298,7 +312,7 @@ class PartitionTransitions:
     def _end_loss(
         self, broker: "BrokerRegistration", partitions: Iterable[_Partition], directories: Collection[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Takes a broker out of the last of its partitions in lost directories, and these out of its registration."""
+        """Removes a broker from the last of its partitions in lost directories, and these from its registration."""
         kept = tuple(directory for directory in broker.directories if directory not in directories)
         registration = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=kept
@@ -306,7 +320,7 @@ class PartitionTransitions:
         return (*self._take_out(broker.broker_id, partitions, is_lost=False), registration)
 
     def _next_slice(self, broker_id: int, departure: _Departure) -> tuple[list[_Partition], bool]:
-        """The next partitions that the broker has to leave, and whether they are the last ones."""
+        """The next partitions that the broker has to leave, and whether they are the last."""
 
         def must_leave(partition: "PartitionRegistration") -> bool:
             return broker_id in partition.isr or (departure.is_lost and broker_id in partition.elr)
@@ -342,7 +356,7 @@ class PartitionTransitions:
     def _partitions_near(self, broker_id: int) -> Iterator[PartitionKey]:
         """Yields the partitions of each topic with a replica on the broker. The image may change in between.
 
-        Those without a replica there are among them: a topic may have very many, which count for a slice, too.
+        Includes partitions without a replica there: a topic may have many of them, which count for a slice, too.
         """
         for name in tuple(self._image.index.topics_of_broker(broker_id)):
             topic = self._image.topics.by_name.get(name)
@@ -353,7 +367,7 @@ class PartitionTransitions:
     def _take_out(
         self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool
     ) -> list[PartitionChangeRecord]:
-        """Takes a broker out of ISR and leadership of these partitions; a lost one out of the ELR too."""
+        """Removes a broker from ISR and leadership of these partitions; a lost broker from the ELR, too."""
         changes = PartitionChanges(self._image, self._configs, leaving=broker_id)
         lost_replica = broker_id if is_lost else None
         records = []
@@ -368,8 +382,8 @@ class PartitionTransitions:
     # Leaderless partitions
 
     def _seek_leaders(self) -> None:
-        """Begins a pass over the leaderless partitions. A running one is finished first, so that it gets to its
-        end however often brokers return.
+        """Begins a pass over the leaderless partitions. A running pass is finished first, so that it ends
+        however often brokers return.
         """
         if self._leaderless is None:
             self._leaderless = iter(self._image.index.leaderless)
@@ -389,7 +403,7 @@ class PartitionTransitions:
     def _elect(
         self, keys: Iterable[PartitionKey], changes: PartitionChanges
     ) -> "Sequence[PartitionChangeRecord]":
-        """Elects leaders for those of these partitions that are without one and that somebody may lead."""
+        """Elects leaders for the leaderless ones of these partitions that have an electable replica."""
         leaderless, topics = self._image.index.leaderless, self._image.topics.by_id
         records = []
         for topic_id, partition_id in keys:

@@ -10,8 +10,8 @@ from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, 
 from kio.schema.alter_client_quotas.v1.response import (
     AlterClientQuotasResponse,
 )
-from kio.schema.alter_client_quotas.v1.response import EntityData as AnsweredEntity
-from kio.schema.alter_client_quotas.v1.response import EntryData as AnsweredEntry
+from kio.schema.alter_client_quotas.v1.response import EntityData as EntityResponse
+from kio.schema.alter_client_quotas.v1.response import EntryData as EntryResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.image.security import quota_entity
 from quorate_protocol.kafka.enums import ConfigType
@@ -34,7 +34,7 @@ USER: Final = "user"
 IP: Final = "ip"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _TYPES: Final = (CLIENT_ID, USER, IP)
-"""In the order in which Java prints the parts of an entity: that of their hashes."""
+"""In the order in which Java prints the parts of an entity, which is that of their hashes."""
 
 _USER_AND_CLIENT_KEYS: Final = {
     "producer_byte_rate": ConfigType.LONG,
@@ -52,7 +52,7 @@ Entity = Mapping[str, str | None]
 
 
 def host_names(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """The names of ip entities that are no addresses: whether they resolve is known outside of this package."""
+    """The names of ip entities that are no addresses: the caller resolves them."""
     return frozenset(
         part.entity_name
         for entry in request.entries
@@ -72,10 +72,10 @@ class ClientQuotaManager:
     ) -> ControlResult:
         """AlterClientQuotas 0-1: each entity succeeds or fails alone; errors stand in the response.
 
-        An entity that is named again is an error. What its first entry asked for is done, as in Kafka.
+        A repeated entity is an error. The change of its first entry is made, as in Kafka.
 
         Raises:
-            ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
+            ControlError: POLICY_VIOLATION for more records than one batch may have.
         """
         return begun(self._altering(request, context))
 
@@ -88,27 +88,27 @@ class ClientQuotaManager:
 
     def _altering_each(
         self, request: AlterClientQuotasRequest, context: RequestContext, parts: Parts
-    ) -> Generator[ControlResult | None, None, tuple[AnsweredEntry, ...]]:
-        outcomes: dict[tuple[tuple[str, str | None], ...], tuple[Entity, ControlError | None]] = {}
+    ) -> Generator[ControlResult | None, None, tuple[EntryResponse, ...]]:
+        results: dict[tuple[tuple[str, str | None], ...], tuple[Entity, ControlError | None]] = {}
         for entry in request.entries:
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = tuple(sorted(entity.items()))
             error = None
             records: list[ClientQuotaRecord] = []
             try:
-                if key in outcomes or _has_duplicates(entry.ops):
+                if key in results or _has_duplicates(entry.ops):
                     raise invalid_request(f"Ignoring duplicate entity {_java_text(entity)}")
                 records = self._change(entity, entry, context)
             except ControlError as refused:
                 error = refused
-            outcomes[key] = (entity, error)
+            results[key] = (entity, error)
             texts = text_work(*entity.values()) * len(records)
             if parts.add(records, ITEM * (1 + len(entry.ops)) + texts):
-                yield parts.take()
-        return tuple(_answer(entity, error) for entity, error in outcomes.values())
+                yield parts.pop()
+        return tuple(_response(entity, error) for entity, error in results.values())
 
     def _change(self, entity: Entity, entry: EntryData, context: RequestContext) -> list[ClientQuotaRecord]:
-        """The records for one entity; none for a value that it has, or the removal of one that it lacks."""
+        """The records for one entity, without those that would not change its quotas."""
         _check_types(entity)
         key_types = _key_types(entity, context.unresolved_hosts)
         parts = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
@@ -130,11 +130,11 @@ def _has_duplicates(ops: Iterable[OpData]) -> bool:
     return len(set(keys)) < len(keys)
 
 
-def _answer(entity: Entity, error: ControlError | None) -> AnsweredEntry:
-    return AnsweredEntry(
+def _response(entity: Entity, error: ControlError | None) -> EntryResponse:
+    return EntryResponse(
         error_code=error.error_code if error else ErrorCode.none,
         error_message=error.message if error else None,
-        entity=tuple(AnsweredEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()),
+        entity=tuple(EntityResponse(entity_type=kind, entity_name=name) for kind, name in entity.items()),
     )
 
 

@@ -5,7 +5,7 @@ KIP-339).
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kio.schema.alter_configs.v2 import request as legacy_request
 from kio.schema.alter_configs.v2 import response as legacy_response
@@ -30,7 +30,7 @@ from quorate_protocol.wire.writing import SharedArray
 from quorate_controller.control.api import (
     ControlError,
     ControlResult,
-    QuorumView,
+    QuorumPort,
     RequestContext,
     may_exceed_batch,
 )
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
-_Outcome: TypeAlias = tuple[int, str, ControlError | None]
+_Result: TypeAlias = tuple[int, str, ControlError | None]
 """The type and name of a resource, and its error."""
 
 KIND_NAMES: Final = {
@@ -76,43 +76,29 @@ WITH_LISTS: Final[Mapping[ConfigResourceType, Callable[[], Mapping[str, Definiti
     ConfigResourceType.TOPIC: topic_definitions,
     ConfigResourceType.BROKER: broker_definitions,
 }
-"""Resources whose lists can be appended to: Kafka's controllers know the types of their configs only
+"""Resources whose lists can be appended to: Kafka's controllers have config types for these only
 (KafkaConfigSchema)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is configured."""
+    """The resource of a config."""
 
     type: ConfigResourceType
     name: str
 
 
-class _GivenConfig(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-class _GivenResource(Protocol):
-    @property
-    def resource_type(self) -> int: ...
-    @property
-    def resource_name(self) -> str: ...
-    @property
-    def configs(self) -> Sequence[_GivenConfig]: ...
-
-
-G = TypeVar("G", bound=_GivenResource)
+G = TypeVar("G", AlterConfigsResource, legacy_request.AlterConfigsResource)
 
 
 class ConfigManager:
-    """Decides on dynamic configs. Implements `TopicConfigs`."""
+    """Decides on dynamic configs."""
 
     def __init__(
         self,
         image: "MetadataImage",
         effective: EffectiveConfigs,
-        quorum: QuorumView,
+        quorum: QuorumPort,
         loggers: LoggerManager,
         policies: Policies = NO_POLICIES,
     ) -> None:
@@ -125,7 +111,7 @@ class ConfigManager:
         self._check_plain_topic = OfBrokerConfigs(
             effective, lambda: validate_topic(NOTHING, NOTHING, effective)
         )
-        """Most new topics have no configs: what they may have by default is checked once."""
+        """Most new topics have no configs: the defaults are checked once."""
 
     # Requests
 
@@ -134,11 +120,11 @@ class ConfigManager:
     ) -> ControlResult:
         """IncrementalAlterConfigs 0-1: each resource succeeds or fails alone; errors stand in the response.
 
-        Levels of loggers are changed at once, whatever becomes of the rest. All configs of a resource are written
+        Levels of loggers are changed at once, whatever the result of the rest. All configs of a resource are written
         together.
 
         Raises:
-            ControlError: POLICY_VIOLATION when it takes more records than one batch may have.
+            ControlError: POLICY_VIOLATION for more records than one batch may have.
         """
         return begun(self._operating(request, context))
 
@@ -162,8 +148,8 @@ class ConfigManager:
         if may_exceed_batch(sum(len(given.configs) for given in stored)):
             yield from self._altering(stored, operate, context, Parts.checking())
         parts = Parts(is_dry=request.validate_only)
-        outcomes = yield from self._altering(stored, operate, context, parts)
-        responses = _responses(AlterConfigsResourceResponse, outcomes) + tuple(
+        results = yield from self._altering(stored, operate, context, parts)
+        responses = _responses(AlterConfigsResourceResponse, results) + tuple(
             _response(AlterConfigsResourceResponse, given.resource_type, given.resource_name, error)
             for given, error in levels
         )
@@ -189,8 +175,8 @@ class ConfigManager:
         if may_exceed_batch(sum(present) + sum(len(given.configs) for given in request.resources)):
             yield from self._altering(request.resources, replace, context, Parts.checking())
         parts = Parts(is_dry=request.validate_only)
-        outcomes = yield from self._altering(request.resources, replace, context, parts)
-        responses = _responses(legacy_response.AlterConfigsResourceResponse, outcomes)
+        results = yield from self._altering(request.resources, replace, context, parts)
+        responses = _responses(legacy_response.AlterConfigsResourceResponse, results)
         return parts.last(
             legacy_response.AlterConfigsResponse(throttle_time=timedelta(0), responses=responses)
         )
@@ -198,7 +184,11 @@ class ConfigManager:
     # For other managers
 
     def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
-        """Checks the configs of a topic to be created; see TopicConfigs."""
+        """Checks the configs of a topic to be created; returns its ConfigRecords, in the order of the request.
+
+        Raises:
+            ControlError: INVALID_CONFIG for an unknown name, a null value, or a value that its type refuses.
+        """
         if not configs:
             self._check_plain_topic()
             return ()
@@ -224,7 +214,7 @@ class ConfigManager:
         return tuple(described[key] for key in sorted(described))
 
     def _describe_plain_topic(self) -> SharedArray[CreatableTopicConfigs]:
-        """The effective configs of a topic without dynamic ones."""
+        """The effective configs of a topic without dynamic configs."""
         return SharedArray(
             self._describe(name, NOTHING)
             for name, definition in topic_definitions().items()
@@ -250,10 +240,10 @@ class ConfigManager:
         return self._effective.unclean_leader_election(topic_name)
 
     def eligible_leader_replicas_records(self) -> tuple[ConfigRecord, ...]:
-        """What has to be written when eligible.leader.replicas.version is switched on (KIP-966).
+        """The records when eligible.leader.replicas.version is switched on (KIP-966).
 
-        From then on every controller must compute the same `min.insync.replicas`: it gets a value for the
-        whole cluster, and none of a single broker remains.
+        From then on every controller must compute the same `min.insync.replicas`: it gets a cluster-wide value,
+        and the values of single brokers are removed.
         """
         records: list[ConfigRecord] = []
         cluster = Resource(ConfigResourceType.BROKER, "")
@@ -283,12 +273,12 @@ class ConfigManager:
         changes_of: Callable[[Resource, G], Mapping[str, str | None]],
         context: RequestContext,
         parts: Parts,
-    ) -> Generator[ControlResult | None, None, list[_Outcome]]:
+    ) -> Generator[ControlResult | None, None, list[_Result]]:
         """Returns the error of each resource.
 
-        A resource that is given more than once has one outcome, but for those of unknown types, as in Kafka.
+        A repeated resource has one result, unless its type is unknown, as in Kafka.
         """
-        outcomes: list[_Outcome] = []
+        results: list[_Result] = []
         done: set[tuple[int, str]] = set()
         times = Counter((item.resource_type, item.resource_name) for item in given)
         for item in given:
@@ -305,13 +295,13 @@ class ConfigManager:
                 changes = changes_of(resource, item)
                 dropped = changes.keys() - {config.name for config in item.configs}
                 records = self._change(resource, changes, context, dropped)
-                outcomes.append((*key, None))
+                results.append((*key, None))
             except ControlError as error:
-                outcomes.append((*key, error))
+                results.append((*key, error))
             texts = text_work(*(record.value for record in records))
             if parts.add(records, ITEM * (1 + len(item.configs)) + texts):
-                yield parts.take()
-        return outcomes
+                yield parts.pop()
+        return results
 
     def _resource(self, kind: ConfigResourceType, name: str) -> Resource:
         if kind is ConfigResourceType.BROKER_LOGGER:  # of AlterConfigs, which replaces all configs
@@ -319,7 +309,7 @@ class ConfigManager:
         return Resource(kind, name)
 
     def _operate(self, resource: Resource, key: str, operation: int, value: str | None) -> str | None:
-        """The new value of one config, None for none."""
+        """The new value of one config, or None."""
         if operation == ConfigOpType.DELETE:
             return None
         if value is None:
@@ -340,7 +330,7 @@ class ConfigManager:
         if operation == ConfigOpType.APPEND:
             known = set(items)
             return ",".join([*items, *(item for item in dict.fromkeys(operands) if item not in known)])
-        left = Counter(operands)  # each takes away one
+        left = Counter(operands)  # each removes one item
         kept = []
         for item in items:
             if left[item]:
@@ -430,7 +420,7 @@ class ConfigManager:
                 f"metadata.version >= {needed}",
             )
         if context.forwarded:
-            return  # the broker has checked it against its own definitions, which may be newer than ours
+            return  # the broker has checked the configs against its own definitions, which may be newer than ours
         cordoned = set(_directories(altered.get(CORDONED_LOG_DIRS)))
         if not cordoned <= set(_directories(existing.get(CORDONED_LOG_DIRS))):
             raise ControlError(
@@ -470,15 +460,15 @@ def _known_type(number: int) -> ConfigResourceType:
     return kind
 
 
-def _check_unique(times: int, given: _GivenResource) -> None:
+def _check_unique(times: int, given: AlterConfigsResource | legacy_request.AlterConfigsResource) -> None:
     if times > 1:
         raise ControlError(ErrorCode.invalid_request, "Duplicate resource.")
     if len({config.name for config in given.configs}) != len(given.configs):
         raise ControlError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
-def _responses(response_class: Any, outcomes: Iterable[_Outcome]) -> tuple[Any, ...]:
-    return tuple(_response(response_class, *outcome) for outcome in outcomes)
+def _responses(response_class: Any, results: Iterable[_Result]) -> tuple[Any, ...]:
+    return tuple(_response(response_class, *result) for result in results)
 
 
 def _response(response_class: Any, resource_type: int, name: str, error: ControlError | None) -> Any:

@@ -1,10 +1,9 @@
 """Kafka's config definitions: names, types, defaults, checks, synonyms.
 
 The data (`config_schema.json`, `config_documentation.json`) is written by
-`tools/generate_config_schema.py` from Kafka's own ConfigDefs. It is read on first use, and only what is
-asked for is kept.
+`tools/generate_config_schema.py` from Kafka's own ConfigDefs. Each section is read on first use.
 
-There is one table for all supported releases, and controllers take what the newest knows, as its own controllers do.
+There is one table for all supported releases, that of the newest.
 """
 
 import json
@@ -26,11 +25,11 @@ class ConfigValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker config that another config falls back to."""
+    """A broker config that is the fallback of another config."""
 
     name: str
     factor: int = 1
-    """Its value times this is in the unit of the other one (hours or minutes to milliseconds)."""
+    """The factor from its unit to that of the other config (hours or minutes to milliseconds)."""
 
     def convert(self, value: str) -> str:
         """Converts a value of the synonym. Text that is no number counts as 0, as in Kafka."""
@@ -44,7 +43,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a value has to satisfy beyond its type; `kind` selects the function of these parameters."""
+    """The check of a value beyond its type; `kind` selects the function of these parameters."""
 
     kind: str
     min: int | float | None = None
@@ -69,7 +68,7 @@ class Definition:
     update_mode: str = ""
     """Of broker configs: `read-only`, `per-broker` or `cluster-wide`."""
     since: str = ""
-    """The release that introduced it; empty if the oldest supported one has it."""
+    """The release that introduced it; empty if the oldest supported release has it."""
 
     def parse(self, text: str | None) -> ConfigValue:
         """The typed value of `text`.
@@ -93,7 +92,7 @@ class Definition:
 
 
 def parse_type(name: str, text: str | None, config_type: ConfigType) -> ConfigValue:
-    """Parses without checks beyond the type (Kafka's ConfigDef.parseType). Classes are taken by name.
+    """Parses without checks beyond the type (Kafka's ConfigDef.parseType). Classes are returned by name.
 
     Raises:
         ConfigValueError: not of the type.
@@ -117,7 +116,7 @@ def parse_type(name: str, text: str | None, config_type: ConfigType) -> ConfigVa
             except ValueError:
                 raise _invalid(name, text, "Not a number of type DOUBLE") from None
         case ConfigType.LIST:
-            # Not a regular expression, which takes quadratic time where many spaces precede no comma.
+            # Not a regular expression, which takes quadratic time for many spaces without a comma.
             return [item.strip(SPACES) for item in trimmed.split(",")] if trimmed else []
         case _:
             return trimmed
@@ -291,7 +290,7 @@ def _definition(name: str, data: Mapping[str, Any]) -> Definition:
 
 
 def _read_json(name: str) -> dict[str, Any]:
-    """One of the package's own data files."""
+    """The content of a data file of the package."""
     data = pkgutil.get_data(__name__, name)
     assert data is not None
     content: dict[str, Any] = json.loads(data)

@@ -1,4 +1,4 @@
-"""What may be set on a topic, group, broker or client metrics subscription
+"""Validation of the configs of topics, groups, brokers and client metrics subscriptions
 (ControllerConfigurationValidator).
 """
 
@@ -48,7 +48,7 @@ MATCH_PARAMETERS: Final = frozenset(
     }
 )
 _TRIMMED: Final = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's String.trim removes."""
+"""The characters that Java's String.trim removes."""
 LISTENER_CONFIG: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 CLUSTER_LEVEL_LISTENER_CONFIGS: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -75,7 +75,7 @@ def validate_resource_name(kind: str, name: str) -> None:
 
 
 def validate_topic(configs: Configs, existing: Configs, effective: EffectiveConfigs) -> None:
-    """All configs that a topic would have, given those that it has.
+    """Validate all configs that a topic would have, given its present configs.
 
     Raises:
         ControlError: INVALID_CONFIG for an unknown name, a value that its definition refuses, and values that
@@ -154,7 +154,7 @@ def _validate_remote_storage(value_of: Callable[[str], ConfigValue], effective: 
 
 
 def _retention(value_of: Callable[[str], ConfigValue], unit: str) -> tuple[int, int]:
-    """How much is kept in all and locally."""
+    """Check the bounds of local and total retention."""
     total, local = value_of(f"retention.{unit}"), value_of(f"local.retention.{unit}")
     assert isinstance(total, int)
     assert isinstance(local, int)
@@ -162,7 +162,7 @@ def _retention(value_of: Callable[[str], ConfigValue], unit: str) -> tuple[int, 
 
 
 def validate_group(configs: Configs, effective: EffectiveConfigs) -> None:
-    """All configs that a group would have; the brokers' bounds are those of this node (KIP-848, KIP-932,
+    """Validate all configs that a group would have; the brokers' bounds are those of this node (KIP-848, KIP-932,
     KIP-1071, KIP-1191).
 
     Raises:
@@ -174,7 +174,7 @@ def validate_group(configs: Configs, effective: EffectiveConfigs) -> None:
     if len(tags) != len(set(tags)):
         raise _invalid_config(f"{RACK_AWARE_TAGS} must not contain duplicate tag keys.")
     values = {name: _parse(definitions[name], text) for name, text in configs.items()}
-    for name in definitions:  # so that the request's order does not decide which one is reported
+    for name in definitions:  # so that the reported config does not depend on the order of the request
         if isinstance(value := values.get(name), int):
             _check_bounds(name, value, effective)
     if STREAMS_ASSIGNOR in values:
@@ -195,7 +195,7 @@ def validate_group(configs: Configs, effective: EffectiveConfigs) -> None:
 
 
 def _check_bounds(name: str, value: int, effective: EffectiveConfigs) -> None:
-    """The broker configs that bound a group config are called like it."""
+    """The broker configs that bound a group config have names like it."""
     protocol, _, rest = name.partition(".")
     low, high = (
         _broker_integer(effective, f"group.{protocol}.{end}.{rest.removeprefix('num.')}")
@@ -211,14 +211,14 @@ def _check_bounds(name: str, value: int, effective: EffectiveConfigs) -> None:
 
 
 def _broker_integer(effective: EffectiveConfigs, name: str) -> int | None:
-    """The value of a broker config on this node; None when there is none."""
+    """The value of a broker config on this node, or None."""
     definition = broker_definitions().get(name)
     value = definition and _parse(definition, effective.broker_config(name))
     return value if isinstance(value, int) else None
 
 
 def _check_assignor(name: ConfigValue, effective: EffectiveConfigs) -> None:
-    """The brokers' assignors are those of this node's file. What a Java class in it is called is unknown here."""
+    """The brokers' assignors are those of this node's file. The name of a Java class among them is unknown."""
     registered = _parse(broker_definitions()[STREAMS_ASSIGNORS], effective.broker_config(STREAMS_ASSIGNORS))
     assert isinstance(registered, list)
     if name not in registered and STREAMS_ASSIGNORS_BUILT_IN.issuperset(registered):
@@ -229,9 +229,9 @@ def _check_assignor(name: ConfigValue, effective: EffectiveConfigs) -> None:
 
 
 def validate_client_metrics(configs: Configs) -> None:
-    """All configs that a subscription would have (KIP-714).
+    """Validate all configs that a subscription would have (KIP-714).
 
-    See `is_regular_expression` for which expressions are taken.
+    `is_regular_expression` decides which expressions are accepted.
 
     Raises:
         ControlError: INVALID_CONFIG; INVALID_REQUEST for an unknown name or an interval out of bounds.
@@ -256,9 +256,9 @@ def validate_client_metrics(configs: Configs) -> None:
 
 
 def validate_broker(changed: Configs, *, per_broker: bool) -> None:
-    """Broker configs to be set, on one broker or as the default of all (DynamicBrokerConfig.validateConfigs).
+    """Validate broker configs, of one broker or the default of all (DynamicBrokerConfig.validateConfigs).
 
-    Names that Kafka does not know are taken: they may be those of a plugin.
+    Unknown names are accepted: they may be those of a plugin.
 
     Raises:
         ControlError: INVALID_REQUEST.
@@ -316,16 +316,16 @@ def _invalid_config(message: str) -> ControlError:
 
 
 class AppliedConfigs(EffectiveConfigs):
-    """Configs as they are described: without dynamic values of brokers that a node does not apply.
+    """Configs for descriptions: without dynamic values of brokers that a node does not apply.
 
-    Controllers do not check what brokers forward, so the log may have such values. Kafka's nodes ignore them
-    (DynamicBrokerConfig.fromPersistentProps); what controllers decide by (KafkaConfigSchema) has them.
+    Controllers do not check configs that brokers forward, so the log may have such values. Kafka's nodes ignore them
+    (DynamicBrokerConfig.fromPersistentProps); decisions of controllers (KafkaConfigSchema) use them.
     """
 
     def __init__(self, effective: EffectiveConfigs) -> None:
         super().__init__(effective.node_id, effective.image, effective.static_configs)
         self._filtered: dict[bool, tuple[Configs, Configs]] = {}
-        """The configs in the image and those that are applied, of this node (True) and of all."""
+        """The configs in the image and the applied ones, of this node (True) and of all."""
 
     @property
     def cluster_configs(self) -> Configs:
@@ -339,7 +339,7 @@ class AppliedConfigs(EffectiveConfigs):
 
     def _applied(self, configs: Configs, *, per_broker: bool) -> Configs:
         known = self._filtered.get(per_broker)
-        # The image replaces what it has of a resource by a new mapping, it never changes one.
+        # The image replaces the mapping of a resource and never changes it.
         if known is None or known[0] is not configs:
             applied = {
                 name: value

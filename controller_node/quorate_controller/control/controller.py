@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
@@ -35,24 +35,31 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+from quorate_protocol import features
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
-from quorate_protocol.records.generated import AbortTransactionRecord
+from quorate_protocol.plain_data import dataclass
+from quorate_protocol.records.generated import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
 
 from quorate_controller.control.acls import AclManager
-from quorate_controller.control.activation import activation
 from quorate_controller.control.api import (
+    STEP_PAUSE_MS,
+    BootstrapMetadata,
     ControlConfig,
     ControlError,
     ControlResult,
-    QuorumView,
+    QuorumPort,
     RequestContext,
 )
 from quorate_controller.control.broker_loggers import NO_LOGGERS, LoggerManager, are_all_loggers
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.client_quotas import ClientQuotaManager
-from quorate_controller.control.cluster import ClusterManager
 from quorate_controller.control.config_changes import ConfigManager, topics_with_new_min_insync_replicas
-from quorate_controller.control.controller_registration import ControllerManager
 from quorate_controller.control.delegation_tokens import DelegationTokenManager
 from quorate_controller.control.describe import ClusterDescriber, ConfigDescriber
 from quorate_controller.control.describe_security import SecurityDescriber
@@ -65,7 +72,7 @@ from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
-from quorate_controller.control.schedule import Schedule
+from quorate_controller.control.registrations import ClusterManager, ControllerManager
 from quorate_controller.control.scram_credentials import ScramManager
 from quorate_controller.control.steps import Steps
 from quorate_controller.control.topics import TopicManager
@@ -82,11 +89,63 @@ if TYPE_CHECKING:
 Decide = Callable[[Any, RequestContext], ControlResult]
 
 
+Step = Callable[[int], tuple[ControlResult, bool]]
+"""Does a bounded part of a task, given the time; True when it has more to do."""
+
+NO_OP: Final = (ControlResult(records=(NoOpRecord(),)), False)
+
+
+@dataclass(slots=True)
+class _Task:
+    interval_ms: int
+    step: Step
+    due_ms: int = 0
+
+
+class Schedule:
+    """Periodic tasks, each due one interval after it was last done.
+
+    The NoOpRecords advance the high watermark, which shows that the cluster is alive (KIP-835).
+    """
+
+    def __init__(self, config: ControlConfig, elections: Elections, tokens: DelegationTokenManager) -> None:
+        self._tasks = [
+            _Task(config.unclean_election_check_interval_ms, lambda _: elections.elect_unclean_leaders())
+        ]
+        if config.max_idle_interval_ms > 0:
+            self._tasks.append(_Task(config.max_idle_interval_ms, lambda _: NO_OP))
+        if config.leader_imbalance_check_enable:
+            self._tasks.append(
+                _Task(config.leader_imbalance_check_interval_ms, lambda _: elections.balance_leaders())
+            )
+        if config.delegation_token_secret is not None:
+            self._tasks.append(_Task(config.delegation_token_expiry_check_interval_ms, tokens.sweep))
+
+    def start(self, now_ms: int) -> None:
+        """Begins the first interval of each task."""
+        for task in self._tasks:
+            task.due_ms = now_ms + task.interval_ms
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next task is due."""
+        return min(task.due_ms for task in self._tasks)
+
+    def run_due(self, now_ms: int) -> ControlResult | None:
+        """Runs the task that has been due longest, or a step of it. Returns None without records."""
+        task = min(self._tasks, key=lambda task: task.due_ms)
+        if task.due_ms > now_ms:
+            return None
+        result, has_more = task.step(now_ms)
+        task.due_ms = now_ms + (STEP_PAUSE_MS if has_more else task.interval_ms)
+        return result if result.records else None
+
+
 class QuorumController:
-    """Decides what the active controller writes and answers; on standby it answers reads only.
+    """Decides on the records and responses of the active controller; on standby it serves reads only.
 
     It reads `image` and never changes it. The node calls `observe` with every record that it replayed
-    and `tick` whenever `deadline_ms` has come, until that lies in the future.
+    and `tick` whenever `deadline_ms` has come, until that is in the future.
     """
 
     def __init__(
@@ -94,7 +153,7 @@ class QuorumController:
         config: ControlConfig,
         image: "MetadataImage",
         rng: "Random",
-        quorum: QuorumView,
+        quorum: QuorumPort,
         loggers: "Loggers" = NO_LOGGERS,
         *,
         authorizer: "Authorizer | None" = None,
@@ -117,7 +176,7 @@ class QuorumController:
         self._reads = self._read_handlers(quorum)
 
     def _write_handlers(
-        self, quorum: QuorumView, rng: "Random", placing_rng: "Random | None", policies: Policies
+        self, quorum: QuorumPort, rng: "Random", placing_rng: "Random | None", policies: Policies
     ) -> dict[type, Decide]:
         """Request class -> the function that decides on it, on the active controller only."""
         config, image, configs = self._config, self._image, self._configs
@@ -157,8 +216,8 @@ class QuorumController:
             DeleteAclsRequest: self._acls.delete_acls,
         }
 
-    def _read_handlers(self, quorum: QuorumView) -> dict[type, Decide]:
-        """Request class -> the function that answers it, on any controller."""
+    def _read_handlers(self, quorum: QuorumPort) -> dict[type, Decide]:
+        """Request class -> the function that serves it, on any controller."""
         cluster = ClusterDescriber(self._config.cluster_id, self._image, quorum)
         configs = ConfigDescriber(self._config.node_id, self._image, self._effective, self._loggers)
         security = SecurityDescriber(self._image, self._config.delegation_token_secret)
@@ -190,7 +249,7 @@ class QuorumController:
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def excuse_silence(self, duration_ms: int) -> None:
-        """Extend all sessions by the time for which this process stood still and read no heartbeats."""
+        """Extend all sessions by the time for which this process was suspended and read no heartbeats."""
         self._heartbeats.extend_sessions(duration_ms)
 
     def activate(self, now_ms: int) -> ControlResult:
@@ -216,10 +275,10 @@ class QuorumController:
         self._transitions.deactivate()
 
     def deactivate(self) -> None:
-        """Stops deciding and forgets the soft state: leadership is lost, and the image is being reverted."""
+        """Stops deciding and drops the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
         self._forget_soft_state()
-        self._elections.forget_passes()
+        self._elections.drop_passes()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
         """Decides on one request in its canonical class.
@@ -240,20 +299,20 @@ class QuorumController:
         return write(request, context)
 
     def tick(self, now_ms: int) -> ControlResult | None:
-        """Does one thing that is due: fences one expired broker, moves partitions away from inactive ones, writes a
+        """Runs one due task: fences one expired broker, moves partitions away from inactive brokers, writes a
         NoOpRecord, elects leaders, removes delegation tokens.
 
         Returns:
-            None when nothing is to be written.
+            None without records.
         """
         assert self._is_active
         expiry_ms = self._heartbeats.deadline_ms
         if expiry_ms is not None and expiry_ms <= now_ms:
-            return self._heartbeats.fence_one_stale_broker(now_ms)
+            return self._heartbeats.fence_stale_broker(now_ms)
         slice_ms = self._transitions.deadline_ms
         if slice_ms is not None and slice_ms <= now_ms:
             return self._transitions.run_slice(now_ms)
-        return self._schedule.run_one(now_ms)
+        return self._schedule.run_due(now_ms)
 
     def observe(
         self,
@@ -261,10 +320,10 @@ class QuorumController:
         base_offset: int,
         now_ms: int,
     ) -> None:
-        """Takes note of records that were just replayed into the image, on active and standby alike."""
+        """Observes records that were just replayed into the image, on active and standby alike."""
         if self._is_active:
             if any(isinstance(record, AbortTransactionRecord) for record in records):
-                # The image had what the previous leader's transaction changed, brokers that it fenced included.
+                # The image had the changes of the aborted transaction, for instance brokers that it fenced.
                 self._forget_soft_state()
                 self._start_soft_state(now_ms)
             for offset, record in enumerate(records, base_offset):
@@ -276,11 +335,13 @@ class QuorumController:
         """
 
         def clear(part: ControlResult) -> ControlResult:
-            names = topics_with_new_min_insync_replicas(part.records)
-            cleared = self._transitions.on_min_insync_replicas_changed(names) if names else ()
             if changes_elr_level(part.records):
                 cleared = self._transitions.on_elr_level_changed()
-            return replace(part, records=(*part.records, *cleared)) if cleared else part
+            elif names := topics_with_new_min_insync_replicas(part.records):
+                cleared = self._transitions.on_min_insync_replicas_changed(names)
+            else:
+                return part
+            return replace(part, records=(*part.records, *cleared))
 
         def clearing(steps: Steps) -> Steps:
             while True:
@@ -297,8 +358,51 @@ class QuorumController:
         return alter_and_clear
 
 
+TRANSACTION_NAME: Final = "Bootstrap records"
+ABORT_REASON: Final = "Controller failover"
+
+
+def default_bootstrap(
+    metadata_version: int = features.METADATA_VERSION_OF_NEW_CLUSTERS,
+) -> BootstrapMetadata:
+    """The records of `kafka-storage format` for a release: metadata.version and the levels that belong to it."""
+    levels = {features.METADATA_VERSION: metadata_version, **features.default_levels(metadata_version)}
+    return BootstrapMetadata(
+        records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    )
+
+
+def activation(image: "MetadataImage", bootstrap: BootstrapMetadata, configs: ConfigManager) -> ControlResult:
+    """Returns the records to write before any decision; empty if the log needs none.
+
+    A transaction left open by the previous leader is aborted. A log without metadata.version gets the
+    bootstrap metadata, in a transaction if its metadata.version has transactions, which need not be one batch.
+    """
+    aborts = image.transaction is not None
+    # The image has the records of an open transaction, which the abort will revert.
+    metadata_version = image.committed_copy().metadata_version if aborts else image.metadata_version
+    records: list[MetadataRecord] = [AbortTransactionRecord(reason=ABORT_REASON)] if aborts else []
+    if metadata_version:
+        return ControlResult(records=tuple(records))
+    bootstrap = bootstrap if bootstrap.records else default_bootstrap()
+    levels = {
+        record.name: record.feature_level
+        for record in bootstrap.records
+        if isinstance(record, FeatureLevelRecord)
+    }
+    has_transactions = levels[features.METADATA_VERSION] >= features.TRANSACTIONS_SINCE
+    if has_transactions:
+        records.append(BeginTransactionRecord(name=TRANSACTION_NAME))
+    records += bootstrap.records
+    if levels.get(features.ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+        records += configs.eligible_leader_replicas_records()
+    if has_transactions:
+        records.append(EndTransactionRecord())
+    return ControlResult(records=tuple(records), atomic=not has_transactions)
+
+
 def _needs_no_leader(request: Any, context: RequestContext) -> bool:
-    """Whether a standby carries out a write: levels of its own loggers, asked for by the client itself."""
+    """Whether a standby may do a write: levels of its own loggers, requested directly."""
     return (
         isinstance(request, IncrementalAlterConfigsRequest)
         and not context.forwarded

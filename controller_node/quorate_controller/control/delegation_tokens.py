@@ -47,20 +47,20 @@ ERROR_TIMESTAMP_MS: Final = -1
 REQUESTER_SINCE: Final = 3
 """The first version of CreateDelegationToken whose response names the requester (KIP-373)."""
 SWEPT_TOKENS_MAX: Final = STEP_WORK_MAX // RECORD
-"""Tokens that one step of a sweep removes. To look at all of them takes less time than that."""
+"""Tokens that one step of a sweep removes. Examining all tokens takes less time than that."""
 HMAC_WORK: Final = 4
-"""The work of an HMAC, in looks."""
+"""The work of an HMAC, in units of `StepBudget`."""
 TIMESTAMP_MS_MAX: Final = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // MILLISECOND
 """The last millisecond that a response can have: the year 9999 ends."""
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """The HMAC of a token: what its owner logs in with."""
+    """The HMAC of a token, with which its owner logs in."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 class DelegationTokenManager:
-    """Creates, renews and expires tokens, and removes those whose time is over."""
+    """Creates, renews and expires tokens, and removes expired ones."""
 
     def __init__(self, config: ControlConfig, image: "MetadataImage", rng: "Random") -> None:
         self._secret = config.delegation_token_secret
@@ -127,7 +127,7 @@ class DelegationTokenManager:
             self._check_time(token, context)
             _check_renewer(token, context)
         except ControlError as error:
-            return ControlResult(response=_answer(RenewDelegationTokenResponse, error.error_code, 0))
+            return ControlResult(response=_response(RenewDelegationTokenResponse, error.error_code, 0))
         period_ms = request.renew_period // MILLISECOND
         if period_ms <= 0:
             period_ms = self._renewal_ms_max
@@ -150,14 +150,14 @@ class DelegationTokenManager:
             if period_ms >= 0:
                 self._check_time(token, context)
         except ControlError as error:
-            return ControlResult(response=_answer(ExpireDelegationTokenResponse, error.error_code, 0))
+            return ControlResult(response=_response(ExpireDelegationTokenResponse, error.error_code, 0))
         if period_ms < 0:
-            response = _answer(ExpireDelegationTokenResponse, ErrorCode.none, unix_ms)
+            response = _response(ExpireDelegationTokenResponse, ErrorCode.none, unix_ms)
             return ControlResult(records=(_removal(token),), response=response)
         return _expires_at(ExpireDelegationTokenResponse, token, _later(unix_ms, period_ms))
 
     def sweep(self, now_ms: int) -> tuple[ControlResult, bool]:
-        """Removes tokens whose time is over, a bounded number. Also returns whether there may be more."""
+        """Removes a bounded number of expired tokens. Also returns whether there may be more."""
         unix_ms = self._unix_ms_of(now_ms)
         over = (token for token in self._image.delegation_tokens.values() if _is_over(token, unix_ms))
         records = tuple(map(_removal, islice(over, SWEPT_TOKENS_MAX)))
@@ -166,7 +166,7 @@ class DelegationTokenManager:
     # Parts
 
     def _unavailable(self) -> ErrorCode:
-        """Why there are no tokens in this cluster; `none` if there can be."""
+        """The error of a cluster without tokens; `none` if it has them."""
         if self._secret is None:
             return ErrorCode.delegation_token_auth_disabled
         if self._image.metadata_version < features.DELEGATION_TOKENS_SINCE:
@@ -196,7 +196,7 @@ class DelegationTokenManager:
             raise ControlError(ErrorCode.delegation_token_expired)
 
     def _reading(self) -> Generator[None, None, None]:
-        """Find out the HMACs of all tokens, which a controller knows from its first request on."""
+        """Compute the HMACs of all tokens, once per table of tokens."""
         if self._unavailable() is ErrorCode.none:
             yield from self._by_hmac.reading()
 
@@ -215,7 +215,7 @@ class _TokensByHmac:
         return self._image.delegation_tokens.get(self._token_ids.get(token_hmac, ""))
 
     def reading(self) -> Generator[None, None, None]:
-        """Compute the HMACs of a table that is new: at first, and after a snapshot has replaced it."""
+        """Compute the HMACs of a new table: at first, and after a snapshot has replaced it."""
         budget = StepBudget()
         while self._table is not self._image.delegation_tokens:
             table = self._image.delegation_tokens
@@ -225,7 +225,7 @@ class _TokensByHmac:
                 hmacs[self._hmac_of(token_id)] = token_id
                 if budget.spend(HMAC_WORK):
                     yield
-            if table.changes != changes:  # those that have come since
+            if table.changes != changes:  # tokens created in between
                 known = frozenset(hmacs.values())
                 hmacs |= {self._hmac_of(token_id): token_id for token_id in table if token_id not in known}
             table.on_change = self._on_change
@@ -239,9 +239,9 @@ class _TokensByHmac:
 
 
 def may_request_tokens(context: RequestContext) -> bool:
-    """Return whether the client has authenticated with something else than a token.
+    """Return whether the client has authenticated without a token.
 
-    A broker has checked that for a forwarded request. Source: allowTokenRequests of Kafka's ControllerApis and
+    For a forwarded request, the broker has checked that. Source: allowTokenRequests of Kafka's ControllerApis and
     KafkaApis.
     """
     if context.token_authenticated:
@@ -273,18 +273,18 @@ def _timestamp(unix_ms: int) -> datetime:
 
 
 def _expires_at(response_class: type[Response], token: DelegationToken, wanted_ms: int) -> ControlResult:
-    """The token expires then, or when its life ends."""
+    """The token expires at that time, or at the end of its life."""
     expiry_ms = min(token.max_timestamp_ms, wanted_ms)
     record = replace(token, expiration_timestamp_ms=expiry_ms).to_record()
-    return ControlResult(records=(record,), response=_answer(response_class, ErrorCode.none, expiry_ms))
+    return ControlResult(records=(record,), response=_response(response_class, ErrorCode.none, expiry_ms))
 
 
 def _refused(response_class: type[Response]) -> ControlResult:
     error_code = ErrorCode.delegation_token_request_not_allowed
-    return ControlResult(response=_answer(response_class, error_code, ERROR_TIMESTAMP_MS))
+    return ControlResult(response=_response(response_class, error_code, ERROR_TIMESTAMP_MS))
 
 
-def _answer(response_class: type[Response], error_code: ErrorCode, expiry_ms: int) -> Response:
+def _response(response_class: type[Response], error_code: ErrorCode, expiry_ms: int) -> Response:
     return response_class(
         error_code=error_code, expiry_timestamp=_timestamp(expiry_ms), throttle_time=timedelta(0)
     )
@@ -295,7 +295,7 @@ def _refused_creation(error_code: ErrorCode, owner: str, context: RequestContext
 
 
 def _no_token(owner: str, timestamp_ms: int) -> DelegationToken:
-    """What the answer to a refused creation shows."""
+    """The token in the response to a refused creation."""
     return DelegationToken(
         token_id="",
         owner=owner,

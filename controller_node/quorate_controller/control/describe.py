@@ -1,5 +1,4 @@
-"""Answers DescribeConfigs and DescribeCluster: effective configs and registered controllers (KIP-133,
-KIP-919).
+"""DescribeConfigs and DescribeCluster: effective configs and registered controllers (KIP-133, KIP-919).
 
 Both only read, on the active controller and on standbys alike.
 """
@@ -33,7 +32,7 @@ from quorate_protocol.kafka.enums import (
 )
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.control.api import ControlError, ControlResult, QuorumView, RequestContext
+from quorate_controller.control.api import ControlError, ControlResult, QuorumPort, RequestContext
 from quorate_controller.control.broker_loggers import LoggerManager
 from quorate_controller.control.config_schema import (
     Definition,
@@ -65,22 +64,22 @@ _UNKNOWN_TYPE: Final = (
 )
 """Kafka's text of INVALID_REQUEST."""
 TOPICS_PER_STEP: Final = 32
-"""Topics that are described before others may have their turn: less than a millisecond."""
+"""Topics that are described in one step: less than a millisecond."""
 
 
 class ClusterDescriber:
-    """DescribeCluster as controllers answer it: the registered controllers, not the brokers."""
+    """DescribeCluster of controllers: the registered controllers, not the brokers."""
 
-    def __init__(self, cluster_id: str, image: "MetadataImage", quorum: QuorumView) -> None:
+    def __init__(self, cluster_id: str, image: "MetadataImage", quorum: QuorumPort) -> None:
         self._cluster_id = cluster_id
         self._image = image
         self._quorum = quorum
 
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> ControlResult:
-        """DescribeCluster 0-2: those controllers that have an endpoint on the listener which was asked.
+        """DescribeCluster 0-2: the controllers with an endpoint on the listener of the request.
 
         Raises:
-            ControlError: UNSUPPORTED_VERSION below metadata.version 15, or while none is known, for instance before
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15, or while it is unknown, for instance before
                 the first leader; CLUSTER_AUTHORIZATION_FAILED.
         """
         if features.METADATA_VERSION not in self._image.features:
@@ -104,7 +103,7 @@ class ClusterDescriber:
             for controller in self._image.cluster.controllers.values()
             if (listener := controller.listeners.get(context.listener)) is not None
         )
-        # A client can't use a leader whose address is not in the list.
+        # A client can't use a leader without an address in the list.
         leader_id = self._quorum.leader_id
         is_listed = any(endpoint.broker_id == leader_id for endpoint in endpoints)
         operations = AUTHORIZED_OPERATIONS_OMITTED
@@ -143,7 +142,7 @@ def _refused(error: ControlError) -> DescribeClusterResponse:
 
 
 def _endpoint_type_error(endpoint_type: int, api_version: int) -> ControlError | None:
-    """Only controllers can be asked for here; version 0 has no endpoint types, nor errors for them."""
+    """Only controllers can be requested here; version 0 has no endpoint types, nor errors for them."""
     kind = EndpointType(endpoint_type)
     if kind is EndpointType.CONTROLLER:
         return None
@@ -164,7 +163,7 @@ _LOGGER: Final = Definition(name="", type=ConfigType.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One config of a resource, before it is written as the request wants it."""
+    """One config of a resource, before it is written in the form of the request."""
 
     name: str
     value: str | None
@@ -185,7 +184,7 @@ class ConfigDescriber:
         self._effective = applied = AppliedConfigs(effective)
         self._plain_topic = OfBrokerConfigs(applied, self._plain_topic_entries)
         self._written: OfBrokerConfigs[dict[tuple[bool, bool], _Written]] = OfBrokerConfigs(applied, dict)
-        """Configs of a topic without dynamic ones, by whether with synonyms and with documentation."""
+        """Configs of a topic without dynamic configs, by whether with synonyms and with documentation."""
 
     def describe_configs(self, request: DescribeConfigsRequest, context: RequestContext) -> ControlResult:
         """DescribeConfigs 1-4: each resource succeeds or fails alone; errors stand in the response.
@@ -222,7 +221,7 @@ class ConfigDescriber:
         self, resource_type: int, name: str, keys: frozenset[str], written: "_WrittenConfigs"
     ) -> DescribeConfigsResult:
         try:
-            if written.of != (resource_type, name):  # else it was asked for with other keys just before
+            if written.of != (resource_type, name):  # else it was requested with other keys just before
                 written.entries = self._entries(resource_type, name)
                 written.of = resource_type, name
         except ControlError as error:
@@ -268,7 +267,7 @@ class ConfigDescriber:
         return {key: entries[key] for key in topic_definitions() if key in entries}
 
     def _plain_topic_entries(self) -> Mapping[str, _Entry]:
-        """The configs of a topic without dynamic ones."""
+        """The configs of a topic without dynamic configs."""
         return {
             key: self._topic_entry(key, NOTHING)
             for key, definition in topic_definitions().items()
@@ -359,7 +358,7 @@ class ConfigDescriber:
         ]
 
     def _broker_values(self, name: str, names: Sequence[str]) -> list[SourcedValue]:
-        """Where `name` and those that it falls back to are set, strongest first, beginning with itself."""
+        """The settings of `name` and of its fallbacks, strongest first, beginning with itself."""
         values = [
             SourcedValue(key, configs[key], source)
             for source, configs in self._effective.levels()
@@ -372,7 +371,7 @@ class ConfigDescriber:
             for key in names
             if (definition := definitions.get(key)) is not None and definition.default is not None
         ]
-        # Kafka leaves out what precedes the config's own name.
+        # Kafka leaves out the synonyms before the config's own name.
         return list(dropwhile(lambda value: value.name != name, values))
 
     def _check_is_this_node(self, name: str, separator: str) -> None:
@@ -390,16 +389,16 @@ class ConfigDescriber:
 
 
 _Written = dict[str, tuple[_Entry, DescribeConfigsResourceResult]]
-"""Configs by name, and what is answered of each."""
+"""Configs by name, each with its result in the response."""
 
 
 class _WrittenConfigs:
-    """Configs as one request wants them. Those that many resources have in common are written once."""
+    """Configs in the form of one request. Those that many resources have in common are written once."""
 
     def __init__(
         self, request: DescribeConfigsRequest, shared: Mapping[str, _Entry], written: _Written
     ) -> None:
-        """`shared`: the configs that requests have in common, `written`: those of them that were written before."""
+        """`shared`: the configs that requests have in common; `written`: those written by earlier requests."""
         self.of: tuple[int, str] | None = None
         """The resource that was looked up last, and its section and configs."""
         self.entries: tuple[str, Mapping[str, _Entry]] = ("", {})
@@ -408,13 +407,13 @@ class _WrittenConfigs:
         self._texts: dict[str, Mapping[str, str]] = {}
         self._shared = shared
         self._shared_written = written
-        self._one: _Written = {}
+        self._own_written: _Written = {}
         self._all: tuple[Mapping[str, _Entry], tuple[DescribeConfigsResourceResult, ...]] = ({}, ())
 
     def configs(
         self, section: str, entries: Mapping[str, _Entry], keys: frozenset[str]
     ) -> tuple[DescribeConfigsResourceResult, ...]:
-        """Those of `entries` that are asked for; without `keys` all."""
+        """The requested ones of `entries`; without `keys` all."""
         if self._include_documentation and section not in self._texts:
             self._texts[section] = documentation(section)
         if keys:
@@ -424,11 +423,11 @@ class _WrittenConfigs:
         return self._all[1]
 
     def _written(self, section: str, entry: _Entry) -> DescribeConfigsResourceResult:
-        one = self._shared_written if self._shared.get(entry.name) is entry else self._one
-        known = one.get(entry.name)
+        results = self._shared_written if self._shared.get(entry.name) is entry else self._own_written
+        known = results.get(entry.name)
         if known is None or known[0] is not entry:
             texts = self._texts.get(section)
-            known = one[entry.name] = (
+            known = results[entry.name] = (
                 entry,
                 _result(entry, texts, include_synonyms=self._include_synonyms),
             )
@@ -450,7 +449,7 @@ def _failed(resource_type: int, name: str, error: ControlError) -> DescribeConfi
 
 
 def _normalized(definition: Definition, value: str | None) -> str | None:
-    """A value as Kafka prints it; one that does not fit its definition as it stands."""
+    """A value as Kafka prints it; unchanged if it does not fit its definition."""
     try:
         return definition.normalize(value)
     except ValueError:
@@ -460,7 +459,7 @@ def _normalized(definition: Definition, value: str | None) -> str | None:
 def _result(
     entry: _Entry, texts: Mapping[str, str] | None, *, include_synonyms: bool
 ) -> DescribeConfigsResourceResult:
-    # What is not known may be a secret.
+    # An unknown config may be a secret.
     is_sensitive = entry.definition is None or entry.definition.sensitive
     source = ConfigSource.DEFAULT_CONFIG
     if entry.definition is _LOGGER:

@@ -1,7 +1,7 @@
 """DescribeClientQuotas, DescribeUserScramCredentials, DescribeDelegationToken, also while no broker runs (KIP-919).
 
 Kafka's controllers do not serve them. Source: ClientQuotasImage, ScramImage, KafkaApis and DelegationTokenManager of
-its brokers. What a request needs to be served at all is in `server/authorization.py`.
+its brokers. Authorization of the requests is in `server/authorization.py`.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -203,7 +203,7 @@ class SecurityDescriber:
 
 
 class _Filter:
-    """Which entities a DescribeClientQuotasRequest asks for."""
+    """The filter of a DescribeClientQuotasRequest."""
 
     def __init__(self, request: DescribeClientQuotasRequest) -> None:
         self._named: dict[str, str | None] = {}
@@ -239,7 +239,7 @@ class _Filter:
             self._named[kind] = name
 
     def matches(self, entity: "QuotaEntity") -> bool:
-        """Whether an entity is asked for."""
+        """Whether an entity matches."""
         parts = dict(entity)
         if self._is_strict and len(parts) != len(self._named) + len(self._any):
             return False
@@ -247,7 +247,7 @@ class _Filter:
 
 
 def _rows(table: Mapping[K, V]) -> Iterator[tuple[K, V]]:
-    """The rows that are there now, each as it is when its turn comes; without those that are removed until then."""
+    """The present rows, each as it is when it is read; without those that are removed before."""
     for key in tuple(table):
         row = table.get(key)
         if row is not None:
@@ -262,12 +262,12 @@ def _entry(entity: "QuotaEntity", values: Mapping[str, float]) -> EntryData:
 
 
 def _principals(token: "DelegationToken") -> tuple[str, ...]:
-    """Those whose token it is for a filter (TokenInformation.ownerOrRenewer)."""
+    """The owners of a token for a filter (TokenInformation.ownerOrRenewer)."""
     return token.owner, token.requester, *token.renewers
 
 
 def _is_visible(token: "DelegationToken", context: RequestContext) -> bool:
-    """Whether the sender may see a token: its own, or one that an ACL allows (DelegationTokenManager.filterToken)."""
+    """Whether the sender may see a token, by ownership or by an ACL (DelegationTokenManager.filterToken)."""
     access = context.access
     return (
         context.principal in _principals(token)

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions from the image, page by page (KIP-966), also while no broker runs.
 
 Kafka's controllers do not serve it. Source: DescribeTopicPartitionsRequestHandler and KRaftMetadataCache of its
-brokers. These count a replica as offline if its broker lacks the listener that was asked; a controller's listener is
-none of a broker's.
+brokers. These count a replica as offline if its broker lacks the listener of the request; brokers do not have a
+controller's listener.
 """
 
 from collections.abc import Generator, Iterator

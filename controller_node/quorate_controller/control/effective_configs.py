@@ -1,6 +1,4 @@
-"""Which value of a config is in effect: dynamic ones override this node's file, which overrides Kafka's
-defaults.
-"""
+"""Effective values of configs: dynamic configs override this node's file, which overrides Kafka's defaults."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -51,13 +49,13 @@ class EffectiveConfigs:
         self.image = image
         self._node_resource = (int(ConfigResourceType.BROKER), str(node_id))
         self.static_configs = dict(static_configs)
-        """This node's file; `node.id` and `broker.id` are the same thing to Kafka."""
+        """This node's file; `node.id` and `broker.id` are the same in Kafka."""
         for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name in static_configs:
                 self.static_configs.setdefault(synonym, static_configs[name])
 
     def dynamic(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What the metadata log says about one resource, without configs that only another release has.
+        """The dynamic configs of one resource, without those that only another release has.
 
         Kafka 4.4 does not load those (SupportedConfigChecker): they would make each later change invalid.
         """
@@ -127,7 +125,7 @@ class EffectiveConfigs:
 
     @staticmethod
     def _integer(name: str, value: str | None) -> int:
-        """A checked value as number. One that another controller let through counts as the default."""
+        """A checked value as number. A value that another controller accepted in error counts as the default."""
         definition = topic_definitions()[name]
         assert definition.default is not None
         try:
@@ -138,7 +136,7 @@ class EffectiveConfigs:
 
 
 class OfBrokerConfigs(Generic[_Value]):
-    """What depends on broker configs alone: computed when it is asked for, and again after one was changed."""
+    """A value that depends on broker configs alone: computed on first use, and again after a change."""
 
     def __init__(self, effective: EffectiveConfigs, compute: Callable[[], _Value]) -> None:
         self._effective = effective
@@ -149,7 +147,7 @@ class OfBrokerConfigs(Generic[_Value]):
     def __call__(self) -> _Value:
         """The value now."""
         levels = (self._effective.node_configs, self._effective.cluster_configs)
-        # The image replaces what it has of a resource by a new mapping, it never changes one.
+        # The image replaces the mapping of a resource and never changes it.
         if not (self._levels and all(map(operator.is_, levels, self._levels))):
             self._value = self._compute()
             self._levels = levels

@@ -14,11 +14,9 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
     may_exceed_batch,
 )
-from quorate_controller.control.partition_change import Election, Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import Election, PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, Parts, Steps, begun
 
 if TYPE_CHECKING:
@@ -27,11 +25,13 @@ if TYPE_CHECKING:
     from quorate_protocol.image.topics import PartitionKey, TopicImage
     from quorate_protocol.records.generated import PartitionChangeRecord
 
+    from quorate_controller.control.config_changes import ConfigManager
+
 ELECTIONS_PER_PASS_MAX: Final = 1_000
 """Kafka's MAX_ELECTIONS_PER_IMBALANCE: a pass that finds more continues in the next step."""
 
 EXAMINED_PER_STEP_MAX: Final = 10_000
-"""Partitions that one step of a pass looks at, whether they can be elected or not."""
+"""Partitions that one step of a pass examines, whether they can be elected or not."""
 
 _ELECTION_TYPES: Final[Mapping[int, Election]] = {
     ElectionType.PREFERRED: Election.PREFERRED,
@@ -42,24 +42,24 @@ _ELECTION_TYPES: Final[Mapping[int, Election]] = {
 class Elections:
     """Keeps partitions led, by the preferred replica if possible.
 
-    The image's index knows which partitions are without a leader, or led by another replica than the preferred
-    one. How far a periodic pass got is soft state.
+    The image's index has the partitions without a leader, and those led by another replica than the preferred
+    one. The position of a periodic pass is soft state.
     """
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
         self._passes: dict[Election, Iterator[PartitionKey]] = {}
         """The rest of each pass that has begun."""
 
-    def forget_passes(self) -> None:
-        """Leaves passes unfinished: this controller is not active any more."""
+    def drop_passes(self) -> None:
+        """Drops unfinished passes: this controller is not active any more."""
         self._passes.clear()
 
     def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ControlResult:
-        """ElectLeaders 0-2: preferred or unclean election, of the partitions asked for or of all.
+        """ElectLeaders 0-2: preferred or unclean election, of the requested partitions or of all.
 
-        Of all, those that need no election are left out of the response.
+        In a request for all, partitions that need no election are left out of the response.
 
         Raises:
             ControlError: INVALID_REQUEST for an unknown type, POLICY_VIOLATION for more than 10,000
@@ -98,11 +98,11 @@ class Elections:
                 result, records = run.elect(name, partition_id)
                 of_topic.append(result)
                 if parts.add(records):
-                    yield parts.take()
+                    yield parts.pop()
                     run = _Run(self._image, self._configs, election)
             results.append(ReplicaElectionResult(topic=name, partition_result=tuple(of_topic)))
             if parts.add((), ITEM):
-                yield parts.take()
+                yield parts.pop()
                 run = _Run(self._image, self._configs, election)
         return tuple(results)
 
@@ -130,7 +130,7 @@ class Elections:
         brokers = self._image.cluster.brokers
 
         def can_lead(topic: "TopicImage", partition_id: int) -> bool:
-            # Skipping the hopeless early keeps a pass short while a broker with many partitions is away.
+            # An inactive preferred leader is skipped early, which keeps a pass short while a large broker is down.
             partition = topic.partitions[partition_id]
             preferred = brokers.get(partition.preferred_leader)
             return preferred is not None and preferred.is_active and preferred.broker_id in partition.isr
@@ -179,7 +179,7 @@ class Elections:
 class _Run:
     """The elections of one step of a request, which may list hundreds of thousands of partitions."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs, election: Election) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager", election: Election) -> None:
         self._topics = image.topics.by_name
         self._changes = PartitionChanges(image, configs)
         self._is_preferred = election is Election.PREFERRED
@@ -190,7 +190,7 @@ class _Run:
     def elect(
         self, name: str, partition_id: int
     ) -> "tuple[PartitionResult, tuple[PartitionChangeRecord, ...]]":
-        """Elects a leader of one partition. Returns the result to answer, and the record if there is one."""
+        """Elects a leader of one partition. Returns its result for the response, and the record if there is one."""
         topic = self._topics.get(name)
         if topic is None:
             return _failed(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")

@@ -17,7 +17,7 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     KRaftVersionUpgrade,
-    QuorumView,
+    QuorumPort,
     RequestContext,
 )
 
@@ -32,7 +32,7 @@ class FeatureManager:
     """Decides on feature levels: each must be supported by every broker and every registered controller."""
 
     def __init__(
-        self, node_id: int, image: "MetadataImage", configs: "ConfigManager", quorum: QuorumView
+        self, node_id: int, image: "MetadataImage", configs: "ConfigManager", quorum: QuorumPort
     ) -> None:
         self._node_id = node_id
         self._image = image
@@ -76,7 +76,7 @@ class FeatureManager:
         return KRaftVersionUpgrade(level=update.max_version_level)
 
     def _update(self, update: FeatureUpdateKey, proposed: Mapping[str, int]) -> "MetadataRecord | None":
-        """The record that changes one feature; None if there is nothing to write."""
+        """The record that changes one feature; None without a change."""
         name, level = update.feature, update.max_version_level
         if update.upgrade_type not in tuple(UpgradeType):
             raise _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -124,7 +124,7 @@ class FeatureManager:
             )
 
     def _check_kraft_version(self, current: int, level: int) -> "MetadataRecord | None":
-        """Raft writes the level itself; the NoOpRecord gives the response something to wait for."""
+        """Raft writes the level itself; the response waits for the NoOpRecord."""
         if level < current:
             raise _invalid(features.KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
         if level == current:
@@ -133,7 +133,7 @@ class FeatureManager:
         return NoOpRecord()
 
     def _reason_not_supported(self, name: str, level: int) -> str | None:
-        """Who stands in the way of `level`: this controller, a broker, a registered controller."""
+        """The node that does not support `level`: this controller, a broker, a registered controller."""
         local = VersionRange(*features.SUPPORTED_FEATURES.get(name, (0, 0)))
         candidates = [(f"Local controller {self._node_id}", local)]
         disabled = VersionRange(0, 0)
@@ -177,7 +177,7 @@ def _response(
     updated: tuple[FeatureUpdateKey, ...],
     context: RequestContext,
 ) -> UpdateFeaturesResponse | v1.UpdateFeaturesResponse:
-    """Up to version 1 each successful update is named; version 2 has no place for that."""
+    """Up to version 1 each successful update is listed; version 2 has no field for that."""
     if context.api_version > 1:
         return UpdateFeaturesResponse(
             throttle_time=timedelta(0), error_code=error_code, error_message=message

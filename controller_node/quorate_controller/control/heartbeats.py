@@ -2,7 +2,7 @@
 
 A broker's control state follows from its registration and from its controlled shutdown, which is soft state::
 
-    state                on a heartbeat that wants          becomes
+    state                on a heartbeat that requests       becomes
     -------------------  ---------------------------------  ----------------------------------------------
     FENCED               shutdown, leads nothing            SHUTDOWN_NOW
     FENCED               unfence, is caught up, is not      UNFENCED
@@ -13,7 +13,7 @@ A broker's control state follows from its registration and from its controlled s
     UNFENCED             shutdown, leads partitions         CONTROLLED_SHUTDOWN
     UNFENCED             shutdown, leads nothing            SHUTDOWN_NOW
     CONTROLLED_SHUTDOWN  anything, leads nothing, and the   SHUTDOWN_NOW
-                         other brokers know that
+                         other brokers have read that
 
 Everything else keeps the state. A broker is departing while slices take it out of its partitions; only then can a
 fenced one lead some of them. A session that expires fences the broker, whatever its state. A granted shutdown ends
@@ -39,11 +39,13 @@ from quorate_protocol.records.generated import (
     UnregisterBrokerRecord,
 )
 
-from quorate_controller.control.api import BrokerTransitions, ControlError, ControlResult, RequestContext
+from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 
 if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
+
+    from quorate_controller.control.broker_transitions import PartitionTransitions
 
 FENCED: Final = 1
 UNFENCED: Final = -1
@@ -51,7 +53,7 @@ UNFENCED: Final = -1
 
 
 class BrokerState(Enum):
-    """The state of a broker, which decides what it may do (BrokerControlState)."""
+    """The state of a broker, which decides its rights (BrokerControlState)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -72,9 +74,9 @@ class _Lease:
     registration_offset: int
     """The offset of its registration. It is caught up when it has read the log up to there."""
     metadata_offset: int = -1
-    """The offset up to which it has read the log, as of its last heartbeat."""
+    """The end of the log that it has read, as of its last heartbeat."""
     controlled_shutdown_offset: int = -1
-    """Once every other active broker has read this, nobody takes it for a leader any more. -1: not shutting
+    """Once every other active broker has read this offset, none of them uses it as a leader. -1: not shutting
     down.
     """
 
@@ -90,7 +92,7 @@ class HeartbeatManager:
     """
 
     def __init__(
-        self, image: "MetadataImage", transitions: BrokerTransitions, broker_session_timeout_ms: int
+        self, image: "MetadataImage", transitions: "PartitionTransitions", broker_session_timeout_ms: int
     ) -> None:
         self._image = image
         self._transitions = transitions
@@ -100,9 +102,7 @@ class HeartbeatManager:
         """Broker id -> time of the last heartbeat, oldest first: the brokers that have a session."""
 
     def activate(self, now_ms: int) -> None:
-        """Gives each unfenced broker a full session: who sent heartbeats to the previous leader is not
-        known.
-        """
+        """Gives each unfenced broker a full session: heartbeats to the previous leader are unknown."""
         for broker in self._image.cluster.brokers.values():
             self._leases[broker.broker_id] = _Lease(broker.epoch, broker.epoch)
             if not broker.fenced:
@@ -114,7 +114,7 @@ class HeartbeatManager:
         self._contacts.clear()
 
     def observe(self, record: "MetadataRecord", offset: int) -> None:
-        """Follows what was replayed about brokers."""
+        """Updates leases after records about brokers were replayed."""
         match record:
             case RegisterBrokerRecord():
                 lease = self._leases.get(record.broker_id)
@@ -132,13 +132,13 @@ class HeartbeatManager:
                 self._leases[broker_id].controlled_shutdown_offset = -1
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the registered incarnation of `broker_id` was heard of within the session timeout."""
+        """Whether the registered incarnation of `broker_id` sent a heartbeat within the session timeout."""
         contact_ms = self._contacts.get(broker_id)
         return contact_ms is not None and now_ms <= contact_ms + self._session_timeout_ms
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the oldest session will have expired."""
+        """The time at which the oldest session expires."""
         for contact_ms in self._contacts.values():
             return contact_ms + self._session_timeout_ms + 1
         return None
@@ -149,11 +149,11 @@ class HeartbeatManager:
             {broker_id: contact_ms + duration_ms for broker_id, contact_ms in self._contacts.items()}
         )
 
-    def fence_one_stale_broker(self, now_ms: int) -> ControlResult | None:
+    def fence_stale_broker(self, now_ms: int) -> ControlResult | None:
         """Ends the oldest session if it has expired.
 
-        One at a time, so that the elections after each see what the previous one changed. The result is
-        None if nothing was to be fenced; look at `deadline_ms` for whether there is more to do.
+        One broker at a time, so that each election sees the changes of the previous one. The result is None if no
+        broker was fenced; `deadline_ms` shows whether more sessions have expired.
         """
         deadline_ms = self.deadline_ms
         if deadline_ms is None or now_ms < deadline_ms:
@@ -174,7 +174,7 @@ class HeartbeatManager:
         lost = self._lost_directories(broker, request)
         following = self._next_state(current, request, lease)
         if lost and following is BrokerState.UNFENCED and current is BrokerState.FENCED:
-            # It would be elected in them: what is decided here sees them online. The next heartbeat unfences it.
+            # Elections of this decision still see these directories online. The next heartbeat unfences it.
             following = current
         self._contacts.pop(broker.broker_id, None)
         if following is not BrokerState.SHUTDOWN_NOW:
@@ -198,7 +198,7 @@ class HeartbeatManager:
     @staticmethod
     def _state(broker: "BrokerRegistration", lease: _Lease) -> BrokerState:
         # After a change of the active controller a broker in controlled shutdown counts as unfenced until
-        # it asks for its shutdown again: only then is there an offset to wait for.
+        # it requests its shutdown again: only then is there an offset to wait for.
         if broker.fenced:
             return BrokerState.FENCED
         return BrokerState.CONTROLLED_SHUTDOWN if lease.is_shutting_down else BrokerState.UNFENCED
@@ -298,7 +298,7 @@ def _differ(reported: Sequence[UUID | None], known: Sequence[UUID] | None) -> bo
 
 
 def check_broker_epoch(image: "MetadataImage", broker_id: int, broker_epoch: int) -> "BrokerRegistration":
-    """The registration of a broker that speaks for itself.
+    """The registration of a broker that sends a request of its own.
 
     Raises:
         ControlError: STALE_BROKER_EPOCH when it is not registered, or with another epoch.

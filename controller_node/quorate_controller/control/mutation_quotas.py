@@ -1,8 +1,8 @@
 """Quotas on changes of partitions: `controller_mutation_rate` of users and client ids (KIP-599).
 
 Each pair of user and client id that a quota is for has a token bucket. Creating, adding and deleting partitions takes
-one token for each partition. A bucket may go below zero once; a strict quota then refuses, a permissive one only
-tells the client how long to wait. Buckets belong to the process, as in Kafka: they are neither replicated nor stored.
+one token for each partition. A bucket may go below zero once; a strict quota then refuses requests, a permissive one
+only returns the time to wait. Buckets belong to the process, as in Kafka: they are neither replicated nor stored.
 
 Source: ControllerMutationQuotaManager, ClientQuotaManager and TokenBucket of Kafka 4.4.0.
 """
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import RequestContext
 
 BUCKETS_MAX: Final = 10_000
-"""Beyond this the half that was not used for longest is forgotten: whoever it belonged to starts anew."""
+"""Beyond this the least recently used half is dropped: its clients start with full buckets."""
 
 _UNUSED_MS_MAX: Final = 3_600_000
-"""A bucket that was not used for longer is forgotten (ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
+"""Buckets are dropped after this time without use (ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
 
 _THROTTLE_TIME_MS_MAX: Final = 2**31 - 1
 _ANY: Final = None
@@ -39,14 +39,14 @@ Shares = tuple[str, str | None]
 
 @dataclass(slots=True)
 class Bucket:
-    """Tokens that are left, and when they were counted; `used_ms` is when the last ones were taken."""
+    """Remaining tokens, and the time of their count; `used_ms` is the time of the last charge."""
 
     tokens: float
     counted_ms: int
     used_ms: int
 
     def refill(self, rate: float, burst: float, now_ms: int) -> None:
-        """Add what has come in since the last time, up to `burst`."""
+        """Add the tokens since the last refill, up to `burst`."""
         self.tokens = min(burst, self.tokens + rate * ((now_ms - self.counted_ms) / 1000))
         self.counted_ms = now_ms
 
@@ -66,14 +66,14 @@ class MutationQuota:
 
     @property
     def throttle_time(self) -> timedelta:
-        """How long the client has to wait until the bucket is no longer below zero."""
+        """The time until the bucket is no longer below zero."""
         return timedelta(milliseconds=self._throttle_time_ms)
 
-    def take(self, partitions: int) -> None:
-        """Take the tokens for partitions that are created or deleted.
+    def charge(self, partitions: int) -> None:
+        """Charge the tokens for partitions that are created or deleted.
 
         Raises:
-            ControlError: THROTTLING_QUOTA_EXCEEDED by a strict quota; nothing is taken then.
+            ControlError: THROTTLING_QUOTA_EXCEEDED by a strict quota; no tokens are charged then.
         """
         bucket = self._bucket
         if bucket is None:
@@ -137,7 +137,7 @@ class MutationQuotas:
             del self._buckets[shares]
 
     def _shares(self, user: str, client_id: str | None) -> Shares:
-        """Return what counts for a bucket: the first quota that fits the user and the client id decides."""
+        """Return the key of a bucket, from the first quota that matches the user and the client id."""
         known = [client_id] if client_id is not None else []
         for owner in (user, _ANY):
             for client in (*known, _ANY):
@@ -148,12 +148,14 @@ class MutationQuotas:
         return "", client_id
 
     def _rate_of(self, shares: Shares) -> float | None:
-        """Return the rate of a bucket; None without a quota, and for clients that do not name themselves."""
+        """Return the rate of a bucket; None without a quota, and for clients without a client id."""
         user, client_id = shares
         if client_id is None:
             return None
         if user and client_id:
-            pairs = [{USER: one, CLIENT_ID: other} for one in (user, _ANY) for other in (client_id, _ANY)]
+            pairs = [
+                {USER: owner, CLIENT_ID: client} for owner in (user, _ANY) for client in (client_id, _ANY)
+            ]
             return self._first(*pairs)
         if user:
             return self._first({USER: user}, {USER: _ANY})

@@ -1,28 +1,30 @@
-"""What changes about one partition when its ISR, replicas, brokers or directories change: the one place that
-elects.
+"""The change of a partition when its ISR, replicas, brokers or directories change: the only place that elects.
 
-Given a partition, what is wanted of it and the rules in force, `change_partition` gives the
-PartitionChangeRecord with the least content that leads there, or None. In this order, each step seeing what
-the one before made of it:
+Given a partition, the requested change and the rules in force, `change_partition` returns the smallest
+PartitionChangeRecord that leads there, or None. In this order, each step seeing the result of the one before:
 
 1. a running reassignment completes when every added replica is in the ISR; if it leaves fewer replicas, when
    every one that stays is;
 2. the eligible leader replicas (ELR, KIP-966) are those replicas that left the ISR while it is below
    `min.insync.replicas`;
-3. a leader is elected: the present one, if it may go on; else the first of the ISR in replica order; else,
-   of an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
-   wanted, any active replica;
-4. the record names what differs, and while there is no leader the last known one. A leader in the record,
+3. a leader is elected: the present one, if it may continue; else the first of the ISR in replica order; else,
+   with an empty ISR, the first of the ELR; else the last known leader; else, only if unclean elections are
+   allowed, any active replica;
+4. the record has the fields that differ, and while there is no leader the last known one. A leader in the record,
    even the same, bumps the leader epoch; any record bumps the partition epoch.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE, KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
+from quorate_protocol.features import (
+    DIRECTORY_ASSIGNMENT_SINCE,
+    ELIGIBLE_LEADER_REPLICAS,
+    KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE,
+)
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
     PartitionRegistration,
@@ -33,12 +35,18 @@ from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE
 
+if TYPE_CHECKING:
+    from quorate_protocol.image import MetadataImage
+    from quorate_protocol.image.topics import TopicImage
+
+    from quorate_controller.control.config_changes import ConfigManager
+
 
 class Election(Enum):
-    """Which replicas may be elected."""
+    """The replicas that may be elected."""
 
     PREFERRED = "preferred"
-    """The first replica if it is in the ISR, even if the leader could go on; otherwise as ONLINE."""
+    """The first replica if it is in the ISR, even if the leader could continue; otherwise as ONLINE."""
     ONLINE = "online"
     """Only replicas that lose no data."""
     UNCLEAN = "unclean"
@@ -47,7 +55,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What changes of the partitions of one topic depend on."""
+    """The rules for the partitions of one topic."""
 
     metadata_version: int
     elr_enabled: bool
@@ -55,7 +63,7 @@ class Rules:
     min_insync_replicas: int
     """Effective value, at most the replication factor. Read only if `elr_enabled`."""
     may_lead: Callable[[int, UUID], bool]
-    """Is this broker active, and this directory of it online?"""
+    """Whether this broker is active, and this directory of it online."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ class Wanted:
     directories: Mapping[int, UUID] = field(default_factory=dict)
     """Broker id -> directory that its replica is now in; each new replica needs one."""
     replicas: tuple[int, ...] | None = None
-    """The preferred leader first; None: as they are. The same for those that come and go (KIP-455)."""
+    """The preferred leader first; None: unchanged. The same for adding and removing replicas (KIP-455)."""
     removing_replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None
 
@@ -109,9 +117,9 @@ def change_partition(
         _update_elr(target, partition, wanted.lost_replica, rules.min_insync_replicas)
     _elect(target, partition, wanted, rules)
     if not rules.elr_enabled:
-        # Without ELR an ISR never becomes empty: its last member stays, as the one who may lead again.
+        # Without ELR an ISR never becomes empty: its last member stays, since it may lead again.
         target.isr = target.isr or partition.isr
-        # An ISR may have become empty before the feature was switched off: then the ELR has who may lead again.
+        # An ISR may have become empty before the feature was switched off: then the ELR may lead again.
         target.elr = () if target.isr else target.elr
     difference = _difference(partition, target, wanted.directories, rules)
     if not difference:
@@ -124,7 +132,7 @@ def _or_else(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[
 
 
 def _complete_reassignment(target: _Target) -> None:
-    """Ends a running reassignment once the replicas that it wants are in sync (KIP-455)."""
+    """Ends a running reassignment once its target replicas are in sync (KIP-455)."""
     adding, removing = target.adding_replicas, target.removing_replicas
     if not removing and not adding:
         return
@@ -145,7 +153,7 @@ def _update_elr(
     if len(target.isr) >= min_insync_replicas:
         target.elr = ()
         return
-    # A replica that is taken away deletes its copy: if it ever came back, it would be empty.
+    # A removed replica deletes its copy: if it ever returned, it would be empty.
     eligible = ({*target.elr, *partition.isr} & set(target.replicas)) - set(target.isr)
     target.elr = tuple(sorted(replica for replica in eligible if replica != lost_replica))
 
@@ -175,7 +183,7 @@ def _elect(target: _Target, partition: PartitionRegistration, wanted: Wanted, ru
 
 
 def _clean_leader(target: _Target, election: Election, may_lead: Callable[[int], bool]) -> int | None:
-    """A replica that has all committed records, the present leader before others; None if there is none."""
+    """A replica that has all committed records, the present leader before others; or None."""
     candidates = target.isr or target.elr
     order = (target.leader, *target.replicas)
     if election is Election.PREFERRED:
@@ -208,7 +216,7 @@ def _difference(
         leader = fields["leader"] = target.leader
     if target.leader_recovery_state != partition.leader_recovery_state:
         fields["leader_recovery_state"] = int(target.leader_recovery_state)
-    # The order of an ELR means nothing, so the same members in another order are no change.
+    # The order of an ELR has no meaning, so the same members in another order are no change.
     if target.elr != partition.elr and set(target.elr) != set(partition.elr):
         fields["eligible_leader_replicas"] = target.elr
     for name in ("isr", "replicas", "removing_replicas", "adding_replicas"):
@@ -226,7 +234,7 @@ def _difference(
 
 
 def _last_known_elr(partition: PartitionRegistration, target: _Target, leader: int) -> tuple[int, ...] | None:
-    """Who led last, remembered from when the partition loses its leader until it has one again."""
+    """The last leader, which the partition keeps while it is leaderless."""
     if leader >= 0 and partition.last_known_elr:
         return ()
     if partition.last_known_elr or target.leader != NO_LEADER:
@@ -252,9 +260,85 @@ def _directories(
 
 
 def _needs_new_leader_epoch(partition: PartitionRegistration, target: _Target, rules: Rules) -> bool:
-    """Must the leader stand in the record although it stays, so that followers notice by the epoch?"""
+    """Whether the record names the leader although it stays, so that followers notice by the epoch."""
     if target.replicas != partition.replicas and not set(partition.replicas) <= set(target.replicas):
         return True
     # Brokers before 3.6 needed it after each ISR shrink (KAFKA-15021).
     epoch_shows_shrink = rules.metadata_version < KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
     return epoch_shows_shrink and not set(partition.isr) <= set(target.isr)
+
+
+FIRST_PARTITION: Final = 0
+
+
+def is_elr_enabled(image: "MetadataImage") -> bool:
+    """Whether the cluster keeps eligible leader replicas (KIP-966)."""
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+
+class PartitionChanges:
+    """Changes partitions by the rules of image and configs. One instance per decision, since it caches what it read.
+
+    A decision about a broker is made before the image has it as fenced or unfenced: `leaving` is a broker that may
+    not lead any more, `returning` a broker that may lead again, whatever the image has.
+    """
+
+    def __init__(
+        self,
+        image: "MetadataImage",
+        configs: "ConfigManager",
+        *,
+        leaving: int | None = None,
+        returning: int | None = None,
+    ) -> None:
+        self._image = image
+        self._configs = configs
+        self._leaving = leaving
+        self._returning = returning
+        self._elr_enabled = is_elr_enabled(image)
+        self._rules: dict[UUID, Rules] = {}
+        self._elections: dict[UUID, Election] = {}
+        self._leaders: dict[tuple[int, UUID], bool] = {}
+
+    def change(self, topic: "TopicImage", partition_id: int, wanted: Wanted) -> PartitionChangeRecord | None:
+        """Returns the record that changes this partition to the target, or None."""
+        rules = self._rules.get(topic.topic_id)
+        if rules is None:
+            rules = self._rules[topic.topic_id] = self._rules_for(topic)
+        return change_partition(topic.topic_id, partition_id, topic.partitions[partition_id], wanted, rules)
+
+    def election(self, topic: "TopicImage") -> Election:
+        """The kind of election for a partition of this topic that would be leaderless."""
+        election = self._elections.get(topic.topic_id)
+        if election is None:
+            is_unclean = self._configs.unclean_leader_election(topic.name)
+            election = Election.UNCLEAN if is_unclean else Election.ONLINE
+            self._elections[topic.topic_id] = election
+        return election
+
+    def _rules_for(self, topic: "TopicImage") -> Rules:
+        min_insync_replicas = 1
+        if self._elr_enabled:
+            replication_factor = len(topic.partitions[FIRST_PARTITION].replicas)
+            min_insync_replicas = min(self._configs.min_insync_replicas(topic.name), replication_factor)
+        return Rules(
+            metadata_version=self._image.metadata_version,
+            elr_enabled=self._elr_enabled,
+            min_insync_replicas=min_insync_replicas,
+            may_lead=self._may_lead,
+        )
+
+    def _may_lead(self, broker_id: int, directory: UUID) -> bool:
+        key = (broker_id, directory)
+        may_lead = self._leaders.get(key)
+        if may_lead is None:
+            may_lead = self._leaders[key] = self._is_active(broker_id, directory)
+        return may_lead
+
+    def _is_active(self, broker_id: int, directory: UUID) -> bool:
+        broker = self._image.cluster.brokers.get(broker_id)
+        if broker is None or broker_id == self._leaving:
+            return False
+        if not broker.is_active and broker_id != self._returning:
+            return False
+        return broker.has_online_directory(directory)

@@ -20,17 +20,17 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
 )
 from quorate_controller.control.heartbeats import check_broker_epoch
-from quorate_controller.control.partition_change import Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.image.registrations import BrokerRegistration
     from quorate_protocol.image.topics import TopicImage
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 EPOCH_UNKNOWN: Final = -1
 """AlterPartition below version 3 lacks the epochs of the brokers in the ISR."""
@@ -41,7 +41,7 @@ _RECOVERY_STATES: Final = frozenset(LeaderRecoveryState)
 class PartitionManager:
     """Decides on brokers' reports on single partitions. Stateless."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
 
@@ -73,11 +73,11 @@ class PartitionManager:
                 else:
                     results.append(self._alter(request.broker_id, topic, wanted, changes, records))
                 if parts.add(records, ITEM + LOOK * len(wanted.new_isr_with_epochs)):
-                    yield parts.take()
+                    yield parts.pop()
                     changes = self._changes_for(request.broker_id, request.broker_epoch)
             responses.append(alter_response.TopicData(topic_id=asked.topic_id, partitions=tuple(results)))
             if parts.add(()):
-                yield parts.take()
+                yield parts.pop()
                 changes = self._changes_for(request.broker_id, request.broker_epoch)
         return parts.last(
             alter_response.AlterPartitionResponse(
@@ -129,15 +129,15 @@ class PartitionManager:
                         )
                     )
                     if parts.add(records):
-                        yield parts.take()
+                        yield parts.pop()
                         move = self._move(request, asked.id_)
                 topics.append(assign_response.TopicData(topic_id=topic.topic_id, partitions=tuple(results)))
                 if parts.add(()):
-                    yield parts.take()
+                    yield parts.pop()
                     move = self._move(request, asked.id_)
             responses.append(assign_response.DirectoryData(id_=asked.id_, topics=tuple(topics)))
             if parts.add(()):
-                yield parts.take()
+                yield parts.pop()
         return parts.last(
             assign_response.AssignReplicasToDirsResponse(
                 throttle_time=timedelta(0), error_code=ErrorCode.none, directories=tuple(responses)
@@ -161,7 +161,7 @@ class PartitionManager:
         changes: PartitionChanges,
         records: list[PartitionChangeRecord],
     ) -> alter_response.PartitionData:
-        """Changes one partition for its leader: adds to `records` and gives the result to answer."""
+        """Changes one partition for its leader: adds to `records` and returns the result for the response."""
         partition_id = asked.partition_index
         partition = topic.partitions.get(partition_id)
         if partition is None:
@@ -181,7 +181,7 @@ class PartitionManager:
         if record is not None:
             records.append(record)
             if record.leader not in (broker_id, NO_LEADER_CHANGE):
-                # The change completed a reassignment that took the leadership away. This is the one answer
+                # The change completed a reassignment that moved the leadership. This is the only result
                 # with an error although a record is written: the broker has to read the metadata first.
                 return _refused(partition_id, ErrorCode.new_leader_elected)
             partition = partition.merge(record)
@@ -214,7 +214,7 @@ class PartitionManager:
         return None
 
     def _may_join_isr(self, replica: alter_request.BrokerState) -> bool:
-        """Is it registered, neither fenced nor shutting down, and of the epoch that the leader knows?"""
+        """Whether it is registered, neither fenced nor shutting down, and of the epoch in the request."""
         broker = self._image.cluster.brokers.get(replica.broker_id)
         if broker is None or not broker.is_active:
             return False
@@ -225,7 +225,7 @@ class _Move:
     """Replicas of one broker that are now in one of its directories."""
 
     def __init__(
-        self, image: "MetadataImage", configs: TopicConfigs, broker: "BrokerRegistration", directory: UUID
+        self, image: "MetadataImage", configs: "ConfigManager", broker: "BrokerRegistration", directory: UUID
     ) -> None:
         self._image = image
         self._broker_id = broker.broker_id
@@ -261,9 +261,9 @@ class _Move:
 def _epoch_error(
     broker_id: int, partition: PartitionRegistration, asked: alter_request.PartitionData
 ) -> ErrorCode | None:
-    """Does the broker know the partition as it is, and lead it?"""
+    """Whether the broker has the current epochs of the partition, and leads it."""
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        return ErrorCode.not_controller  # it knows more than we do: there must be a newer controller
+        return ErrorCode.not_controller  # its epochs are newer than ours: there must be a newer controller
     if asked.leader_epoch < partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch
     if broker_id != partition.leader:

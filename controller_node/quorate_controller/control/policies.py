@@ -2,10 +2,10 @@
 
 A policy is a class without parameters. `create.topic.policy.class.name=module:Class` names one with
 `validate(self, topic: NewTopic)`, `alter.config.policy.class.name=module:Class` one with
-`validate(self, altered: AlteredConfigs)`. What it refuses, it refuses with `PolicyViolationError`. A class that also
+`validate(self, altered: AlteredConfigs)`. It refuses with `PolicyViolationError`. A class that also
 has `configure(self, properties: Mapping[str, str])` gets the properties of the controller's file first.
 
-The thread that decides calls a policy: nothing else happens until it returns.
+A policy runs in the thread that decides and blocks it until it returns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class PolicyViolationError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that a client wants to create, or to have validated. Everything else about it is correct."""
+    """A topic of a request to create or validate it, which has passed all other checks."""
 
     name: str
     num_partitions: int | None
@@ -32,7 +32,7 @@ class NewTopic:
     replication_factor: int | None
     """The default is filled in; None if the request has assignments."""
     assignments: Mapping[int, Sequence[int]] | None
-    """Brokers by partition, if the request says so."""
+    """Brokers by partition, if the request has assignments."""
     configs: Mapping[str, str]
     """The configs in the request."""
 
@@ -44,8 +44,8 @@ class AlteredConfigs:
     resource_type: ConfigResourceType
     resource_name: str
     configs: Mapping[str, str | None]
-    """New values; None for configs that the request deletes. AlterConfigs deletes what it leaves out: that is not
-    here, as in Kafka."""
+    """New values; None for configs that the request deletes. Configs that AlterConfigs deletes because the request
+    leaves them out are not included, as in Kafka."""
 
 
 class CreateTopicPolicy(Protocol):
@@ -70,7 +70,7 @@ class Policies:
     alter_config: AlterConfigPolicy | None = None
 
     def check_topic(self, describe: Callable[[], NewTopic]) -> None:
-        """Check a topic that is correct otherwise. It is described only where there is a policy.
+        """Check a topic after all other checks. `describe` is called only with a policy.
 
         Raises:
             ControlError: POLICY_VIOLATION with the policy's message.
@@ -84,7 +84,7 @@ class Policies:
     def check_configs(
         self, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str | None]
     ) -> None:
-        """Check changed configs that are correct otherwise.
+        """Check changed configs after all other checks.
 
         Raises:
             ControlError: POLICY_VIOLATION with the policy's message.

@@ -4,7 +4,7 @@ A reassignment is a state of its partition. It begins with a record that adds th
 and the removing ones. It ends, when the new replicas are in the ISR, with a record that removes the removing ones:
 `partition_change` decides it together with the change of the ISR that completes it, by AlterPartition or otherwise.
 A reassignment that need not wait, such as a new order of the same replicas, begins and ends in one record.
-Cancelling it removes the new replicas instead.
+A cancellation removes the new replicas instead.
 """
 
 from collections.abc import Callable, Generator
@@ -24,16 +24,17 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
 from quorate_protocol.records.generated import PartitionChangeRecord
 
-from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult, TopicConfigs
+from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult
 from quorate_controller.control.assignments import check_replicas, default_directory
-from quorate_controller.control.partition_change import Election, Wanted
-from quorate_controller.control.partition_rules import PartitionChanges
+from quorate_controller.control.partition_change import Election, PartitionChanges, Wanted
 from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps, begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from quorate_protocol.image import MetadataImage
+
+    from quorate_controller.control.config_changes import ConfigManager
 
 
 _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignment_in_progress)
@@ -43,17 +44,17 @@ _WITHOUT_TEXT: Final = (ErrorCode.unknown_server_error, ErrorCode.no_reassignmen
 class ReassignmentManager:
     """Decides on new replicas of existing partitions. Stateless."""
 
-    def __init__(self, image: "MetadataImage", configs: TopicConfigs) -> None:
+    def __init__(self, image: "MetadataImage", configs: "ConfigManager") -> None:
         self._image = image
         self._configs = configs
 
     def alter(self, request: alter_request.AlterPartitionReassignmentsRequest) -> ControlResult:
-        """AlterPartitionReassignments 0-1: begin, replace or (no replicas) cancel, each partition for itself.
+        """AlterPartitionReassignments 0-1: begin, replace or (no replicas) cancel, each partition alone.
 
         Errors stand in the response, partition by partition: UNKNOWN_TOPIC_OR_PARTITION;
         NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT (also for a cancellation that would need an
         unclean election which the topic does not allow); INVALID_REPLICATION_FACTOR, where the client does
-        not allow another one; UNKNOWN_SERVER_ERROR for each change beyond 10,000, as Kafka has it.
+        not allow another factor; UNKNOWN_SERVER_ERROR for each change beyond 10,000, as in Kafka.
         """
         return begun(self._altering(request))
 
@@ -82,13 +83,13 @@ class ReassignmentManager:
                     )
                 )
                 if parts.add(records, ITEM + LOOK * len(asked.replicas or ())):
-                    yield parts.take()
+                    yield parts.pop()
                     changes = PartitionChanges(self._image, self._configs)
             responses.append(
                 alter_response.ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
             )
             if parts.add(()):
-                yield parts.take()
+                yield parts.pop()
                 changes = PartitionChanges(self._image, self._configs)
         return parts.last(
             alter_response.AlterPartitionReassignmentsResponse(
@@ -101,7 +102,7 @@ class ReassignmentManager:
         )
 
     def list(self, request: ListPartitionReassignmentsRequest) -> ControlResult:
-        """ListPartitionReassignments 0: the running ones, of all topics or of those asked for; a read."""
+        """ListPartitionReassignments 0: running reassignments of all or of the requested topics; a read."""
         return ControlResult(steps=self._listing(request))
 
     def _listing(
@@ -181,11 +182,11 @@ class ReassignmentManager:
 def reassignment(
     partition: PartitionRegistration, replicas: "Sequence[int]", directory_of: Callable[[int], UUID]
 ) -> Wanted:
-    """The beginning of a reassignment, from whatever state the partition is in.
+    """The beginning of a reassignment, whatever state the partition is in.
 
-    What comes and goes is reckoned from the replicas as they are, those of a running reassignment included.
-    Where nothing new comes, or goes, what the running one said of it stays (as in Kafka). `directory_of`
-    tells in which directory a new replica begins.
+    Adding and removing replicas are computed from the present replicas, those of a running reassignment included.
+    Without new ones to add, or to remove, those of the running reassignment stay (as in Kafka). `directory_of`
+    returns the directory of a new replica.
     """
     removing = tuple(sorted(set(partition.replicas) - set(replicas)))
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
@@ -200,8 +201,8 @@ def reassignment(
 def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) -> Wanted | None:
     """Returns the change that restores the replicas from before a reassignment.
 
-    None when only new replicas are in sync, so that one of the others would have to lead uncleanly, which is
-    not allowed.
+    None when only new replicas are in sync, so that another replica would have to lead uncleanly, which is not
+    allowed.
 
     Raises:
         ControlError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if all replicas are new.

@@ -1,7 +1,7 @@
-"""Which regular expressions of client metrics subscriptions are taken: brokers compile them with Java's Pattern.
+"""Checks regular expressions of client metrics subscriptions, which brokers compile with Java's Pattern.
 
-Accepted is what compiles here and has nothing that only Python has. What only Java has is refused. Nothing is matched
-here: expressions that are matched are translated by `quorate_protocol.java_expressions`.
+Accepts expressions that compile here, without syntax that only Python has. Syntax that only Java has is refused. The
+expressions are not matched here; `quorate_protocol.java_expressions` translates those that are.
 """
 
 import re
@@ -13,13 +13,13 @@ from quorate_protocol.java_expressions import EXPRESSION_LENGTH_MAX
 _REPEAT: Final = re.compile(r"\{(\d{1,10})(?:,(\d{0,10}))?\}", re.ASCII)
 _REPEATS_MAX: Final = 2**31 - 1
 _GROUP: Final = re.compile(r"\(\?(?:[:=!>]|<[=!]|[imsux]*(?:-[imsux]+)?[:)])")
-"""How groups begin that both have; Java names them with (?<name>, Python with (?P<name>."""
+"""The beginnings of groups that both have; Java names groups with (?<name>, Python with (?P<name>."""
 _ESCAPE: Final = re.compile(r"\\(?:0[0-7]|N\{[^}]*\}|[^0NU])", re.DOTALL)
 _ESCAPE_IN_CLASS: Final = re.compile(r"\\(?:0[0-7]|[^0-9Ub])", re.DOTALL)
 
 
 def is_regular_expression(text: str) -> bool:
-    """Whether Java takes it, as far as it can be told, and it compiles in little time and stack."""
+    """Whether Java accepts it, as far as this check can decide, and it compiles in little time and stack."""
     if len(text) > EXPRESSION_LENGTH_MAX or not _is_java(text):
         return False
     try:
@@ -60,7 +60,7 @@ def _end_of(match: re.Match[str] | None) -> int | None:
 
 
 def _end_of_repeat(text: str, at: int) -> int | None:
-    """Java has no literal brace: one that opens begins a number of repetitions."""
+    """In Java an opening brace is never literal: it begins a number of repetitions."""
     match = _REPEAT.match(text, at)
     if match is None or any(int(number) > _REPEATS_MAX for number in match.groups() if number):
         return None

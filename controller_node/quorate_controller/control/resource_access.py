@@ -1,4 +1,4 @@
-"""Which ACL a request needs for one of the resources that it names, and the error without it.
+"""The ACL that a request needs for one of its resources, and the error without it.
 
 Source: kafka.server.ControllerApis and ConfigHelper.
 """
@@ -16,7 +16,7 @@ from quorate_controller.security.access import Access, allows_on_cluster
 from quorate_controller.security.authorizer import CLUSTER_NAME
 
 NAMES_AT_ONCE: Final = 250
-"""Names that are checked between two looks at the budget of the step."""
+"""Names that are checked between two checks of the step's budget."""
 
 FAILED: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
     ResourceType.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
@@ -35,7 +35,7 @@ _PROTECTED_AS: Final = {
 
 
 def check_altering_configs(access: Access, config_type: int, name: str) -> None:
-    """Check that configs of a resource may be altered. Log levels and unknown types are judged elsewhere.
+    """Check that configs of a resource may be altered. Log levels and unknown types are checked elsewhere.
 
     Raises:
         ControlError: CLUSTER_, TOPIC_ or GROUP_AUTHORIZATION_FAILED.
@@ -69,7 +69,7 @@ def _check(access: Access, operation: AclOperation, config_type: ConfigResourceT
 
 
 def check_on_cluster(access: Access, operation: AclOperation, request: str) -> None:
-    """Check that a request may be made that needs an operation on the cluster; `request` is the name of its API.
+    """Check a request that needs an operation on the cluster; `request` is the name of its API.
 
     Raises:
         ControlError: CLUSTER_AUTHORIZATION_FAILED.
@@ -93,7 +93,7 @@ def finding_allowed(
     *,
     logs_denial: bool = True,
 ) -> Generator[None, None, frozenset[str]]:
-    """Return those of many names for which the sender may do this, in steps: each takes a look at some ACLs."""
+    """Return the names for which the sender may do this operation, in steps: each name needs a lookup of ACLs."""
     if not access.is_restricted:
         return frozenset(names)
     budget = StepBudget()

@@ -1,4 +1,4 @@
-"""SCRAM credentials: AlterUserScramCredentials (KIP-554), and what servers store of a password (RFC 5802)."""
+"""SCRAM credentials: AlterUserScramCredentials (KIP-554), and the stored keys of a password (RFC 5802)."""
 
 import hashlib
 import hmac
@@ -46,7 +46,7 @@ Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 def credential_record(
     user: str, mechanism: ScramMechanism, *, salt: bytes, salted_password: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """What servers store: keys from which neither the password nor its salted hash can be derived."""
+    """The stored keys, from which neither the password nor its salted hash can be derived."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash_name)
     return UserScramCredentialRecord(
         name=user,
@@ -67,7 +67,7 @@ class ScramManager:
     def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> ControlResult:
         """AlterUserScramCredentials 0: each user succeeds or fails alone; errors stand in the response.
 
-        A user can be named once, whatever the mechanism. Nothing is done for one that is named twice.
+        A user can be named once, whatever the mechanism. A repeated user is refused without a change.
         """
         return begun(self._altering(request))
 
@@ -88,16 +88,16 @@ class ScramManager:
         parts = Parts()
         alterations = iter(tuple(accepted.values()))
         while some := tuple(islice(alterations, USERS_PER_PART)):
-            # Others may have deleted a credential since it was found.
+            # Another request may have deleted a credential in between.
             for alteration in some:
                 try:
                     self._check(alteration, is_second=False)
                 except ControlError as error:
                     errors[alteration.name] = error
                     del accepted[alteration.name]
-            records = self._records(one for one in some if one.name in accepted)
-            if parts.add(records, ITEM * len(some) + text_work(*(one.name for one in some))):
-                yield parts.take()
+            records = self._records(alteration for alteration in some if alteration.name in accepted)
+            if parts.add(records, ITEM * len(some) + text_work(*(alteration.name for alteration in some))):
+                yield parts.pop()
         results = [
             AlterUserScramCredentialsResult(user=user, error_code=ErrorCode.none, error_message=None)
             for user in accepted
@@ -121,7 +121,7 @@ class ScramManager:
         and the same delta gives others a credential. A broker that starts makes one delta of all records that it
         reads. MetadataBatchLoader.loadBatch ends a delta where a transaction begins ("Emit the accumulated delta").
         So the first transaction separates the removals from the users before them, and the second one from all
-        later records, whoever writes them.
+        later records, whatever writes them.
         """
         deletions: list[MetadataRecord] = []
         upsertions: list[MetadataRecord] = []

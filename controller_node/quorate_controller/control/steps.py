@@ -2,18 +2,17 @@
 
 A handler whose work depends on the size of its request, or of the cluster, is a generator:
 
-- `yield None` after it has looked at much: the events of others come before its next step;
+- `yield None` when the budget is spent: other events come before its next step;
 - `yield` a `ControlResult`: a part of the decision is complete. The node replays it and appends it as a batch of its
-  own, so that the next step, and the decisions of others in between, see it (`Parts` collects the records);
+  own, so that the next step, and other decisions in between, see it (`Parts` collects the records);
 - `return` the response of a read, or a `ControlResult` with the last records and the response.
 
-What shares a part is written as a whole or not at all: a topic with its partitions, the configs of a resource, a
-client quota. What belongs to different parts succeeds or fails alone, like its entry in the response: a leader that
-is deposed in between leaves the first parts behind, and its client gets NOT_CONTROLLER and may ask again. Nothing
-that a step has found out is valid in the next one, unless it is looked up again.
+A part is atomic: a topic with its partitions, the configs of a resource, a client quota. Different parts succeed or
+fail alone, like their entries in the response: after a leader change in between, the first parts remain, and the
+client gets NOT_CONTROLLER and may retry. Each step looks up the state again, since the image may have changed.
 
-`StepBudget` says when a step is over. One piece of work that cannot be divided may exceed it: the largest is a topic
-with 10,000 partitions.
+`StepBudget` bounds a step. An indivisible piece of work may exceed it: the largest is a topic with 10,000
+partitions.
 """
 
 from collections.abc import Generator
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from quorate_protocol.records.framing import MetadataRecord
 
 LOOK: Final = 1
-"""The work of looking at a thing, below a microsecond: the unit of `StepBudget`."""
+"""The work of examining an object, below a microsecond: the unit of `StepBudget`."""
 
 ITEM: Final = 10
 """The work of checking an item of a request and adding its result to the response."""
@@ -40,7 +39,7 @@ STEP_WORK_MAX: Final = 10_000
 """The work of a step: 500 records, 1,000 items or 10,000 looks, some 10 milliseconds each."""
 
 BYTES_PER_LOOK: Final = 100
-"""Bytes of text that a record has beyond its usual ones: a part of long texts must fit a batch, too."""
+"""Bytes of long texts in a record that count as one unit: a part with long texts must fit a batch, too."""
 
 Steps = Generator[ControlResult | None, None, Any]
 
@@ -57,7 +56,7 @@ class StepBudget:
         self._left = STEP_WORK_MAX
 
     def spend(self, work: int) -> bool:
-        """Note that this much was done. Returns True if the step is over; the next one begins then."""
+        """Add to the work of the step. Returns True if the step is over; the next step begins then."""
         self._left -= work
         if self._left > 0:
             return False
@@ -66,12 +65,12 @@ class StepBudget:
 
 
 def work_of(result: ControlResult) -> int:
-    """Return the work of a decision so far: a whole step if there are more of them, else that of its records."""
+    """Return the work of a decision so far: a whole step if it has more steps, else that of its records."""
     return STEP_WORK_MAX if result.has_begun else ITEM + RECORD * len(result.records)
 
 
 class Parts:
-    """The records of a decision, which its steps find: each step hands over those that are new, as one part."""
+    """The records of a decision in steps: each step returns its new records as one part."""
 
     def __init__(self, *, is_dry: bool = False, atomic: bool = True, is_checked: bool = False) -> None:
         """With `is_dry` nothing is written; with `is_checked` the number of records is bounded."""
@@ -87,13 +86,13 @@ class Parts:
     def checking(cls) -> "Parts":
         """Return parts that are counted and not written.
 
-        A request that takes too many records is refused as a whole, so that they are counted before the first part
-        is written: by the same steps, which are taken twice.
+        A request with too many records is refused as a whole. The same steps run twice: to count the records, and
+        to write them.
         """
         return cls(is_dry=True, is_checked=True)
 
     def add(self, records: "Collection[MetadataRecord]", work: int = ITEM) -> bool:
-        """Add what an item of the request writes. Returns True if the step is over: then yield `take()`.
+        """Add the records of an item of the request. Returns True if the step is over: then yield `pop()`.
 
         Raises:
             ControlError: POLICY_VIOLATION for more than 10,000 records where they are checked.
@@ -105,8 +104,8 @@ class Parts:
             self._records += records
         return self._budget.spend(work + RECORD * len(records))
 
-    def take(self) -> ControlResult | None:
-        """Return the part that is complete; None if it has no records."""
+    def pop(self) -> ControlResult | None:
+        """Remove and return the completed part; None if it has no records."""
         records, self._records = tuple(self._records), []
         return ControlResult(records=records, atomic=self._atomic) if records else None
 
@@ -116,7 +115,7 @@ class Parts:
 
 
 def begun(steps: Steps) -> ControlResult:
-    """Take the first step of a decision. Most decisions have no other."""
+    """Run the first step of a decision. Most decisions have no other."""
     try:
         first = next(steps)
     except StopIteration as ended:

@@ -1,27 +1,33 @@
-"""Which topics of a DeleteTopics request may be deleted, and the results of all others (KIP-516).
+"""DeleteTopics, by name or by id: the topics that the sender may delete, and the results of all others (KIP-516).
 
-What a sender may not describe looks the same whether it exists or not.
+To a sender that may not describe a topic, the response is the same whether the topic exists or not.
 
 Source: kafka.server.ControllerApis.deleteTopics.
 """
 
 from collections import Counter
-from collections.abc import Generator, Set
+from collections.abc import Generator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.delete_topics.v6.response import DeletableTopicResult
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.records.generated import RemoveTopicRecord
 
+from quorate_controller.control.api import ControlError, RequestContext, check_number_of_records
+from quorate_controller.control.mutation_quotas import MutationQuota
 from quorate_controller.control.resource_access import finding_allowed
-from quorate_controller.control.steps import ITEM, StepBudget
+from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps
 from quorate_controller.security.access import Access, allows_on_cluster
 
 if TYPE_CHECKING:
+    from random import Random
+
     from quorate_protocol.image.topics import TopicImage, TopicsImage
+    from quorate_protocol.records.framing import MetadataRecord
 
 _UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 _UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
@@ -29,13 +35,54 @@ _UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorizati
 
 @dataclass(frozen=True, slots=True)
 class _Permitted:
-    """The names of topics of a request that its sender may know of, and of those that it may delete."""
+    """The names of topics of a request that its sender may describe, and of those that it may delete."""
 
     seen: frozenset[str]
     deleted: frozenset[str]
 
 
-def finding_deletable(
+def deleting(
+    topics: "TopicsImage",
+    request: DeleteTopicsRequest,
+    context: RequestContext,
+    quota: MutationQuota,
+    rng: "Random",
+) -> Steps:
+    """Delete topics in steps; the caller has checked that the cluster permits it.
+
+    Raises:
+        ControlError: POLICY_VIOLATION for more than 10,000 topics.
+    """
+    deletable, results = yield from _finding_deletable(topics, request, context.access)
+    check_number_of_records(len(deletable))
+    parts = Parts()
+    for topic_id, name in deletable.items():
+        records: Sequence[MetadataRecord] = ()
+        topic = topics.by_id.get(topic_id)
+        if topic is None:  # deleted by another request since
+            results.append(_result(name, topic_id, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC))
+            continue
+        try:
+            quota.charge(len(topic.partitions))
+        except ControlError as error:
+            results.append(_result(name, topic_id, error.error_code, error_text(error)))
+        else:
+            records = (RemoveTopicRecord(topic_id=topic_id),)
+            results.append(_result(name, topic_id))
+        if parts.add(records, ITEM + LOOK * len(topic.partitions) // 4):
+            yield parts.pop()
+    if context.access.is_restricted:
+        # The order must not distinguish absent topics from those that the sender may not see.
+        rng.shuffle(results)
+    return parts.last(DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results)))
+
+
+def error_text(error: ControlError) -> str | None:
+    """The text of an error; Kafka sends none where it has only that of the error code."""
+    return None if error.error_code is ErrorCode.throttling_quota_exceeded else error.message
+
+
+def _finding_deletable(
     topics: "TopicsImage", request: DeleteTopicsRequest, access: Access
 ) -> "Generator[None, None, tuple[dict[UUID, str], list[DeletableTopicResult]]]":
     """Return the names of the topics to delete by their ids, and the results for all others, in steps."""
@@ -43,7 +90,7 @@ def finding_deletable(
     names = Counter(it.name for it in request.topics if it.name is not None and it.topic_id is None)
     ids = Counter(it.topic_id for it in request.topics if it.topic_id is not None and it.name is None)
     refused = [
-        deletion_result(
+        _result(
             asked.name,
             asked.topic_id,
             ErrorCode.invalid_request,
@@ -98,13 +145,13 @@ def _refused_by_id(
     topic_id: UUID, topic: "TopicImage | None", count: int, permitted: _Permitted
 ) -> DeletableTopicResult | None:
     if count > 1:
-        return deletion_result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
+        return _result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
     if topic is None:
         message = "This server does not host this topic ID."
-        return deletion_result(None, topic_id, ErrorCode.unknown_topic_id, message)
+        return _result(None, topic_id, ErrorCode.unknown_topic_id, message)
     if topic.name not in permitted.deleted:
         shown = topic.name if topic.name in permitted.seen else None
-        return deletion_result(shown, topic_id, *_UNAUTHORIZED)
+        return _result(shown, topic_id, *_UNAUTHORIZED)
     return None
 
 
@@ -112,32 +159,23 @@ def _refused_by_name(
     name: str, topic: "TopicImage | None", count: int, ids: Set[UUID], permitted: _Permitted
 ) -> DeletableTopicResult | None:
     if count > 1:
-        return deletion_result(name, None, ErrorCode.invalid_request, "Duplicate topic name.")
+        return _result(name, None, ErrorCode.invalid_request, "Duplicate topic name.")
     if name not in permitted.seen:
-        return deletion_result(name, None, *_UNAUTHORIZED)
+        return _result(name, None, *_UNAUTHORIZED)
     if topic is None:
-        return deletion_result(name, None, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
+        return _result(name, None, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
     if name not in permitted.deleted:
-        return deletion_result(name, None, *_UNAUTHORIZED)
+        return _result(name, None, *_UNAUTHORIZED)
     if topic.topic_id in ids:
         message = "The provided topic name maps to an ID that was already supplied."
-        return deletion_result(name, topic.topic_id, ErrorCode.invalid_request, message)
+        return _result(name, topic.topic_id, ErrorCode.invalid_request, message)
     return None
 
 
-def deleted_since(name: str, topic_id: UUID) -> DeletableTopicResult:
-    """Return the result for a topic that others have deleted while the request was being decided.
-
-    It has name and id, whichever the client asked for.
-    """
-    return deletion_result(name, topic_id, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
-
-
-def deletion_result(
+def _result(
     name: str | None,
     topic_id: UUID | None,
     error_code: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> DeletableTopicResult:
-    """Return the result for one topic, a success if nothing else is said."""
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error_code, error_message=message)

@@ -1,4 +1,4 @@
-"""Which topic names are allowed: characters and length."""
+"""The rules for topic names: characters and length."""
 
 import re
 from typing import Final

@@ -2,20 +2,19 @@
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from kio.schema.create_partitions.v3 import request as grow_request
 from kio.schema.create_partitions.v3 import response as grow_response
 from kio.schema.create_topics.v7 import request as create_request
 from kio.schema.create_topics.v7 import response as create_response
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX
-from quorate_protocol.records.generated import PartitionRecord, RemoveTopicRecord, TopicRecord
+from quorate_protocol.records.generated import PartitionRecord, TopicRecord
 from quorate_protocol.uuids import uuid_from
 
 from quorate_controller.control.api import (
@@ -24,7 +23,6 @@ from quorate_controller.control.api import (
     ControlError,
     ControlResult,
     RequestContext,
-    TopicConfigs,
     check_number_of_records,
     may_exceed_batch,
 )
@@ -39,7 +37,7 @@ from quorate_controller.control.mutation_quotas import UNBOUNDED, MutationQuota,
 from quorate_controller.control.policies import NO_POLICIES, NewTopic, Policies
 from quorate_controller.control.resource_access import finding_allowed
 from quorate_controller.control.steps import ITEM, LOOK, Parts, Steps, begun, text_work
-from quorate_controller.control.topic_deletion import deleted_since, deletion_result, finding_deletable
+from quorate_controller.control.topic_deletion import deleting, error_text
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import allows_on_cluster
 
@@ -50,8 +48,10 @@ if TYPE_CHECKING:
     from quorate_protocol.image.topics import TopicImage
     from quorate_protocol.records.framing import MetadataRecord
 
+    from quorate_controller.control.config_changes import ConfigManager
+
 USE_DEFAULT: Final = -1
-"""Number of partitions or replicas of a topic: the cluster's default, or what the assignment says."""
+"""Number of partitions or replicas of a topic: the cluster's default, or that of the assignment."""
 
 PLACED_AT_ONCE_MAX: Final = 500
 """Partitions of a topic that are placed in the step that decides on it."""
@@ -65,7 +65,7 @@ _CREATE_PARTITIONS_STRICT_SINCE: Final = 3
 """The versions of the requests from which a quota refuses; below, it only throttles (KIP-599)."""
 
 _DELETION_DISABLED_SINCE: Final = 3
-"""DeleteTopicsResponse version that knows TOPIC_DELETION_DISABLED."""
+"""The first DeleteTopicsResponse version with TOPIC_DELETION_DISABLED."""
 
 
 class TopicManager:
@@ -75,7 +75,7 @@ class TopicManager:
         self,
         config: ControlConfig,
         image: "MetadataImage",
-        configs: TopicConfigs,
+        configs: "ConfigManager",
         rng: "Random",
         *,
         policies: Policies = NO_POLICIES,
@@ -148,7 +148,7 @@ class TopicManager:
             results.append(result)
             texts = text_work(*(config.value for config in topic.configs))
             if parts.add(created, ITEM + texts + _replicas_work(created)):
-                yield parts.take()
+                yield parts.pop()
         return results
 
     def create_partitions(
@@ -169,7 +169,7 @@ class TopicManager:
         once = [name for name, count in times.items() if count == 1]
         growable = yield from finding_allowed(context.access, AclOperation.ALTER, ResourceType.TOPIC, once)
         existing = self._image.topics.by_name
-        # Counted before any is placed, since a client may ask for two thousand million.
+        # Counted before the first is placed, since a client may request two thousand million.
         partitions = replicas = 0
         for asked in request.topics:
             topic = existing.get(asked.name) if asked.name in growable else None
@@ -197,7 +197,7 @@ class TopicManager:
             if topic is not None and asked.assignments is None:
                 additional = asked.count - len(topic.partitions)
                 placed = yield from self._placing_many(additional, _replication_factor(topic), parts)
-                topic = existing.get(asked.name)  # others may have deleted it
+                topic = existing.get(asked.name)  # another request may have deleted it
             records: Sequence[MetadataRecord] = ()
             if topic is None:
                 results.append(_grown(asked.name, ErrorCode.unknown_topic_or_partition, None))
@@ -205,11 +205,11 @@ class TopicManager:
                 try:
                     records = self._grow(asked, topic, quota, placed)
                 except ControlError as error:
-                    results.append(_grown(asked.name, error.error_code, _text(error)))
+                    results.append(_grown(asked.name, error.error_code, error_text(error)))
                 else:
                     results.append(_grown(asked.name, ErrorCode.none, None))
             if parts.add(records, ITEM + _replicas_work(records)):
-                yield parts.take()
+                yield parts.pop()
         return parts.last(
             grow_response.CreatePartitionsResponse(throttle_time=quota.throttle_time, results=tuple(results))
         )
@@ -225,32 +225,8 @@ class TopicManager:
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
             raise ControlError(code, "Topic deletion is disabled.")
-        return begun(self._deleting(request, context))
-
-    def _deleting(self, request: DeleteTopicsRequest, context: RequestContext) -> Steps:
-        deletable, results = yield from finding_deletable(self._image.topics, request, context.access)
-        check_number_of_records(len(deletable))
         quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
-        parts = Parts()
-        for topic_id, name in deletable.items():
-            records: Sequence[MetadataRecord] = ()
-            topic = self._image.topics.by_id.get(topic_id)
-            if topic is None:  # others have deleted it since
-                results.append(deleted_since(name, topic_id))
-                continue
-            try:
-                quota.take(len(topic.partitions))
-            except ControlError as error:
-                results.append(deletion_result(name, topic_id, error.error_code, _text(error)))
-            else:
-                records = (RemoveTopicRecord(topic_id=topic_id),)
-                results.append(deletion_result(name, topic_id))
-            if parts.add(records, ITEM + LOOK * len(topic.partitions) // 4):
-                yield parts.take()
-        if context.access.is_restricted:
-            # The order must not tell absent topics from those that the sender may not see.
-            self._rng.shuffle(results)
-        return parts.last(DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results)))
+        return begun(deleting(self._image.topics, request, context, quota, self._rng))
 
     def _checked_number_of_partitions(self, topics: Sequence[create_request.CreatableTopic]) -> int:
         partitions = replicas = 0
@@ -272,7 +248,7 @@ class TopicManager:
         return partitions
 
     def _check_number_of_replicas(self, replicas: int) -> None:
-        """Refuse what could not be one batch, before any of it is placed. Kafka refuses it afterwards."""
+        """Refuse partitions that exceed a batch before they are placed. Kafka refuses them afterwards."""
         size_bytes = replicas * replica_size_bytes(self._image)
         if size_bytes > BATCH_SIZE_BYTES_MAX:
             raise ControlError(
@@ -300,28 +276,27 @@ class TopicManager:
         config_records = self._configs.validate_new_topic(topic.name, configs)
         assignments = self._assigned(topic) if topic.assignments else placed or self._placed(topic)
         self._policies.check_topic(lambda: _as_policies_see(topic, configs, assignments))
-        quota.take(len(assignments))
+        quota.charge(len(assignments))
         topic_id = uuid_from(self._rng)
         records: list[MetadataRecord] = [
             TopicRecord(name=topic.name, topic_id=topic_id),
             *config_records,
             *partition_records(self._image, topic_id, 0, assignments),
         ]
+        created = create_response.CreatableTopicResult(
+            name=topic.name, topic_id=topic_id, error_code=ErrorCode.none, error_message=None, configs=()
+        )
         if not may_describe:
-            return records, _created_unseen(topic.name, topic_id)
+            return records, replace(created, topic_config_error_code=ErrorCode.topic_authorization_failed)
         described: tuple[create_response.CreatableTopicConfigs, ...] = ()
         if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
             described = self._configs.describe_new_topic(configs)
-        result = create_response.CreatableTopicResult(
-            name=topic.name,
-            topic_id=topic_id,
-            error_code=ErrorCode.none,
-            error_message=None,
+        return records, replace(
+            created,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0].replicas),
             configs=described,
         )
-        return records, result
 
     def _check_new_name(self, name: str) -> None:
         if name == METADATA_TOPIC:
@@ -342,7 +317,7 @@ class TopicManager:
             )
 
     def _assigned(self, topic: create_request.CreatableTopic) -> list[Assignment]:
-        """What the client says about each partition of a new topic."""
+        """The assignment in the request for each partition of a new topic."""
         for value, field in (
             (topic.replication_factor, "replication factor"),
             (topic.num_partitions, "numPartitions"),
@@ -393,7 +368,7 @@ class TopicManager:
             ) from None
 
     def _sizes_of(self, topic: create_request.CreatableTopic) -> tuple[int, int]:
-        """The numbers of partitions and of replicas of a topic that is placed automatically; 0 for none of either."""
+        """The numbers of partitions and of replicas of a topic that is placed automatically; both 0 for others."""
         num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
         if topic.assignments:
             return 0, 0
@@ -406,13 +381,13 @@ class TopicManager:
     def _placing_many(
         self, num_partitions: int, replication_factor: int, parts: Parts
     ) -> Generator[ControlResult | None, None, list[Assignment] | None]:
-        """Place the partitions of a large topic in steps. Returns None where that is done at once, behind all checks:
-        for others, for those that can't be placed, and if the brokers have changed meanwhile.
+        """Place the partitions of a large topic in steps. Returns None if they have to be placed at once, after all
+        checks: those of small topics, those that can't be placed, and if the brokers have changed in between.
         """
         if num_partitions <= PLACED_AT_ONCE_MAX or replication_factor > self._placing.brokers_max:
             return None
-        # What was decided before must be written before others come in between.
-        yield parts.take()
+        # Earlier decisions of the request must be written before other requests come in between.
+        yield parts.pop()
         try:
             return (yield from self._placing.placing(num_partitions, replication_factor))
         except ControlError:
@@ -425,7 +400,7 @@ class TopicManager:
         quota: MutationQuota,
         placed: list[Assignment] | None,
     ) -> "Sequence[MetadataRecord]":
-        """The records of the partitions that come to a topic; `placed` if as many are placed already.
+        """The records of the partitions that are added to a topic; `placed` if they are placed already.
 
         Raises:
             ControlError: why it can't grow like this.
@@ -446,7 +421,7 @@ class TopicManager:
                 f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} "
                 "assignment(s) were specified.",
             )
-        quota.take(additional)
+        quota.charge(additional)
         replication_factor = _replication_factor(topic)
         if placed and len(placed) == additional and len(placed[0].replicas) == replication_factor:
             assignments = placed
@@ -461,7 +436,7 @@ class TopicManager:
 
 
 def _replicas_work(records: "Sequence[MetadataRecord]") -> int:
-    """The work of placing replicas, and of their bytes; all partitions of a topic have the same number of them."""
+    """The work of placing replicas, and of their bytes; all partitions of a topic have the same number."""
     last = records[-1] if records else None
     return LOOK * len(records) * len(last.replicas) if isinstance(last, PartitionRecord) else 0
 
@@ -475,9 +450,9 @@ def _replication_factor(topic: "TopicImage") -> int:
 def _finding_creatable(
     names: list[str], context: RequestContext
 ) -> Generator[None, None, tuple[frozenset[str], frozenset[str]]]:
-    """Returns which topics the sender may create, and the configs of which it may see afterwards.
+    """Returns the topics that the sender may create, and those whose configs it may describe afterwards.
 
-    Nobody may create the metadata log. No ACL is needed to be told so.
+    The metadata log cannot be created, which is reported without an ACL check.
     """
     access = context.access
     if not access.is_restricted:
@@ -506,26 +481,9 @@ def _as_policies_see(
     )
 
 
-def _text(error: ControlError) -> str | None:
-    """The text of an error; Kafka sends none where it has only that of the error code."""
-    return None if error.error_code is ErrorCode.throttling_quota_exceeded else error.message
-
-
 def _not_created(name: str, error: ControlError) -> create_response.CreatableTopicResult:
     return create_response.CreatableTopicResult(
-        name=name, topic_id=None, error_code=error.error_code, error_message=_text(error), configs=()
-    )
-
-
-def _created_unseen(name: str, topic_id: UUID) -> create_response.CreatableTopicResult:
-    """The result of a created topic whose configs the sender may not see."""
-    return create_response.CreatableTopicResult(
-        name=name,
-        topic_id=topic_id,
-        error_code=ErrorCode.none,
-        error_message=None,
-        topic_config_error_code=ErrorCode.topic_authorization_failed,
-        configs=(),
+        name=name, topic_id=None, error_code=error.error_code, error_message=error_text(error), configs=()
     )
 
 

@@ -57,7 +57,7 @@ SUPPORTED_KRAFT_VERSIONS = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRA
 
 
 class FormatError(Exception):
-    """The options contradict each other, the configuration or the disk. The message is one line for people."""
+    """The options contradict each other, the configuration or the disk. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class FormatOptions:
 
 
 class DirectoryKind(Enum):
-    """What a directory is for, in the words of kafka-storage."""
+    """The kind of a directory, in the words of kafka-storage."""
 
     DATA = "data directory"
     METADATA = "metadata directory"
@@ -113,13 +113,13 @@ class FormattedDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatResult:
-    """What formatting did."""
+    """The result of formatting."""
 
     cluster_id: str
     node_id: int
     metadata_version: int
     features: Mapping[str, int]
-    """Levels that the cluster begins with, without metadata.version."""
+    """The first feature levels of the cluster, without metadata.version."""
     directories: tuple[FormattedDirectory, ...]
 
 
@@ -346,7 +346,7 @@ def _directory_kind(
 
 
 def _prepare_directory(file_system: FileSystem, path: Path) -> None:
-    """Create it; refuse to format over a log whose meta.properties is lost, and remove what was interrupted."""
+    """Create it; refuse to format over a log without meta.properties, and remove left-overs of a crash."""
     file_system.make_directory(path)
     partition = path / METADATA_DIRECTORY
     if file_system.exists(partition) and any(
@@ -356,7 +356,7 @@ def _prepare_directory(file_system: FileSystem, path: Path) -> None:
             f"{partition} holds a metadata log although {path} is not formatted. "
             f"Restore {META_PROPERTIES} in it, or move the directory away."
         )
-    # Bootstrap records in it, which Kafka 4.4 writes there, would come before those that are written now.
+    # Bootstrap records in it, as Kafka 4.4 writes them, would take precedence over the new ones.
     left_over = partition / snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID)
     if file_system.exists(left_over):
         file_system.remove(left_over)

@@ -1,8 +1,8 @@
-"""Making a stopped controller the only voter of its quorum: the way out when a majority of disks is lost for good.
+"""Makes a stopped controller the only voter of its quorum, after the permanent loss of a majority of disks.
 
-Kafka has no tool for it: RemoveRaftVoter (KIP-853) needs the very majority that is gone. What decides who the
-voters are is the last VotersRecord of the log, committed or not, so one more is written behind all that the
-controller has, naming it alone. All that it has is committed by that; what only the others had is lost.
+Kafka has no tool for it: RemoveRaftVoter (KIP-853) needs the lost majority. The last VotersRecord of the log,
+committed or not, decides the voters, so a VotersRecord with this controller alone is appended to its log. That
+commits its whole log; records that only the others had are lost.
 """
 
 from uuid import UUID
@@ -90,12 +90,12 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
         ),
         kraft_versions=SUPPORTED_KRAFT_VERSIONS,
     )
-    # An epoch of its own: a former voter that comes back all the same must not have one of the same number with
-    # other records, or their logs could never be distinguished.
+    # An epoch of its own: if a returning former voter had the same epoch with other records, their logs could not
+    # be distinguished.
     log_epoch = state.epochs[-1].epoch if state.epochs else 0
     snapshot_epoch = state.snapshot_id.epoch if state.snapshot_id is not None else 0
     epoch = max(storage.hard_state.leader_epoch, log_epoch, snapshot_epoch) + 1
-    # The epoch first: a log that is ahead of quorum-state in epochs would be taken for a damaged one.
+    # The epoch first: a log with an epoch above quorum-state would be reported as damaged.
     storage.save_hard_state(HardState(leader_epoch=epoch), kraft_version=KRAFT_VERSION_DYNAMIC)
     record = VoterSet.of((survivor,)).to_record()
     offset = state.end_offset

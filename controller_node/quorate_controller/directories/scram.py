@@ -1,4 +1,4 @@
-"""SCRAM users that a new cluster begins with: `kafka-storage format --add-scram` (Kafka's ScramParser), or files."""
+"""SCRAM users of a new cluster: from `kafka-storage format --add-scram` (Kafka's ScramParser), or from files."""
 
 import base64
 import binascii
@@ -31,10 +31,10 @@ def parse_scram_users(
     """The records for `SCRAM-SHA-256=[name=alice,password=secret]` each.
 
     `iterations` and `salt` (base64) are optional; `saltedpassword` (base64) with `salt` replaces `password`. Kafka
-    splits at each comma, so that a password with one can only be given salted.
+    splits at each comma, so that a password with a comma can only be given salted.
 
     Raises:
-        FormatError: an entry is not that. The message has no part of the entry that can be a secret.
+        FormatError: an entry has another form. The message has no part of the entry that can be a secret.
     """
     found: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for entry in entries:
@@ -51,10 +51,10 @@ def read_scram_users(
 ) -> tuple[UserScramCredentialRecord, ...]:
     """The records for `SCRAM-SHA-512=DIRECTORY` each: a file for each user, named after it, with the password.
 
-    So are Secrets mounted on Kubernetes. Names that begin with a dot are left out: they are Kubernetes' own.
+    Kubernetes mounts Secrets in this form. Names that begin with a dot are skipped: they are Kubernetes' own.
 
     Raises:
-        FormatError: an entry is not that, or a file can't be used. The message has no password.
+        FormatError: an entry has another form, or a file can't be used. The message has no password.
     """
     found: list[UserScramCredentialRecord] = []
     for entry in entries:
@@ -63,7 +63,9 @@ def read_scram_users(
             raise FormatError(f"--add-scram-from: {entry!r} is not of the form SCRAM-SHA-512=DIRECTORY")
         mechanism = _MECHANISMS.get(name)
         if mechanism is None:
-            raise FormatError(f"--add-scram-from: the mechanism {name!r} is none of {', '.join(_MECHANISMS)}")
+            raise FormatError(
+                f"--add-scram-from: the mechanism {name!r} must be one of {', '.join(_MECHANISMS)}"
+            )
         found += (
             credential_record(
                 user,
@@ -101,7 +103,7 @@ def _record(entry: str, generate_salt: Callable[[], bytes]) -> UserScramCredenti
         raise FormatError(f"--add-scram: an entry is not of the form {_FORM}")
     mechanism = _MECHANISMS.get(name)
     if mechanism is None:
-        raise FormatError(f"--add-scram: the mechanism {name!r} is none of {', '.join(_MECHANISMS)}")
+        raise FormatError(f"--add-scram: the mechanism {name!r} must be one of {', '.join(_MECHANISMS)}")
     values = _values(text[1:-1])
     user = values.get("name", "")
     if not user or len(user.encode()) > _NAME_BYTES_MAX:

@@ -6,23 +6,23 @@ leaves only after what it promises is durable.
 """
 
 from quorate_controller.node.events import (
-    ControlAnswer,
     ControlRequest,
+    ControlResponse,
     Effects,
+    OutgoingRaftResponse,
     OwnRequest,
     OwnRequestAnswered,
     OwnRequestFailed,
-    RaftReply,
 )
 from quorate_controller.node.turn import ControllerNode
 
 __all__ = [
-    "ControlAnswer",
     "ControlRequest",
+    "ControlResponse",
     "ControllerNode",
     "Effects",
+    "OutgoingRaftResponse",
     "OwnRequest",
     "OwnRequestAnswered",
     "OwnRequestFailed",
-    "RaftReply",
 ]

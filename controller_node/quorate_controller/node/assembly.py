@@ -165,7 +165,7 @@ def _build(
         own_requests=own_requests,
         snapshot_turns=SnapshotTurns(raft, node_id=config.node_id, hands_over=config.snapshot_handover),
         loader=SnapshotLoader(storage=storage, metadata=metadata, clock=clock),
-        broker_waits=BrokerWaits(config.answers),
+        broker_waits=BrokerWaits(config.response_policy),
         clock=clock,
         first_catch_up=first_catch_up,
         now_ms=clock(),

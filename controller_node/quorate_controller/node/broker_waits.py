@@ -3,7 +3,7 @@
 A client that has created a topic asks the same broker for it next. The broker has forwarded the request (KIP-590),
 but follows the metadata log on another connection, and may get the answer before the records. So the answer waits
 until a Fetch of that broker shows that it has the records and knows that they are committed (KIP-1166), for a bounded
-time. `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP-4 proposed it.
+time. `ResponsesWaitFor.BROKERS` waits for every broker that is not fenced, as KIP-4 proposed it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.config.own_keys import AnswersWaitFor
+from quorate_controller.config.own_keys import ResponsesWaitFor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from quorate_protocol.image import BrokerRegistration
 
-    from quorate_controller.config.own_keys import AnswerPolicy
+    from quorate_controller.config.own_keys import ResponsePolicy
     from quorate_controller.node.events import Asker
     from quorate_controller.node.metadata import Waiter
 
@@ -35,7 +35,7 @@ class _Held:
 class BrokerWaits:
     """The answers that wait for brokers."""
 
-    def __init__(self, policy: AnswerPolicy) -> None:
+    def __init__(self, policy: ResponsePolicy) -> None:
         self._policy = policy
         self._held: list[_Held] = []
         self.overdue_count = 0
@@ -66,12 +66,12 @@ class BrokerWaits:
 
     def _awaited(self, asker: Asker, brokers: Mapping[int, BrokerRegistration]) -> list[int]:
         match self._policy.wait_for:
-            case AnswersWaitFor.NOBODY:
+            case ResponsesWaitFor.NONE:
                 return []
-            case AnswersWaitFor.FORWARDER:
+            case ResponsesWaitFor.FORWARDER:
                 broker_id = asker.broker_id
                 return [broker_id] if broker_id is not None and broker_id in brokers else []
-            case AnswersWaitFor.BROKERS:
+            case ResponsesWaitFor.BROKERS:
                 return [broker_id for broker_id, broker in brokers.items() if not broker.fenced]
 
     def take_due(self, known_high_watermark: Callable[[int], int], now_ms: int) -> Sequence[Waiter]:

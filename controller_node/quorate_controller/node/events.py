@@ -84,7 +84,7 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftAnswer:
+class ResponseWithData:
     """A raft response and the bytes that belong to it.
 
     `data` holds the record batches of a FetchResponse or the chunk of a FetchSnapshotResponse, exactly as
@@ -138,21 +138,21 @@ class NotAwaited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlAnswer:
-    """The outcome of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
+class ControlResponse:
+    """The result of the `ControlRequest` with that token: a canonical response, or the reason for its refusal."""
 
     token: int
-    outcome: Payload | NotAwaited | ControlError
+    result: Payload | NotAwaited | ControlError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaftReply:
-    """The answer to the raft request with that token, with the log or snapshot bytes that it carries."""
+class OutgoingRaftResponse:
+    """The response to the raft request with that token, with the log or snapshot bytes that it carries."""
 
     token: int
-    answer: RaftAnswer
+    response: ResponseWithData
     is_for_observer: bool = False
-    """See `raft.messages.Reply`."""
+    """See `raft.messages.OutgoingResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +171,8 @@ class Effects:
     """The result of a turn. Everything that these messages promise is already durable."""
 
     sends: list[Send] = field(default_factory=list)
-    raft_replies: list[RaftReply] = field(default_factory=list)
-    control_answers: list[ControlAnswer] = field(default_factory=list)
+    raft_responses: list[OutgoingRaftResponse] = field(default_factory=list)
+    control_responses: list[ControlResponse] = field(default_factory=list)
     own_requests: list[OwnRequest] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     has_loaded: bool = False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kio.static.protocol import Payload
 
-    from quorate_controller.node.events import Caller, NotAwaited, OwnRequest, RaftAnswer
+    from quorate_controller.node.events import Caller, NotAwaited, OwnRequest, ResponseWithData
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
     from quorate_controller.security.authorizer import Authorizer
@@ -76,7 +76,7 @@ class NodePort(Protocol):
                 commit, UNKNOWN_SERVER_ERROR when the decision failed.
         """
 
-    def raft(self, request: messages.RaftRequest, listener: str) -> Future[RaftAnswer]:
+    def raft(self, request: messages.RaftRequest, listener: str) -> Future[ResponseWithData]:
         """Pass a request that was received on `listener` to raft. A Fetch may wait for up to its max wait."""
 
     def describe_quorum(self) -> messages.QuorumDescription:

@@ -23,7 +23,7 @@ from quorate_controller.node.metadata import Waiter
 from quorate_controller.node.proposals import not_controller
 from quorate_controller.node.request_classes import OF_NODES
 from quorate_controller.raft.messages import Note
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from quorate_controller.node.events import RaftAnswer
+from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft.messages import FetchResponse, FetchSnapshotResponse
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 
-def answer_from_disk(response: RaftResponse, storage: ControllerStorage) -> RaftAnswer:
+def response_with_data(response: RaftResponse, storage: ControllerStorage) -> ResponseWithData:
     """Returns the response with what it reads. What it names may be gone meanwhile: truncated, or deleted.
 
     Raises:
@@ -23,11 +23,11 @@ def answer_from_disk(response: RaftResponse, storage: ControllerStorage) -> Raft
     """
     match response:
         case FetchResponse(read=read) if read is not None:
-            return RaftAnswer(response=response, data=_records(read, storage))
+            return ResponseWithData(response=response, data=_records(read, storage))
         case FetchSnapshotResponse(read=read) if read is not None:
             return _chunk(response, read, storage)
         case _:
-            return RaftAnswer(response=response)
+            return ResponseWithData(response=response)
 
 
 def _records(read: ReadRange, storage: ControllerStorage) -> bytes:
@@ -37,12 +37,14 @@ def _records(read: ReadRange, storage: ControllerStorage) -> bytes:
     return log.read(read.start_offset, read.size_bytes_max, min(read.end_offset, log.end_offset))
 
 
-def _chunk(response: FetchSnapshotResponse, read: SnapshotRead, storage: ControllerStorage) -> RaftAnswer:
+def _chunk(
+    response: FetchSnapshotResponse, read: SnapshotRead, storage: ControllerStorage
+) -> ResponseWithData:
     snapshots = storage.snapshots
     if not snapshots.serves(read.snapshot_id):
-        return RaftAnswer(response=response.refused(ErrorCode.snapshot_not_found))
+        return ResponseWithData(response=response.refused(ErrorCode.snapshot_not_found))
     size_bytes = snapshots.size(read.snapshot_id)
     if not 0 <= read.position < size_bytes:
-        return RaftAnswer(response=response.refused(ErrorCode.position_out_of_range))
+        return ResponseWithData(response=response.refused(ErrorCode.position_out_of_range))
     data = snapshots.read(read.snapshot_id, read.position, read.size_bytes_max)
-    return RaftAnswer(response=replace(response, size_bytes=size_bytes), data=data)
+    return ResponseWithData(response=replace(response, size_bytes=size_bytes), data=data)

@@ -16,18 +16,18 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
-    ControlAnswer,
     ControlRequest,
+    ControlResponse,
     Effects,
     NotAwaited,
+    OutgoingRaftResponse,
     OwnRequestAnswered,
     OwnRequestFailed,
-    RaftAnswer,
-    RaftReply,
+    ResponseWithData,
 )
 from quorate_controller.node.proposals import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
-from quorate_controller.node.served import answer_from_disk
+from quorate_controller.node.served import response_with_data
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import Snapshotter
-    from quorate_controller.raft.messages import Ready, Reply, RoleChange
+    from quorate_controller.raft.messages import OutgoingResponse, Ready, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -124,7 +124,7 @@ class ControllerNode:
         self._is_behind = False
         self._activation_due_ms = 0
         self._effects = Effects()
-        self._replies: list[Reply] = []
+        self._replies: list[OutgoingResponse] = []
 
     # ------------------------------------------------------------------------------------------ queries
 
@@ -240,13 +240,15 @@ class ControllerNode:
 
     def _read_answers(self) -> None:
         """Reads what raft's responses carry, once for all who get the same response."""
-        responses: dict[int, RaftAnswer] = {}
+        responses: dict[int, ResponseWithData] = {}
         for reply in self._replies:
             response = responses.get(id(reply.response))
             if response is None:
-                response = responses[id(reply.response)] = answer_from_disk(reply.response, self.storage)
-            self._effects.raft_replies.append(
-                RaftReply(token=reply.token, answer=response, is_for_observer=reply.is_for_observer)
+                response = responses[id(reply.response)] = response_with_data(reply.response, self.storage)
+            self._effects.raft_responses.append(
+                OutgoingRaftResponse(
+                    token=reply.token, response=response, is_for_observer=reply.is_for_observer
+                )
             )
 
     def _settle(self) -> None:
@@ -295,7 +297,7 @@ class ControllerNode:
             chunk = ready.snapshot_chunk
             self.storage.write_snapshot_chunk(chunk.snapshot_id, chunk.position, chunk.data)
         self._effects.sends.extend(ready.sends)
-        self._replies.extend(ready.replies)
+        self._replies.extend(ready.responses)
         self._effects.notes.extend(ready.notes)
         if ready.role is not None:
             self._role_changed(ready.role)
@@ -399,7 +401,7 @@ class ControllerNode:
             assert not isinstance(outcome, NotAwaited), "only clients wait for nothing"
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
-            self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+            self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
 
     # ------------------------------------------------------------------------- own requests, snapshots
 
@@ -422,7 +424,7 @@ class ControllerNode:
             turns, snapshotter = self._snapshot_turns, self.snapshotter
             turns.own(snapshotter.state, snapshotter.latest_offset, self.now_ms)
             outcome = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
-        self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
+        self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
 
     def _may_begin_snapshot(self) -> bool:
         """Whether a checkpoint is due and, so that controllers do not write at the same time, its turn has come."""

@@ -1,14 +1,14 @@
-"""Collects the effects of one step, and returns them as one `Ready`."""
+"""Collects the effects of one step into one `Ready`."""
 
 from typing import TYPE_CHECKING
 
 from quorate_controller.raft.messages import (
     Destination,
     Note,
+    OutgoingResponse,
     RaftRequest,
     RaftResponse,
     Ready,
-    Reply,
     RoleChange,
     Send,
     SnapshotChunk,
@@ -26,7 +26,7 @@ class Effects:
     __slots__ = (
         "_appends",
         "_notes",
-        "_replies",
+        "_responses",
         "_sends",
         "hard_state",
         "high_watermark",
@@ -43,7 +43,7 @@ class Effects:
     def _clear(self) -> None:
         self._appends: list[bytes] = []
         self._sends: list[Send] = []
-        self._replies: list[Reply] = []
+        self._responses: list[OutgoingResponse] = []
         self._notes: list[Note] = []
         self.hard_state: HardState | None = None
         self.truncate_to: int | None = None
@@ -61,8 +61,10 @@ class Effects:
             Send(request_id=request_id, destination=destination, request=request, timeout_ms=timeout_ms)
         )
 
-    def reply(self, token: int, response: RaftResponse, *, is_for_observer: bool = False) -> None:
-        self._replies.append(Reply(token=token, response=response, is_for_observer=is_for_observer))
+    def respond(self, token: int, response: RaftResponse, *, is_for_observer: bool = False) -> None:
+        self._responses.append(
+            OutgoingResponse(token=token, response=response, is_for_observer=is_for_observer)
+        )
 
     def note(self, event: str, **facts: object) -> None:
         self._notes.append(Note(event=event, facts=facts))
@@ -70,7 +72,7 @@ class Effects:
     def warn(self, event: str, **facts: object) -> None:
         self._notes.append(Note(event=event, facts=facts, is_warning=True))
 
-    def take(self) -> Ready:
+    def drain(self) -> Ready:
         """Return all collected effects, and start an empty collection."""
         ready = Ready(
             hard_state=self.hard_state,
@@ -79,7 +81,7 @@ class Effects:
             snapshot_chunk=self.snapshot_chunk,
             restore=self.restore,
             sends=tuple(self._sends),
-            replies=tuple(self._replies),
+            responses=tuple(self._responses),
             high_watermark=self.high_watermark,
             role=self.role,
             voters=self.voters,

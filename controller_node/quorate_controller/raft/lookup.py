@@ -1,10 +1,10 @@
-"""Finds voters whose addresses in the voter set lead nowhere, as when all hosts of a quorum change (KIP-1347).
+"""Finds voters whose addresses in the voter set are outdated, as when all hosts of a quorum change (KIP-1347).
 
 A voter that reaches no majority asks its bootstrap servers for the missing voters. The request is a pre-vote: it
 names the cluster, the node id and the directory id of the voter, every other node refuses it (KIP-853), and it
 changes nothing at its receiver (KIP-996). Static voters have no directory ids in the voter set and are not looked up.
 
-An address at which a voter answered under its own key is used until it fails or the voter set names another one.
+An address at which a voter responded under its own key is used until it fails or the voter set has another one.
 After the election, each voter has its new address recorded with UpdateRaftVoter.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Where a voter answered. Void once the voter set has another key or address of that voter."""
+    """The address at which a voter responded. Void once the voter set has another key or address of that voter."""
 
     key: ReplicaKey
     listed: Endpoint | None
@@ -29,7 +29,7 @@ class _Found:
 
 
 class VoterLookup:
-    """Which voters have to be looked up, and where they were found."""
+    """The voters that have to be looked up, and the addresses at which they were found."""
 
     __slots__ = ("_asked", "_found", "_is_reported", "_listener", "_silent")
 
@@ -42,11 +42,11 @@ class VoterLookup:
 
     @property
     def silent(self) -> frozenset[int]:
-        """Ids of the voters that did not answer when they were last asked for a vote."""
+        """Ids of the voters that did not respond to the last Vote request."""
         return frozenset(self._silent)
 
     def endpoints(self, voter: Voter) -> tuple[Endpoint, ...]:
-        """Where to reach a voter: at the address that was found, otherwise at those of the voter set."""
+        """The endpoints of a voter: the address that was found, otherwise those of the voter set."""
         found = self._found.get(voter.node_id)
         if found is None or found.key != voter.key or found.listed != self._listed(voter):
             return voter.endpoints
@@ -58,7 +58,7 @@ class VoterLookup:
         return begins
 
     def next_voter(self, server_id: int, missing: Sequence[Voter]) -> Voter | None:
-        """The next voter to ask a bootstrap server for; None at the end of a round, when it was asked for each."""
+        """The next voter to look up at a bootstrap server; None at the end of a round over all missing voters."""
         asked = self._asked.setdefault(server_id, set())
         voter = next((voter for voter in missing if voter.node_id not in asked), None)
         if voter is None:
@@ -67,8 +67,8 @@ class VoterLookup:
             asked.add(voter.node_id)
         return voter
 
-    def answered(self, voter: Voter, destination: "Destination") -> bool:
-        """A voter answered under its own key. Returns whether its address is new."""
+    def found_at(self, voter: Voter, destination: "Destination") -> bool:
+        """A voter responded under its own key. Returns whether its address is new."""
         self._silent.discard(voter.node_id)
         address = Endpoint(listener=self._listener, host=destination.host, port=destination.port)
         if find_endpoint(self.endpoints(voter), self._listener) == address:
@@ -77,13 +77,13 @@ class VoterLookup:
         return True
 
     def failed(self, voter_id: int, destination: "Destination") -> None:
-        """A voter did not answer at that address, or another node did."""
+        """A voter did not respond at that address, or another node did."""
         self._silent.add(voter_id)
         found = self._found.get(voter_id)
         if found is not None and _is_at(found.endpoint, destination):
             del self._found[voter_id]
 
-    def not_answered(self, voter_ids: Iterable[int]) -> None:
+    def no_response(self, voter_ids: Iterable[int]) -> None:
         """An election ended without a response from these voters."""
         for voter_id in voter_ids:
             self._silent.add(voter_id)

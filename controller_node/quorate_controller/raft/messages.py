@@ -5,7 +5,7 @@ without the topic and partition nesting around the one partition there is (`__cl
 server translates. A field that an older version lacks is None, or has the default documented here.
 
 `top_level_error_code` is the error of the response as a whole: when it is set, the wire has no partition and
-the other fields are meaningless. `error_code` is that of the partition.
+the other fields are meaningless. `error_code` is the partition's.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ class FetchRequest:
     """A replica asks for records from `fetch_offset`, which is also the end of its log.
 
     `replica.node_id` is -1 for a reader that is no replica. `high_watermark` (version 18, KIP-1166) is the
-    one the replica knows, -1 when it knows none, and None when its version lacks the field.
+    replica's, -1 when unknown, and None when its version lacks the field.
     `last_fetched_epoch` is the epoch of the record before `fetch_offset`.
     """
 
@@ -107,7 +107,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddRaftVoterRequest:
-    """Add a voter. `ack_when_committed` False (version 1) answers once the leader has appended the change."""
+    """Add a voter. `ack_when_committed` False (version 1) responds once the leader has appended the change."""
 
     cluster_id: str | None
     timeout_ms: int
@@ -198,8 +198,8 @@ class EndQuorumEpochResponse(PartitionResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRange:
-    """The records that a Fetch reply carries: whole batches from `start_offset`, at least one of them even
-    if it is larger than `size_bytes_max`, none at or past `end_offset`.
+    """The records of a FetchResponse: whole batches from `start_offset` to below `end_offset`, the first of them even
+    if it is larger than `size_bytes_max`.
     """
 
     start_offset: int
@@ -209,11 +209,10 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(PartitionResponse):
-    """Records, or where the logs diverge, or which snapshot to load first.
+    """Records, or the point where the logs diverge, or the snapshot to load first.
 
-    In a reply of ours `records` is empty and `read` says what the driver is to put there (None: nothing).
-    In a response from a peer `records` are its bytes and `read` is None. `high_watermark` is -1 when
-    unknown.
+    In an outgoing response `records` is empty and `read` is what the driver has to read (None: nothing).
+    In a response from a peer `records` are its bytes and `read` is None. `high_watermark` is -1 when unknown.
     """
 
     leader_epoch: int = -1
@@ -227,10 +226,10 @@ class FetchResponse(PartitionResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRead:
-    """The bytes that a FetchSnapshot reply carries: at most `size_bytes_max` from byte `position`.
+    """The bytes of a FetchSnapshotResponse: at most `size_bytes_max` from byte `position`.
 
-    Snapshot sizes are the storage's business: the driver also fills `FetchSnapshotResponse.size_bytes`, and
-    answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE by `FetchSnapshotResponse.refused`.
+    Only storage knows the size of a snapshot: the driver also fills `FetchSnapshotResponse.size_bytes`, and
+    responds SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE by `FetchSnapshotResponse.refused`.
     """
 
     snapshot_id: SnapshotId
@@ -249,7 +248,7 @@ class FetchSnapshotResponse(PartitionResponse):
     read: SnapshotRead | None = None
 
     def refused(self, error_code: ErrorCode) -> "FetchSnapshotResponse":
-        """This reply when storage cannot serve the read."""
+        """This response when storage cannot serve the read."""
         return replace(self, error_code=error_code, snapshot_id=None, position=0, read=None)
 
 
@@ -272,7 +271,7 @@ class UpdateRaftVoterResponse(LeaderResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsProbeResponse:
-    """`kraft_versions` is the peer's supported range of the feature kraft.version, None when it has none."""
+    """`kraft_versions` is the peer's supported range of the feature kraft.version, None without that feature."""
 
     error_code: ErrorCode = ErrorCode.none
     kraft_versions: VersionRange | None = None
@@ -297,22 +296,22 @@ class FailureReason(Enum):
     """The reason why a request of this replica got no response."""
 
     UNREACHABLE = "unreachable"
-    """No connection could be made: the peer is down, or its address is wrong."""
+    """The connection failed: the peer is down, or its address is wrong."""
     DISCONNECTED = "disconnected"
-    """The connection broke while the request waited for its response. The peer itself may be well."""
+    """The connection broke while the request waited for its response. The peer may still run."""
     TIMED_OUT = "timed out"
     UNSUPPORTED_VERSION = "unsupported version"
     """The peer speaks no version that can carry the request, for instance a pre-vote before Vote v2."""
     AUTHENTICATION_FAILED = "authentication failed"
     MISROUTED = "misrouted"
-    """Another node, or a node of another cluster, answers at that address (KIP-1242)."""
+    """Another node, or a node of another cluster, has that address (KIP-1242)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
-    """A peer's request. `token` is the driver's, returned in the `Reply`; each token gets exactly one reply.
+    """A peer's request. `token` is the driver's, returned in the only `OutgoingResponse` to it.
 
-    `listener` is the name of the listener it came in on: answers name the leader's endpoint on that one.
+    `listener` is the name of the listener it came in on: responses name the leader's endpoint on that one.
     """
 
     token: int
@@ -347,7 +346,7 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """Time has passed; due at `RaftNode.deadline_ms`. Every other event looks at the clock, too."""
+    """Time has passed; due at `RaftNode.deadline_ms`. Every other event advances the time, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +381,9 @@ class LogStartMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRestored:
-    """Answer to `Ready.restore`: the log is empty and starts and ends at the snapshot's offset.
+    """`Ready.restore` was done: the log is empty and starts and ends at the snapshot's offset.
 
-    `kraft_version` and `voters` are what the control records of the snapshot say; None where it has none.
+    `kraft_version` and `voters` are those of the snapshot's control records; None without one.
     """
 
     snapshot_id: SnapshotId
@@ -401,14 +400,14 @@ class Resign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
-    """Leave gracefully within `timeout_ms`: a leader hands over. `RaftNode.is_shut_down` is True when done."""
+    """Shut down within `timeout_ms`: a leader hands over first. Done when `RaftNode.is_shut_down`."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRefused:
-    """Answer to `Ready.restore`: the snapshot is damaged and was deleted. Log and snapshots are as before."""
+    """`Ready.restore` failed: the snapshot is damaged and was deleted. Log and snapshots are as before."""
 
     snapshot_id: SnapshotId
     reason: str
@@ -436,7 +435,7 @@ Event = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """The receiver of a request. `node_id` is negative for a bootstrap server whose id is unknown (-2, -3, ...: one
-    number per address). A node may change its address: what counts is the one given here.
+    number per address). A node may change its address; the request goes to the address given here.
     """
 
     node_id: int
@@ -446,7 +445,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A request to a peer. Answered by exactly one `ResponseReceived` or `RequestFailed` with `request_id`;
+    """A request to a peer, followed by exactly one `ResponseReceived` or `RequestFailed` with `request_id`;
     after `timeout_ms` the driver gives up with TIMED_OUT.
     """
 
@@ -457,13 +456,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The answer to the `RequestReceived` with that token."""
+class OutgoingResponse:
+    """The response to the `RequestReceived` with that token."""
 
     token: int
     response: RaftResponse
     is_for_observer: bool = False
-    """Whether it goes to a replica that no commit waits for. Others, and clients, are answered first."""
+    """Whether it goes to a replica that no commit waits for. Responses to voters and clients are sent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,8 +503,8 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something for the log: an event in snake case and its facts. `is_warning` when an operator should
-    look; `exception` when code of ours failed.
+    """An entry for the log: an event in snake case and its facts. `is_warning` when an operator should
+    act; `exception` when code of ours failed.
     """
 
     event: str
@@ -519,7 +518,7 @@ class Ready:
     """What the driver must do, in the order of the fields: make durable, then send, then report.
 
     After `append` the driver feeds `Persisted`, after `restore` it feeds `SnapshotRestored` or `SnapshotRefused`;
-    it goes on until nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes
+    it continues until nothing is left to do. `truncate_to` removes the log from that offset on. `snapshot_chunk` goes
     to a partial file that `restore` completes: fsync, rename, and the log is reset to the snapshot.
     `high_watermark` is set when it moved; `voters` when the voter set in force changed, `role` likewise.
     """
@@ -530,7 +529,7 @@ class Ready:
     snapshot_chunk: SnapshotChunk | None = None
     restore: SnapshotId | None = None
     sends: tuple[Send, ...] = ()
-    replies: tuple[Reply, ...] = ()
+    responses: tuple[OutgoingResponse, ...] = ()
     high_watermark: int | None = None
     role: RoleChange | None = None
     voters: VoterSet | None = None
@@ -565,14 +564,18 @@ class QuorumDescription:
     observers: tuple[ReplicaDescription, ...] = ()
 
     def in_unix_time(self, unix_ms_of: UnixTime) -> "QuorumDescription":
-        """The same with timestamps that others may compare with their clocks."""
+        """The description with timestamps in Unix time."""
 
-        def of(one: ReplicaDescription) -> ReplicaDescription:
-            fetched_ms, caught_up_ms = one.last_fetch_timestamp_ms, one.last_caught_up_timestamp_ms
+        def converted(replica: ReplicaDescription) -> ReplicaDescription:
+            fetched_ms, caught_up_ms = replica.last_fetch_timestamp_ms, replica.last_caught_up_timestamp_ms
             return replace(
-                one,
+                replica,
                 last_fetch_timestamp_ms=fetched_ms if fetched_ms < 0 else unix_ms_of(fetched_ms),
                 last_caught_up_timestamp_ms=caught_up_ms if caught_up_ms < 0 else unix_ms_of(caught_up_ms),
             )
 
-        return replace(self, voters=tuple(map(of, self.voters)), observers=tuple(map(of, self.observers)))
+        return replace(
+            self,
+            voters=tuple(map(converted, self.voters)),
+            observers=tuple(map(converted, self.observers)),
+        )

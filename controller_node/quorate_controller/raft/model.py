@@ -16,6 +16,15 @@ NO_NODE_ID = -1
 """No leader known, no vote cast, or a replica that named no id."""
 
 
+class RaftSafetyError(Exception):
+    """A step would break a promise of Raft: a mistake of ours, or of the driver.
+
+    The state in memory may have changed halfway, and nothing of the step may reach the disk or another node. The
+    process has to end. Its successor starts from the disk, which is consistent. This package has no
+    `assert`, which `python -O` removes. Invalid input from another node is refused with a protocol error instead.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OffsetAndEpoch:
     """A position in the log. Compares by epoch, then offset: the order in which raft ranks logs."""
@@ -53,7 +62,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a replica listens, by Kafka's listener name (`CONTROLLER`)."""
+    """The address of a replica's listener, by Kafka's listener name (`CONTROLLER`)."""
 
     listener: str
     host: str
@@ -85,7 +94,7 @@ class Voter:
 
 
 def find_endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
-    """The endpoint of that listener name, None when there is none."""
+    """The endpoint of that listener name, or None."""
     return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
+from quorate_protocol.uuids import uuid_to_text
 
 from quorate_controller.raft.handlers import epochs, membership, replication, responses
 from quorate_controller.raft.messages import (
@@ -36,37 +37,96 @@ from quorate_controller.raft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from quorate_controller.raft.model import NO_NODE_ID
-from quorate_controller.raft.outsider import OutsiderWatch
+from quorate_controller.raft.model import NO_NODE_ID, RaftSafetyError
 from quorate_controller.raft.peers import NEVER_MS
+from quorate_controller.raft.replica import Replica
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
-from quorate_controller.raft.safety import RaftSafetyError
-from quorate_controller.raft.transitions import ElectingReplica
+from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 
 if TYPE_CHECKING:
     from random import Random
 
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.progress import ReplicaProgress
-    from quorate_controller.raft.replica import RoleState
+    from quorate_controller.raft.roles import RoleState
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
 
-_POLLS_MAX = 8
-"""A step passes through a few roles at most: Resigned, Unattached, Prospective, Candidate, Leader."""
+WARN_AFTER_MS: Final = 10_000
+"""Longer than it takes to find a leader and its voters, or to join."""
 
-TELL_SUCCESSOR_MS: Final = 500
-"""How long a leader that has handed over stays, so that observers which ask it are told of its successor. Once it is
-gone they look for the leader at all controllers, and on Kubernetes the address of a pod that is gone does not even
-refuse connections: one attempt takes socket.connection.setup.timeout.ms, 10 s."""
+
+class OutsiderWatch:
+    """Warns once, after a while, and again only if the replica has been a voter in between."""
+
+    __slots__ = ("_is_reported", "_since_ms")
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+        self._is_reported = False
+
+    def poll(self, replica: Replica) -> int:
+        """Warn when the warning is due. Returns when the next call is due (Unix milliseconds)."""
+        if not replica.config.can_vote or replica.is_voter:
+            self._since_ms, self._is_reported = None, False
+            return NEVER_MS
+        if self._is_reported:
+            return NEVER_MS
+        if self._since_ms is None:
+            self._since_ms = replica.now_ms
+        due_ms = self._since_ms + WARN_AFTER_MS
+        if replica.now_ms < due_ms:
+            return due_ms
+        self._is_reported = True
+        replica.effects.warn(
+            "not_a_voter",
+            replica=str(replica.key),
+            voters=[str(voter.key) for voter in replica.voters],
+            kraft_version=replica.history.kraft_version,
+            leader_id=replica.state.leader_id,
+            advice=_advice(replica),
+        )
+        return NEVER_MS
+
+
+def _advice(replica: Replica) -> str:
+    config, key = replica.config, replica.key
+    predecessor = replica.voters.get(key.node_id)
+    if predecessor is not None and predecessor.key.directory_id is not None:
+        directory_id = uuid_to_text(predecessor.key.directory_id)
+        return (
+            f"Node {key.node_id} is a voter with another directory. If this is its disk, set "
+            f"directory.id={directory_id} in meta.properties and restart; otherwise remove that voter with "
+            "remove-controller, and add this one with add-controller"
+        )
+    if not replica.log.end_offset and not replica.state.has_leader:
+        servers = ",".join(f"{server.host}:{server.port}" for server in config.bootstrap_servers)
+        return f"It has found no leader. Check controller.quorum.bootstrap.servers={servers}"
+    if replica.history.kraft_version < KRAFT_VERSION_DYNAMIC:
+        return (
+            "The quorum is static (kraft.version 0): set controller.quorum.voters as on the other controllers, "
+            f"with node {key.node_id}"
+        )
+    if config.auto_join:
+        return "It asks to join by itself (controller.quorum.auto.join.enable=true), and has not become a voter yet"
+    return "Add it with add-controller, or set controller.quorum.auto.join.enable=true"
+
+
+_POLLS_MAX = 8
+"""A step passes through at most these roles: Resigned, Unattached, Prospective, Candidate, Leader."""
+
+REDIRECT_MS: Final = 500
+"""How long a resigned leader keeps redirecting observers to its successor. Afterwards they look for the leader at all
+controllers, and on Kubernetes the address of a deleted pod does not even refuse connections: one attempt takes
+socket.connection.setup.timeout.ms, 10 s."""
 
 
 class RaftNode:
     """A voter or observer of the quorum. Not thread-safe; deterministic for a given `rng`.
 
-    `now_ms` is Unix milliseconds and never goes back. After construction call `start` once: it does what a
-    restart demands (the only voter elects itself, others set their timers).
+    `now_ms` is Unix milliseconds and never decreases. After construction call `start` once (the only voter elects
+    itself, others set their timers).
     """
 
     def __init__(
@@ -74,10 +134,10 @@ class RaftNode:
     ) -> None:
         if config.key.directory_id is None:
             raise RaftSafetyError(f"{config.key} does not know its directory")
-        self._replica = ElectingReplica(config, hard_state, log, rng)
+        self._replica = Replica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
-        self._told_role: RoleChange | None = None
-        self._told_state: RoleState | None = None
+        self._reported_role: RoleChange | None = None
+        self._reported_state: RoleState | None = None
         self._leaves_at_ms: int | None = None
         self._outsider_watch = OutsiderWatch()
 
@@ -88,7 +148,7 @@ class RaftNode:
         return self._finish()
 
     def step(self, event: "Event", now_ms: int) -> "Ready":
-        """Take one event and say what follows from it. See `Ready` for the order of doing it.
+        """Handle one event. See `Ready` for the order of its effects.
 
         Raises:
             RaftSafetyError: the step would break a promise. The process has to end.
@@ -126,7 +186,7 @@ class RaftNode:
 
         Returns:
             The offset whose commit completes the upgrade (the high watermark must pass it), None when there is
-            nothing to do or with `validate_only`; and the effects.
+            nothing to do or with `validate_only`; and the effects of the step.
 
         Raises:
             ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.
@@ -169,7 +229,7 @@ class RaftNode:
             case request:
                 raise RaftSafetyError(f"{request} is for sending only")
         if response is not None:
-            replica.effects.reply(token, response)
+            replica.effects.respond(token, response)
 
     def _on_storage(
         self, event: Persisted | SnapshotTaken | LogStartMoved | SnapshotRestored | SnapshotRefused
@@ -217,7 +277,7 @@ class RaftNode:
         replica.append(batches)
 
     def _finish(self) -> Ready:
-        """Let the role do what is due, until it has settled."""
+        """Poll the role until it does not change any more."""
         replica = self._replica
         for _ in range(_POLLS_MAX):
             state = replica.state
@@ -226,33 +286,33 @@ class RaftNode:
                 break
         else:
             raise RaftSafetyError(f"roles do not settle: {replica.state}")
-        if replica.state is not self._told_state:
-            if self._leaves_at_ms is not None and isinstance(self._told_state, Resigned):
-                self._leaves_at_ms = min(self._leaves_at_ms, replica.now_ms + TELL_SUCCESSOR_MS)
-            self._told_state = replica.state
+        if replica.state is not self._reported_state:
+            if self._leaves_at_ms is not None and isinstance(self._reported_state, Resigned):
+                self._leaves_at_ms = min(self._leaves_at_ms, replica.now_ms + REDIRECT_MS)
+            self._reported_state = replica.state
             change = RoleChange(
                 role=replica.state.role,
                 epoch=replica.epoch,
                 leader_id=replica.state.leader_id,
                 epoch_start_offset=self.epoch_start_offset,
             )
-            if change != self._told_role:
-                self._told_role = replica.effects.role = change
+            if change != self._reported_role:
+                self._reported_role = replica.effects.role = change
         if not self._is_at_rest():
-            self._deadline_ms = min(self._deadline_ms, self._outsider_watch.look(replica))
+            self._deadline_ms = min(self._deadline_ms, self._outsider_watch.poll(replica))
         if self._leaves_at_ms is not None and not self.is_shut_down:
             self._deadline_ms = min(self._deadline_ms, self._leaves_at_ms)
-        return replica.effects.take()
+        return replica.effects.drain()
 
     def _is_at_rest(self) -> bool:
-        """Whether the role must begin nothing: a snapshot is being put in place, or this replica has shut down."""
+        """Whether the role is not polled: a snapshot is being put in place, or this replica has shut down."""
         return self._replica.restoring is not None or self.is_shut_down
 
     # ------------------------------------------------------------------------------------------ queries
 
     @property
     def deadline_ms(self) -> int:
-        """When the next `Tick` is due at the latest."""
+        """The time of the next `Tick` at the latest."""
         return self._deadline_ms
 
     @property
@@ -275,7 +335,7 @@ class RaftNode:
 
     @property
     def is_led(self) -> bool:
-        """Whether this replica leads, or follows a leader that has answered a Fetch within the fetch timeout."""
+        """Whether this replica leads, or follows a leader that responded to a Fetch within the fetch timeout."""
         state = self._replica.state
         return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched_from_leader)
 
@@ -297,7 +357,7 @@ class RaftNode:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the log had everything that was committed, at least once since the start."""
+        """Whether the log had all committed records at least once since the start."""
         return self._replica.has_caught_up
 
     @property
@@ -306,12 +366,12 @@ class RaftNode:
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next `Propose` must start."""
+        """The base offset of the next `Propose`."""
         return self._replica.log.end_offset
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record in the log or snapshot, 0 when there is none."""
+        """Epoch of the last record in the log or snapshot, 0 for an empty log."""
         return self._replica.log.last_epoch
 
     @property
@@ -348,22 +408,22 @@ class RaftNode:
     def is_shut_down(self) -> bool:
         """Whether a `Shutdown` has run its course.
 
-        A leader stays, resigned, until another replica stands for election: it may be needed for its majority. It
-        then stays for TELL_SUCCESSOR_MS.
+        A resigned leader stays until another replica stands for election, which may need its vote, and then for
+        REDIRECT_MS.
         """
         if self._leaves_at_ms is None:
             return False
         state = self._replica.state
-        has_nobody = isinstance(state, Resigned) and state.has_nobody_to_hand_over_to
-        return has_nobody or self._replica.now_ms >= self._leaves_at_ms
+        is_alone = isinstance(state, Resigned) and state.has_no_successor
+        return is_alone or self._replica.now_ms >= self._leaves_at_ms
 
     def high_watermark_of(self, node_id: int) -> int:
-        """The high watermark that another node knows, -1 if that is unknown: only a leader knows it."""
+        """The high watermark of another node, -1 if unknown: only a leader knows it."""
         leader = self._replica.state
         return leader.progress.high_watermark_of(node_id) if isinstance(leader, Leader) else -1
 
     def describe_quorum(self, now_ms: int) -> "QuorumDescription":
-        """The response to DescribeQuorum. Without leading, a replica reports the voter set that it knows."""
+        """The response to DescribeQuorum. A replica that does not lead reports the voter set in its log."""
         leader = self._replica.state
         if not isinstance(leader, Leader):
             return QuorumDescription(

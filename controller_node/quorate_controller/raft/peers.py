@@ -1,8 +1,8 @@
-"""Requests under way to other replicas: at most one per node, with a pause after a failure.
+"""Requests in flight to other replicas: at most one per node, with a pause after a failure.
 
 The pause grows with each failure in a row, so that a node that refuses every request is not asked in a loop. A role
-change forgets the requests, because a later response belongs to a role that is over, and ends the pauses. It does not
-forget the number of failures.
+change drops the requests, because a later response belongs to a role that is over, and ends the pauses. It keeps the
+number of failures.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from quorate_controller.raft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:
     from random import Random
@@ -92,7 +92,7 @@ class Peers:
         effects.send(request_id, destination, request, self._request_timeout_ms)
 
     def complete(self, request_id: int) -> InFlight | None:
-        """Take the request out that was answered; None when it had been forgotten."""
+        """Remove and return the request that got its response; None when it was dropped earlier."""
         for node_id, in_flight in self._in_flight.items():
             if in_flight.request_id == request_id:
                 return self._in_flight.pop(node_id)
@@ -111,16 +111,16 @@ class Peers:
         self._failures[node_id] = failures + 1
 
     def succeeded(self, node_id: int) -> None:
-        """A node answered as it should: the next failure is the first one again."""
+        """A node responded without an error: the next failure counts as the first."""
         self._failures.pop(node_id, None)
 
-    def heard_from(self, node_id: int) -> None:
-        """A node sent a request: it is running, so that the pause after its failures ends."""
+    def end_backoff(self, node_id: int) -> None:
+        """A node is running, as its request shows: end the pause after its failures."""
         self._failures.pop(node_id, None)
         self._backoff_until_ms.pop(node_id, None)
 
     def forget(self, node_id: int) -> None:
-        """Make that node ready, whatever is under way."""
+        """Make that node ready, whatever is in flight."""
         self._in_flight.pop(node_id, None)
         self._backoff_until_ms.pop(node_id, None)
 

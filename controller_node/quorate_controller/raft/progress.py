@@ -1,4 +1,4 @@
-"""How far each replica's log has come, as its leader knows it from Fetch requests."""
+"""The end of each replica's log, as the leader knows it from Fetch requests."""
 
 from quorate_protocol.plain_data import dataclass
 
@@ -6,10 +6,10 @@ from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.voters import VoterSet, majority_offset
 
 OBSERVER_SESSION_MS = 300_000
-"""An observer that has not fetched for so long is forgotten, as Kafka forgets it."""
+"""Observers are dropped after this long without a Fetch, as in Kafka."""
 
 CAUGHT_UP_FETCH_AGE_MS_MAX = 3_600_000
-"""A replica that fetched within this hour, and had caught up once, may become a voter (KIP-853)."""
+"""A replica that fetched within the last hour, and had caught up once, may become a voter (KIP-853)."""
 
 UNKNOWN_MS = -1
 
@@ -26,7 +26,7 @@ class ReplicaProgress:
     last_caught_up_ms: int = UNKNOWN_MS
 
     def record_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note a Fetch. A replica that has reached the log end as of its previous Fetch had caught up then."""
+        """Record a Fetch. A replica that has reached the log end as of its previous Fetch had caught up then."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif 0 < self.last_fetch_leader_end_offset <= fetch_offset:
@@ -60,7 +60,7 @@ class Progress:
         self.set_voters(voters)
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Put a new voter set in force; what is known of a replica stays known when it joins or leaves."""
+        """Put a new voter set in force; the progress of a replica is kept when it joins or leaves."""
         before = self.voters
         self.voters = {}
         for voter in voters:
@@ -78,7 +78,7 @@ class Progress:
             self._observers.setdefault(replica.key, replica)
 
     def voter(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """The voter with that key, None when it is none."""
+        """The progress of the voter with that key, or None."""
         replica = self.voters.get(key.node_id)
         return replica if replica is not None and replica.key.matches(key) else None
 
@@ -89,9 +89,9 @@ class Progress:
     def record_fetch(
         self, key: ReplicaKey, fetch_offset: int, high_watermark: int, leader_end_offset: int, now_ms: int
     ) -> None:
-        """Note a Fetch, and the high watermark that its sender knows (-1: none).
+        """Record a Fetch, and the high watermark of its sender (-1: unknown).
 
-        A replica unknown so far is not tracked when there are too many observers.
+        A replica without an entry gets none when there are too many observers.
         """
         replica = self.replica(key)
         if replica is None:
@@ -106,7 +106,7 @@ class Progress:
         self._high_watermarks[key.node_id] = high_watermark
 
     def record_divergence(self, key: ReplicaKey, fetch_offset: int, last_fetched_epoch: int) -> None:
-        """Note a Fetch from the end of a log that is no prefix of ours."""
+        """Record a Fetch from the end of a log that is no prefix of ours."""
         known = self._diverged.get(key)
         if known is not None and known.fetch_offset == fetch_offset:
             known.fetches += 1
@@ -120,19 +120,19 @@ class Progress:
         return divergence if divergence is not None and divergence.fetches > 1 else None
 
     def record_own_end(self, end_offset: int) -> None:
-        """The leader's own log is durable up to there. A leader that was removed does not count itself."""
+        """The leader's own log is durable up to `end_offset`. A removed leader does not count itself."""
         own = self.replica(self._own_key)
         if own is None:
             own = self._observers[self._own_key] = ReplicaProgress(key=self._own_key)
         own.end_offset = end_offset
 
     def high_watermark_of(self, node_id: int) -> int:
-        """The high watermark that a node knows, by its latest Fetch; -1 if that is unknown."""
+        """The high watermark of a node, by its latest Fetch; -1 if unknown."""
         return self._high_watermarks.get(node_id, -1)
 
     @property
     def committed_offset(self) -> int | None:
-        """The offset that a majority of the voters has reached; None while too few are known."""
+        """The offset that a majority of the voters has reached; None while the end offsets of too few are known."""
         return majority_offset(replica.end_offset for replica in self.voters.values())
 
     def successors(self) -> tuple[ReplicaKey, ...]:
@@ -151,7 +151,7 @@ class Progress:
         )
 
     def observers(self, now_ms: int) -> tuple[ReplicaProgress, ...]:
-        """The replicas that are no voters, without those that have long been silent."""
+        """The replicas that are no voters, after dropping those silent for OBSERVER_SESSION_MS."""
         for key, replica in list(self._observers.items()):
             if key != self._own_key and now_ms - replica.last_fetch_ms >= OBSERVER_SESSION_MS:
                 del self._observers[key]

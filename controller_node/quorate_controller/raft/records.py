@@ -42,7 +42,7 @@ def quorum_changes(batches: bytes, header: BatchHeader) -> Iterator[tuple[int, Q
 def check_fetched(
     records: bytes, *, end_offset: int, last_epoch: int, leader_epoch: int
 ) -> tuple[bytes, str | None]:
-    """The leading batches of a Fetch response that may follow our log, and what is wrong with the next one.
+    """The leading batches of a Fetch response that may follow our log, and the fault of the next batch, or None.
 
     A last batch that is cut short is no fault. Checked are checksums, contiguous offsets, epochs that do not
     fall and are not above the leader's, and that control batches can be read.

@@ -16,7 +16,7 @@ KRAFT_VERSION_DYNAMIC = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardState:
-    """What `quorum-state` holds: everything of an election that a restart must not forget.
+    """What `quorum-state` holds: the state of an election that must survive a restart.
 
     `leader_id` is `NO_NODE_ID` when unknown. `voted_key` is the replica that got our vote in `leader_epoch`;
     its directory id may be unknown.
@@ -56,9 +56,9 @@ class LogState:
     """The log's metadata as storage found it after recovery.
 
     `epochs` ascend in both fields. `snapshot_id` is the latest snapshot (the bootstrap checkpoint 0-0
-    included) and `earliest_snapshot_id` the oldest one kept, None when there is none; a log that starts
+    included) and `earliest_snapshot_id` the oldest one, both None without a snapshot; a log that starts
     behind 0 has a snapshot that ends where it starts, and that is the oldest. `voters` and `kraft_versions`
-    hold, ascending, what the latest snapshot says and every such control record in the log behind it.
+    hold, ascending, those of the latest snapshot and of every such control record in the log behind it.
     """
 
     start_offset: int = 0
@@ -80,7 +80,7 @@ class BootstrapServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Kafka's `controller.quorum.*` properties, and who this node is.
+    """Kafka's `controller.quorum.*` properties, and the identity of this node.
 
     `key.directory_id` is never None. `listener` is the name of the listener on which controllers talk to each
     other (the first of `controller.listener.names`); `endpoints` are all of this node's controller endpoints,
@@ -99,7 +99,7 @@ class RaftConfig:
     unix_ms_of: UnixTime = unchanged
     """For the times of control records."""
     auto_join: bool = False
-    """`controller.quorum.auto.join.enable`: ask to become a voter when the log shows that we are none."""
+    """`controller.quorum.auto.join.enable`: ask to become a voter when the log has a voter set without this node."""
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_ms_max: int = 1000
@@ -111,8 +111,8 @@ class RaftConfig:
     fetches_held_max: int = 10_000
     observers_max: int = 10_000
     fast_backoff_ms_max: int = 100
-    """How long to wait at most, at random, before standing for election after the connection to the leader
-    broke or an election was tied. Not a property of Kafka, which waits for its timeouts."""
+    """The maximum of the random pause before an election after the connection to the leader broke or an election
+    was tied. Not a property of Kafka, which waits for its timeouts."""
     kraft_versions: VersionRange = field(
         default_factory=lambda: VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_DYNAMIC)
     )

@@ -8,8 +8,7 @@ from quorate_protocol.records import control
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
 from quorate_protocol.wire.writing import encode
 
-from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import Endpoint, RaftSafetyError, ReplicaKey, VersionRange, Voter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class VoterSet:
         return control.VotersRecord(version=0, voters=tuple(_voter_to_record(voter) for voter in self.voters))
 
     def why_unwritable(self) -> str | None:
-        """Why readers would refuse the VotersRecord of this set; None if they accept it."""
+        """The reason why readers would refuse the VotersRecord of this set, or None."""
         size_bytes = len(encode(self.to_record()))
         if size_bytes <= RECORD_SIZE_BYTES_MAX:
             return None
@@ -68,7 +67,7 @@ class VoterSet:
         return None
 
     def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
-        """The endpoints of that voter; none when it is no voter."""
+        """The endpoints of that voter; empty for other nodes."""
         voter = self.get(node_id)
         return () if voter is None else voter.endpoints
 
@@ -156,7 +155,7 @@ def _voter_to_record(voter: Voter) -> control.Voter:
 
 
 def majority_size(voter_count: int) -> int:
-    """How many of so many voters make a majority."""
+    """The number of voters that make a majority."""
     return voter_count // 2 + 1
 
 
@@ -178,12 +177,12 @@ class VoteTally:
         self._votes: dict[int, bool | None] = dict.fromkeys(voter_ids)
 
     def record(self, voter_id: int, *, is_granted: bool) -> None:
-        """Note a vote; one by a node that is no voter does not count."""
+        """Record a vote; votes of other nodes do not count."""
         if voter_id in self._votes:
             self._votes[voter_id] = is_granted
 
     def forget(self, voter_id: int) -> None:
-        """Ask that voter again, unless it granted its vote already."""
+        """Drop the refusal of that voter, so that it is asked again."""
         if self._votes.get(voter_id) is False:
             self._votes[voter_id] = None
 
@@ -204,6 +203,6 @@ class VoteTally:
         return self.is_lost_without(())
 
     def is_lost_without(self, unreachable: Collection[int]) -> bool:
-        """Whether no majority is left to be won if those who have not voted yet never will."""
+        """Whether no majority can be reached without the votes of the `unreachable`."""
         expected = sum(voter_id not in unreachable for voter_id in self.unrecorded)
         return len(self.granting) + expected < majority_size(len(self._votes))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import RaftAnswer
+    from quorate_controller.node.events import ResponseWithData
 
 LENGTH: Final = struct.Struct(">i")
 """The length at the start of a frame."""
@@ -50,11 +50,11 @@ class SharedFrames:
     """
 
     def __init__(self) -> None:
-        self._reply: RaftAnswer | None = None
+        self._reply: ResponseWithData | None = None
         self._version = -1
         self._frame = bytearray()
 
-    def frame(self, reply: RaftAnswer, request: Request) -> bytearray:
+    def frame(self, reply: ResponseWithData, request: Request) -> bytearray:
         """Return the frame that `encode_answer` makes of the answer to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
         if reply is self._reply and version == self._version:

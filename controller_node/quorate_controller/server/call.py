@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import RaftAnswer
+    from quorate_controller.node.events import ResponseWithData
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
@@ -227,7 +227,7 @@ class Call:
 
     def wait_for_raft(
         self,
-        future: Future[RaftAnswer],
+        future: Future[ResponseWithData],
         judge: Callable[[RaftResponse], None] | None,
         frames: SharedFrames,
     ) -> None:
@@ -252,7 +252,7 @@ class Call:
         self.exchange.on_abandoned(self._abandon)
         future.add_done_callback(self._control_answered)
 
-    def _raft_answered(self, frames: SharedFrames, future: Future[RaftAnswer]) -> None:
+    def _raft_answered(self, frames: SharedFrames, future: Future[ResponseWithData]) -> None:
         if future.cancelled():
             self.exchange.drop()
             return
@@ -265,7 +265,7 @@ class Call:
         if self._judge is not None:
             self._judge(reply.response)
 
-    def _answer_of_raft(self, reply: RaftAnswer, frames: SharedFrames) -> None:
+    def _answer_of_raft(self, reply: ResponseWithData, frames: SharedFrames) -> None:
         if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)

@@ -1,8 +1,8 @@
 """Decides which files to ship. Pure.
 
 A closed segment is final, with one exception: a controller that had not committed its end may have to truncate
-it and go on differently (KIP-595, log truncation). Such a segment has the name of one that was shipped, and
-another content; so do a replaced disk's segments, which end at other offsets, and an active segment that has grown.
+it and append other records (KIP-595, log truncation). Such a segment has the name of a shipped segment, and other
+content; so have a replaced disk's segments, which end at other offsets, and an active segment that has grown.
 """
 
 import re
@@ -17,7 +17,7 @@ _CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A file as a directory listing has it. A shipped one keeps the modification time of its source."""
+    """An entry of a directory listing. A shipped file keeps the modification time of its source."""
 
     name: str
     size_bytes: int
@@ -26,9 +26,9 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:
-    """A file that is to be copied; if one of its name was shipped, only if `verdict_on` says so.
+    """A file to copy; if a file of its name was shipped, `verdict_on` decides.
 
-    Of an active segment, which is being written to, whole batches are taken.
+    Of an active segment, which is being written to, whole batches are copied.
     """
 
     file: FileFacts
@@ -40,11 +40,11 @@ class Verdict(Enum):
     """The decision about a shipped file that differs from its source."""
 
     KEEP = auto()
-    """It has all that the source has."""
+    """It is complete."""
     EXTEND = auto()
-    """The source has more: its copy takes the place."""
+    """The source has more: a new copy replaces it."""
     SUPERSEDE = auto()
-    """The source differs from the shipped file: a new copy replaces it, and the shipped one is put aside."""
+    """The source differs: a new copy replaces the shipped file, which is put aside."""
 
 
 def plan_shipments(
@@ -54,10 +54,10 @@ def plan_shipments(
     include_active: bool = False,
     settled: Mapping[str, FileFacts] | None = None,
 ) -> tuple[Shipment, ...]:
-    """What has to be looked at, the lowest offset first: a log loses its beginning first.
+    """The files to ship, the lowest offset first: a log loses its beginning first.
 
     The segment with the highest base offset is the active one. A checkpoint never changes under its name. `settled`
-    are files at the source, by name, of which everything was shipped though they look different.
+    are completely shipped files of the source, by name, whose facts differ from those of the copy.
     """
     there = {file.name: file for file in shipped}
     done = settled or {}
@@ -76,11 +76,11 @@ def plan_shipments(
         found = _CHECKPOINT.fullmatch(file.name)
         if found and file.name not in there and file.size_bytes:
             wanted.append((int(found[1]), Shipment(file=file)))
-    return tuple(shipment for _, shipment in sorted(wanted, key=lambda one: (one[0], one[1].file.name)))
+    return tuple(shipment for _, shipment in sorted(wanted, key=lambda entry: (entry[0], entry[1].file.name)))
 
 
 def verdict_on(*, common_bytes: int, source_bytes: int, shipped_bytes: int) -> Verdict:
-    """What becomes of a shipped file that begins like its source for so many bytes."""
+    """Decides about a shipped file whose first `common_bytes` are those of its source."""
     assert common_bytes <= min(source_bytes, shipped_bytes), (common_bytes, source_bytes, shipped_bytes)
     if common_bytes == source_bytes:
         return Verdict.KEEP

@@ -1,10 +1,17 @@
-"""Copies what `decision` says, a piece at a time, so that it can be stopped at any moment."""
+"""Ships the files that `decision` selects, in pieces, so that it can stop at any time, once or in an interval.
 
+The directory is read in an interval: a log may be on a file system without change notifications, and closed segments
+and checkpoints appear once in minutes.
+"""
+
+import asyncio
 import errno
 import logging
 import os
 import secrets
+import signal
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +24,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.shipping.decision import FileFacts, Shipment, Verdict, plan_shipments, verdict_on
 from quorate_controller.storage.batch_spans import read_spans
+from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import MetaProperties, read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
 
@@ -30,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class ShipError(Exception):
-    """A file cannot be shipped. The message is one line for people."""
+    """A file cannot be shipped. The message is one line."""
 
 
 class NotFormattedError(ShipError):
@@ -71,7 +79,7 @@ class Shipper:
         Raises:
             ShipError: a file cannot be written, or the source is not a log directory.
             NotFormattedError: there is no metadata log yet.
-            StoppedError: a stop was requested meanwhile.
+            StoppedError: a stop was requested.
         """
         properties = self._properties()
         source = self.log_dir / METADATA_DIRECTORY
@@ -121,12 +129,12 @@ class Shipper:
                     _put_in_place(file, temporary, shipped)
 
     def _ship(self, shipment: Shipment, source: Path, target: Path) -> bool:
-        """Whether it was copied: it may have everything already, be gone, or change at this moment."""
+        """Copy a file. Returns False if the copy is complete already, or the file is deleted or changes meanwhile."""
         path, place = source / shipment.file.name, target / shipment.file.name
         try:
             opened = _opened(path)
         except FileNotFoundError:
-            return False  # what a controller needs no more, it deletes
+            return False  # deleted by the controller
         except OSError as error:
             raise _SourceError(f"{path}: cannot open: {error.strerror or error}") from error
         with opened as file:
@@ -145,17 +153,17 @@ class Shipper:
             while common < min(source_bytes, shipped_bytes):
                 self._check_stopping()
                 with _reading(path):
-                    one = file.read(min(CHUNK_BYTES, source_bytes - common))
-                other = shipped.read(len(one))
-                if not one or one[: len(other)] != other or len(other) < len(one):
-                    pairs = enumerate(zip(one, other, strict=False))
-                    common += next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+                    chunk = file.read(min(CHUNK_BYTES, source_bytes - common))
+                other = shipped.read(len(chunk))
+                if not chunk or chunk[: len(other)] != other or len(other) < len(chunk):
+                    pairs = enumerate(zip(chunk, other, strict=False))
+                    common += next((at for at, (a, b) in pairs if a != b), min(len(chunk), len(other)))
                     break
-                common += len(one)
+                common += len(chunk)
         return verdict_on(common_bytes=common, source_bytes=source_bytes, shipped_bytes=shipped_bytes)
 
     def _copy(self, file: BinaryIO, shipment: Shipment, path: Path, place: Path, verdict: Verdict) -> bool:
-        """Whether it was: one that changed meanwhile is looked at again in the next round."""
+        """Copy a file. Returns False if it changed meanwhile: the next round retries."""
         facts = shipment.file
         with _writing(place), _temporary(place, _mode_of(file)) as (copy, temporary):
             file.seek(0)
@@ -190,7 +198,7 @@ class Shipper:
 
 
 def _listed(directory: Path) -> list[FileFacts] | None:
-    """Returns the files of a directory, None if there is none. Files that disappear meanwhile are left out."""
+    """Returns the files of a directory, None without the directory. Skips files that are deleted meanwhile."""
     found = []
     with _reading(directory):
         try:
@@ -205,7 +213,7 @@ def _listed(directory: Path) -> list[FileFacts] | None:
 
 def _opened(path: Path) -> BinaryIO:
     """Opens a regular file to read it. Raises OSError, also for a link, which would lead to any file."""
-    # Without O_NONBLOCK, a pipe would block until somebody writes to it.
+    # Without O_NONBLOCK, opening a pipe would block until it has a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -214,7 +222,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _mode_of(file: BinaryIO) -> int:
-    """Who may read and write a file: its copy has the same secrets."""
+    """The permissions of a file, for its copy: it has the same secrets."""
     return os.fstat(file.fileno()).st_mode & 0o777
 
 
@@ -236,7 +244,7 @@ def _whole_batches_end(path: Path) -> int:
 
 @contextmanager
 def _temporary(place: Path, mode: int) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new file with this mode beside `place`, gone in the end unless it was put in place."""
+    """A new file with this mode beside `place`, removed at the end unless it was put in place."""
     path = place.with_name(f"{place.name}.{secrets.token_hex(4)}{_PART}")
     try:
         with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode & 0o600)) as file:
@@ -255,7 +263,7 @@ def _put_in_place(file: BinaryIO, temporary: Path, place: Path) -> None:
 
 
 def _put_aside(place: Path) -> None:
-    """What a log had and has no more stays readable for people; readers of the log don't look there."""
+    """Rename a replaced file: it remains for the administrator, but readers of the log ignore it."""
     aside = place.parent.parent / SUPERSEDED
     aside.mkdir(exist_ok=True)
     kept = aside / f"{place.name}.{place.stat().st_mtime_ns}"
@@ -268,7 +276,7 @@ def _remove_left_overs(target: Path) -> None:
     """Temporary files of processes that died."""
     with _writing(target):
         for path in target.glob(f"*{_PART}"):
-            with suppress(FileNotFoundError):  # another process has removed it, or put it in its place
+            with suppress(FileNotFoundError):  # another process has removed or renamed it
                 if time.time() - path.stat().st_mtime > LEFT_OVER_S_MIN:
                     path.unlink()
 
@@ -291,3 +299,41 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ShipError(f"{path}: cannot ship: {error.strerror or error}") from error
+
+
+def follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
+    """Ship until SIGTERM or SIGINT. Errors do not end it: a full disk may have room again."""
+    asyncio.run(_follow(log_dir, history, interval_s=interval_s, include_active=include_active))
+
+
+async def _follow(log_dir: Path, history: Path, *, interval_s: float, include_active: bool) -> None:
+    ended, is_stopping = asyncio.Event(), threading.Event()
+
+    def stop() -> None:
+        is_stopping.set()
+        ended.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    shipper = Shipper(
+        log_dir=log_dir, history=history, include_active=include_active, is_stopping=is_stopping.is_set
+    )
+    log.info("following", extra={"facts": {"log_dir": str(log_dir), "history": str(history)}})
+    while not ended.is_set():
+        try:
+            done = await asyncio.to_thread(shipper.ship)
+            for problem in done.problems:
+                log.error("not_shipped", extra={"facts": {"reason": problem}})
+        except NotFormattedError as error:
+            log.info("waiting_for_a_log", extra={"facts": {"reason": str(error)}})
+        except (ShipError, StorageError) as error:
+            log.error("not_shipped", extra={"facts": {"reason": str(error)}})  # noqa: TRY400 - no traceback
+        except StoppedError:
+            break
+        try:
+            async with asyncio.timeout(interval_s):
+                await ended.wait()
+        except TimeoutError:
+            continue
+    log.info("stopped")

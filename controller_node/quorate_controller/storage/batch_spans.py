@@ -1,7 +1,7 @@
-"""Finding the batches of a segment file, fast: a start reads a million of them after a quiet week.
+"""A fast scan of the batches of a segment file: a start after a quiet week reads a million batches.
 
-It reads what `quorate_protocol.records.batch.scan_batches` reads, which checks more and costs four times as
-much; a test compares both.
+`quorate_protocol.records.batch.scan_batches` finds the same batches, checks more and costs four times as much; a
+test compares both.
 """
 
 import re
@@ -27,7 +27,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 LOOKUP_CHUNK_BYTES: Final = 16 * 1024
 """The bytes per read when one batch is looked up: a few intervals of the index."""
 _BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Eight times what Kafka lets a metadata batch be: a longer one is a damaged length."""
+"""Eight times Kafka's maximum for metadata batches: a longer batch has a damaged length."""
 _HEADER_FROM_MAGIC: Final = re.compile(rb"\x02(?=.{26}\xff{14})", re.DOTALL)
 """Magic 2 and, 26 bytes behind it, producer id, producer epoch and base sequence, each -1 in a metadata log."""
 _SECTOR_BYTES: Final = 512
@@ -35,7 +35,7 @@ _SECTOR_BYTES: Final = 512
 
 
 class BatchSpan(NamedTuple):
-    """The position of a batch, and fields of its header. A tuple, because there are so many."""
+    """The position of a batch, and fields of its header. A tuple, because a log has millions of them."""
 
     base_offset: int
     last_offset: int
@@ -79,7 +79,7 @@ def _spans_of_chunk(chunk: bytes, chunk_position: int, *, check_crc: bool) -> It
         behind = at + size_bytes
         if size_bytes < HEADER_SIZE_BYTES or behind > len(chunk) or magic != MAGIC:
             return
-        # No more records than fit into the batch: so no offset is beyond what the indexes of a segment can hold.
+        # The number of records is bounded by the size of the batch, and so the offsets by the width of index entries.
         if base_offset < 0 or epoch < 0 or not 0 <= last_delta < size_bytes // RECORD_SIZE_BYTES_MIN:
             return
         if check_crc and crc32c(view[at + CRC_COVERS_FROM : behind]) != crc:
@@ -110,7 +110,7 @@ def find_span(file: File, start: int, end: int) -> BatchSpan | None:
 
 
 def has_unwritten_sector(file: File, start: int, end: int) -> bool:
-    """Whether a whole sector between two positions is zeros, as one that never reached the disk."""
+    """Whether a whole sector between two positions is zeros, like a sector that never reached the disk."""
     first = -(-start // _SECTOR_BYTES) * _SECTOR_BYTES
     return any(
         not any(file.read_at(sector, _SECTOR_BYTES))

@@ -1,9 +1,9 @@
 """Checkpoints that formatting writes: `bootstrap.checkpoint` and `…0-…0.checkpoint`.
 
-The bootstrap records are what the first leader of a new cluster writes into the log: feature levels and SCRAM
-credentials. Kafka up to 4.3 and Quorate write them into bootstrap.checkpoint, Kafka 4.4 into 0-0.checkpoint
-(KIP-1170). 0-0.checkpoint also has the voters of a dynamic quorum (KIP-853). It is no state of the log: its records
-are never loaded, and it is never served to other nodes.
+The first leader of a new cluster writes the bootstrap records into the log: feature levels and SCRAM credentials.
+Kafka up to 4.3 and Quorate format them into bootstrap.checkpoint, Kafka 4.4 into 0-0.checkpoint (KIP-1170), which
+also has the voters of a dynamic quorum (KIP-853). It is not a snapshot of the log: its records are never loaded, and
+it is never served to other nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ _EPOCH = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapRecords:
-    """The bootstrap records of a directory, and the file that has them. Without such a file: no records, None."""
+    """The bootstrap records of a directory, and their file. Without such a file: no records, None."""
 
     records: tuple[MetadataRecord, ...] = ()
     path: Path | None = None
@@ -80,7 +80,7 @@ def encode_voters_checkpoint(voters: VotersRecord, kraft_version: int, now_ms: i
 
 
 def bootstrap_checkpoints(log_dir: Path) -> tuple[Path, Path]:
-    """The files that may have bootstrap records; the first one that has any counts, as in Kafka 4.4."""
+    """The files that may have bootstrap records; the first with records counts, as in Kafka 4.4."""
     return (
         log_dir / METADATA_DIRECTORY / snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID),
         log_dir / BOOTSTRAP_CHECKPOINT,
@@ -88,7 +88,7 @@ def bootstrap_checkpoints(log_dir: Path) -> tuple[Path, Path]:
 
 
 def read_bootstrap_records(file_system: FileSystem, log_dir: Path) -> BootstrapRecords:
-    """Returns what the first leader of a new cluster writes, if that is the node with this metadata directory.
+    """Returns the bootstrap records in this metadata directory, which its node writes as the first leader.
 
     Raises:
         CorruptFileError: a file is not a checkpoint, or its records have no metadata.version.
@@ -108,10 +108,10 @@ def read_bootstrap_records(file_system: FileSystem, log_dir: Path) -> BootstrapR
 
 
 def check_bootstrap_records(bootstrap: BootstrapRecords) -> None:
-    """Check that we can begin a cluster with these records.
+    """Check that a new cluster can begin with these records.
 
     Raises:
-        StorageError: a record cannot be applied, for instance for a level of metadata.version that we do not know.
+        StorageError: a record cannot be applied, for instance of an unknown level of metadata.version.
     """
     image = MetadataImage()
     try:

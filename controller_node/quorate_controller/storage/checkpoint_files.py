@@ -1,16 +1,22 @@
-"""The small text files of a partition directory: `leader-epoch-checkpoint` and `partition.metadata`.
+"""The small text files of a log: `leader-epoch-checkpoint`, `partition.metadata`, and the recovery point.
 
 Recovery finds the epochs in the batches, whose checksums do not cover them. leader-epoch-checkpoint is the second
 place that has them: an epoch that differs was damaged in one of the two. The file is written before the first batch
 of an epoch, and after a truncation, so that a crash leaves it ahead of the log at most. Java has the same order.
+
+`recovery-point-offset-checkpoint` has the offset up to which the metadata log is durable, in version 0 of Kafka's
+format (CheckpointFile, OffsetCheckpointFile): the version, the number of lines, then `topic partition offset` each.
+Java's controllers neither write nor read it. It may lag behind the log, so that an append need not write it, but is
+never ahead of it: a log that ends below it has lost records.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from typing import Final
 
-from quorate_protocol.kafka.metadata_log import METADATA_TOPIC_ID
+from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.uuids import uuid_to_text
 
 from quorate_controller.raft.startup import EpochStart
@@ -35,7 +41,7 @@ def write_leader_epochs(file_system: FileSystem, directory: Path, epochs: list[E
 def settle_leader_epochs(
     file_system: FileSystem, directory: Path, epochs: list[EpochStart], end_offset: int
 ) -> None:
-    """Compare the file with the epochs that recovery found, and write it unless that is what it says.
+    """Compare the file with the epochs that recovery found, and write it unless it has the same content.
 
     Raises CorruptFileError: the file and the batches differ.
     """
@@ -75,7 +81,7 @@ def epochs_within(epochs: Iterable[EpochStart], start_offset: int, end_offset: i
 
 
 def ensure_partition_metadata(file_system: FileSystem, directory: Path) -> None:
-    """Write the id of the metadata topic, or check that it is the one that is there."""
+    """Write the id of the metadata topic, or check the id in the file."""
     path = directory / PARTITION_METADATA
     if not file_system.exists(path):
         write_atomically(file_system, path, _PARTITION_METADATA_TEXT.encode())
@@ -88,7 +94,7 @@ def ensure_partition_metadata(file_system: FileSystem, directory: Path) -> None:
 
 
 def _parse_leader_epochs(content: bytes) -> list[EpochStart] | None:
-    """Returns what the file says; None for what is no such file."""
+    """Returns the epochs in the file; None for other content."""
     try:
         version, count, *lines = content.decode("ascii").splitlines()
         epochs = [
@@ -116,7 +122,7 @@ def _first_difference(
         epochs_within(known, start_offset, end_offset), epochs_within(found, start_offset, end_offset)
     ):
         if expected != actual:
-            offset = min(one.start_offset for one in (expected, actual) if one is not None)
+            offset = min(entry.start_offset for entry in (expected, actual) if entry is not None)
             if expected is not None and expected.start_offset == offset:
                 expected_epoch = expected.epoch
             if actual is not None and actual.start_offset == offset:
@@ -129,3 +135,55 @@ def _first_difference(
 def _leader_epochs_text(epochs: list[EpochStart]) -> bytes:
     lines = ["0", str(len(epochs)), *(f"{entry.epoch} {entry.start_offset}" for entry in epochs)]
     return ("\n".join(lines) + "\n").encode()
+
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+_OFFSET_MAX: Final = 2**63 - 1
+_VERSION: Final = "0"
+_PARTITION: Final = str(METADATA_PARTITION)
+
+
+class RecoveryPointFile:
+    """The recovery point of a log directory: only the metadata log's line counts."""
+
+    def __init__(self, file_system: FileSystem, path: Path) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            CorruptFileError: it is not what Kafka or Quorate would write.
+        """
+        self._file_system = file_system
+        self._path = path
+        self.offset = self._read() if file_system.exists(path) else 0
+        """Everything below it is durable."""
+
+    def write(self, offset: int) -> None:
+        """Replace the offset, durably."""
+        if offset == self.offset:
+            return
+        content = f"{_VERSION}\n1\n{METADATA_TOPIC} {_PARTITION} {offset}\n"
+        write_atomically(self._file_system, self._path, content.encode())
+        self.offset = offset
+
+    def _read(self) -> int:
+        content = self._file_system.read_file(self._path, _FILE_BYTES_MAX)
+        try:
+            return _parse(content.decode("ascii").splitlines())
+        except ValueError as error:
+            raise CorruptFileError(
+                self._path,
+                f"its content is not that of a checkpoint of offsets, version 0 ({error})",
+                advice="Remove the file: the start then cannot detect whether the log lost its last records",
+            ) from error
+
+
+def _parse(lines: Sequence[str]) -> int:
+    version, count, *entries = lines
+    if version != _VERSION or int(count) != len(entries):
+        raise ValueError(f"version {version}; {len(entries)} lines instead of {count}")
+    offsets = {(topic, partition): int(offset) for topic, partition, offset in map(str.split, entries)}
+    offset = offsets.get((METADATA_TOPIC, _PARTITION), 0)
+    if not 0 <= offset <= _OFFSET_MAX:
+        raise ValueError(f"offset {offset}; it must be from 0 to {_OFFSET_MAX}")
+    return offset

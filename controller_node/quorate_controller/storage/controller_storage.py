@@ -1,6 +1,6 @@
-"""Everything one controller keeps on disk, behind one object that the node drives.
+"""All files of a controller, behind one object that the node drives.
 
-The methods map to what raft's `Ready` asks for, in the order in which it must become durable:
+The methods map to the fields of raft's `Ready`, in the order in which it must become durable:
 save_hard_state -> truncate_to -> append + flush -> snapshot chunks -> restore. The recovery point is lowered before
 the log is cut, and raised some time after it was flushed.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.image.snapshot import read_checkpoint
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import scan_batches
@@ -24,7 +25,7 @@ from quorate_controller.raft.records import QuorumChange, quorum_changes
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, VotersAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.bootstrap import check_bootstrap_records, read_bootstrap_records
-from quorate_controller.storage.control_records import SnapshotQuorum, read_snapshot_quorum
+from quorate_controller.storage.checkpoint_files import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.errors import DAMAGE_ADVICE, CorruptFileError, StorageError
 from quorate_controller.storage.filesystem import FileSystem, Lock
 from quorate_controller.storage.log import LogConfig, MetadataLog
@@ -35,7 +36,6 @@ from quorate_controller.storage.meta_properties import (
     write_meta_properties,
 )
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
-from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.snapshots import SnapshotStore, SnapshotWriter, chunks_of, snapshot_file_name
 
 _logger = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ LOCK_FILE = ".lock"
 RECOVERY_POINT_INTERVAL_MS = 60_000
 """Kafka's log.flush.offset.checkpoint.interval.ms."""
 _SNAPSHOT_HEAD_BYTES = 1024 * 1024
-"""Enough for the first batch of a checkpoint, which names the voters."""
+"""Enough for the first batch of a checkpoint, which has the voters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageConfig:
-    """Where a controller keeps its files and for how long."""
+    """The directories of a controller and the retention of its log."""
 
     node_id: int
     metadata_log_dir: Path
@@ -61,6 +61,30 @@ class StorageConfig:
     """metadata.max.retention.bytes; negative: no bound."""
     retention_ms: int = 7 * 24 * 3600 * 1000
     """metadata.max.retention.ms; negative: no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotQuorum:
+    """The head of a checkpoint. `kraft_version` is None at level 0, `voters` without a VotersRecord."""
+
+    last_contained_log_timestamp_ms: int
+    kraft_version: int | None
+    voters: VoterSet | None
+
+
+def read_snapshot_quorum(head: bytes) -> SnapshotQuorum:
+    """Parse the bytes at the start of a checkpoint, which include its first batch.
+
+    Raises:
+        ProtocolError: they are not the beginning of a checkpoint.
+    """
+    checkpoint = read_checkpoint([head])
+    voters = checkpoint.voters
+    return SnapshotQuorum(
+        last_contained_log_timestamp_ms=checkpoint.last_contained_log_timestamp_ms,
+        kraft_version=checkpoint.kraft_version or None,
+        voters=None if voters is None else VoterSet.from_record(voters),
+    )
 
 
 class ControllerStorage:
@@ -126,7 +150,7 @@ class ControllerStorage:
             raise
 
     def log_state(self) -> LogState:
-        """The log's metadata as raft wants it at construction: offsets, epochs, snapshot, voter history."""
+        """The log's metadata for raft: offsets, epochs, snapshot, voter history."""
         voters: list[VotersAt] = []
         kraft_versions: list[KRaftVersionAt] = []
         latest = self.snapshots.latest
@@ -164,10 +188,10 @@ class ControllerStorage:
             raise self.log.unreadable(base_offset, error) from error
 
     def bootstrap_records(self) -> tuple[MetadataRecord, ...]:
-        """What the first leader of a new cluster writes; () if formatting wrote nothing.
+        """The bootstrap records; () if formatting wrote none.
 
         Raises:
-            StorageError: they are damaged, or the log is still empty and we cannot begin a cluster with them.
+            StorageError: they are damaged, or the log is still empty and a new cluster cannot begin with them.
         """
         bootstrap = read_bootstrap_records(self._file_system, self._config.metadata_log_dir)
         if not self.log.end_offset and bootstrap.path is not None:
@@ -200,7 +224,7 @@ class ControllerStorage:
         self._recovery_point.write(self.log.end_offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Before the log is cut at `offset`: whatever a crash leaves is above the recovery point."""
+        """Call it before the log is cut at `offset`: a crash then leaves the recovery point below the log's end."""
         if offset < self._recovery_point.offset:
             self._recovery_point.write(min(offset, self.log.start_offset))
 
@@ -211,7 +235,7 @@ class ControllerStorage:
         self._write_recovery_point()
 
     def write_snapshot_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
-        """One chunk of a snapshot being fetched. Position 0 begins anew; others continue where it stands."""
+        """One chunk of a snapshot being fetched. Position 0 starts again; other positions continue at its end."""
         if position == 0:
             if self._download is not None:
                 self._download.abort()
@@ -227,7 +251,7 @@ class ControllerStorage:
         return chunks_of(self._download.read, self._download.size_bytes)
 
     def fetched_quorum(self) -> SnapshotQuorum:
-        """Return what the head of the fetched snapshot has. Raises ProtocolError if it does not begin like one."""
+        """Return the head of the fetched snapshot. Raises ProtocolError for other content."""
         assert self._download is not None
         return read_snapshot_quorum(self._download.read(0, _SNAPSHOT_HEAD_BYTES))
 
@@ -238,7 +262,7 @@ class ControllerStorage:
         self._download = None
 
     def restore(self, snapshot_id: SnapshotId) -> None:
-        """The fetched snapshot is complete and valid: name it, drop the log, go on at its end. Durable on return."""
+        """Name the fetched snapshot, which is valid, drop the log, and continue at its end. Durable on return."""
         assert self._download is not None
         assert self._download.snapshot_id == snapshot_id
         self._download.freeze()
@@ -253,7 +277,7 @@ class ControllerStorage:
         self._write_recovery_point()
 
     def snapshot_quorum(self, snapshot_id: SnapshotId) -> SnapshotQuorum:
-        """Return what the head of a checkpoint has. Raises CorruptFileError if it does not begin like one."""
+        """Return the head of a checkpoint. Raises CorruptFileError for other content."""
         head = self.snapshots.read(snapshot_id, 0, _SNAPSHOT_HEAD_BYTES)
         try:
             return read_snapshot_quorum(head)
@@ -265,7 +289,7 @@ class ControllerStorage:
         return self.snapshots.create(snapshot_id)
 
     def clean(self, now_ms: int) -> int | None:
-        """Apply retention: delete what a newer snapshot covers; the latest snapshot always stays.
+        """Apply retention: delete segments and snapshots that a newer snapshot covers; the latest snapshot stays.
 
         Returns the new log start offset if it moved. As KafkaMetadataLog.maybeClean: by size, then by age. A damaged
         checkpoint that a later one replaces is reported, and deleted when the next one is as old as retention allows.
@@ -282,7 +306,7 @@ class ControllerStorage:
         return self.log.start_offset if self.log.start_offset != start_offset else None
 
     def close(self) -> None:
-        """Flush, close, unlock; does nothing the second time."""
+        """Flush, close, unlock; without effect the second time."""
         if self._download is not None:
             self._download.abort()
             self._download = None
@@ -315,13 +339,13 @@ class ControllerStorage:
             self._timestamps_ms.pop(removed, None)
 
     def _is_older(self, snapshot_id: SnapshotId, time_ms: int) -> bool:
-        """Whether all records of a checkpoint are older. An unreadable one is at least as old as the next one."""
+        """Whether all records of a checkpoint are older. An unreadable checkpoint is as old as the next one."""
         later = (known for known in self.snapshots.ids if known >= snapshot_id)
         timestamp_ms = next((found for found in map(self._timestamp_ms, later) if found is not None), None)
         return timestamp_ms is not None and timestamp_ms < time_ms
 
     def _timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
-        """The time of the newest record in a checkpoint, None for one that can't be read."""
+        """The time of the newest record in a checkpoint, None for an unreadable checkpoint."""
         if snapshot_id not in self._timestamps_ms and snapshot_id not in self.snapshots.unreadable_ids:
             try:
                 quorum = self.snapshot_quorum(snapshot_id)
@@ -336,7 +360,7 @@ class ControllerStorage:
         return self._timestamps_ms.get(snapshot_id)
 
     def _match_log_and_snapshots(self) -> None:
-        """Finish what a crash interrupted, and make the log start at a snapshot if not at 0 (KIP-630)."""
+        """Finish an interrupted change, and make the log start at a snapshot if not at 0 (KIP-630)."""
         latest = self.snapshots.latest
         epochs = self.log.epochs
         log_epoch = epochs[-1].epoch if epochs else 0

@@ -1,4 +1,4 @@
-"""Errors of the disk, with what to do about them."""
+"""Errors of the disk, with advice for the administrator."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _NEWER_ADVICE = "A newer version wrote it: run at least that version"
 class StorageError(Exception):
     """A file or directory cannot be used.
 
-    `str()` of it is one line for people: the path, the problem and the advice. A running controller has to stop on
+    `str()` of it is one line: the path, the problem and the advice. A running controller has to stop on
     it, because it can no longer promise durability.
     """
 
@@ -26,7 +26,7 @@ class StorageError(Exception):
 
 
 class FileMissingError(StorageError):
-    """The file or directory is not there."""
+    """The file or directory does not exist."""
 
 
 class CorruptFileError(StorageError):

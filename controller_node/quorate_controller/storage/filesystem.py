@@ -1,6 +1,6 @@
 """The port through which all storage code reaches a disk.
 
-Everything is synchronous. What is appended, renamed, created or removed may be lost by a crash until it was
+Everything is synchronous. A crash may lose appends, renames, creations and removals that were not
 synced: file content by `File.sync`, names by `FileSystem.sync_directory`. The simulation has its own adapter,
 which loses exactly that. Paths are absolute `pathlib.Path`s, used only as names.
 """
@@ -26,30 +26,30 @@ class File(Protocol):
         """Cut the file to `size_bytes`, which is at most its length."""
 
     def rewrite_from(self, position: int) -> None:
-        """Write again what is at `position` and behind it: the next `sync` writes it, whatever failed before."""
+        """Write the content from `position` on again, so that the next `sync` writes it after a failed one."""
 
     def sync(self) -> None:
         """Return when content and length are durable."""
 
     def close(self) -> None:
-        """Release it; does not sync."""
+        """Close the file; does not sync."""
 
 
 class Lock(Protocol):
-    """An exclusive hold on a directory."""
+    """An exclusive lock of a directory."""
 
     def release(self) -> None:
-        """Let go of it. The file stays: removing it would let a third process lock a file that is gone."""
+        """Release the lock. The file stays: if it was removed, a third process could lock the removed file."""
 
 
 class FileSystem(Protocol):
-    """Files and directories. Each method raises StorageError (FileMissingError where that is the reason)."""
+    """Files and directories. Each method raises StorageError (FileMissingError for a missing file)."""
 
     def open_file(self, path: Path, *, read_only: bool = False) -> File:
         """Open an existing file, for appending too unless `read_only`."""
 
     def create_file(self, path: Path) -> File:
-        """Create an empty file, replacing one of that name, open for reading and appending."""
+        """Create an empty file, replacing a file of that name, open for reading and appending."""
 
     def read_file(self, path: Path, size_bytes_max: int) -> bytes:
         """The whole content; CorruptFileError if it is longer than `size_bytes_max`."""
@@ -67,19 +67,19 @@ class FileSystem(Protocol):
         """Create the directory and its parents where missing, durably."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically give `source` the name `target`, replacing what had it."""
+        """Atomically rename `source` to `target`, replacing a file of that name."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; nothing happens when it is not there."""
+        """Remove a file if it exists."""
 
     def set_read_only(self, path: Path) -> None:
-        """Make a complete file readable by its owner alone, and writable by nobody."""
+        """Make a complete file read-only, for its owner alone."""
 
     def sync_directory(self, path: Path) -> None:
         """Return when the names in the directory are durable."""
 
     def lock(self, path: Path) -> Lock:
-        """Create the lock file if needed and hold it; DirectoryInUseError if another process does."""
+        """Create the lock file if needed and lock it; DirectoryInUseError if another process holds the lock."""
 
 
 def write_atomically(file_system: FileSystem, path: Path, data: bytes) -> None:

@@ -3,8 +3,8 @@
 Offsets are those of records; a batch covers base_offset..last_offset. Reads and appends are in whole batches.
 
 Recovery reads every batch and checks its checksum. A torn write at the end of the last segment was never made
-durable and is cut off. Anything else is damage that a replica must not hide, because it would forget what it
-acknowledged: a bad batch with good ones behind it, one below the recovery point, one in an earlier segment.
+durable and is cut off. Anything else is damage that a replica must not hide, because it would lose acknowledged
+records: a bad batch that is followed by good ones, below the recovery point, or in an earlier segment.
 """
 
 import logging
@@ -66,7 +66,7 @@ class MetadataLog:
     ) -> "MetadataLog":
         """Open or create the log, cutting off a tail that is torn.
 
-        What is below `durable_end_offset` is never cut off.
+        Nothing below `durable_end_offset` is cut off.
 
         Raises:
             StorageError: a file cannot be used.
@@ -86,7 +86,7 @@ class MetadataLog:
                 raise _lost_records(segment_path(directory, 0), 0, 0, durable_end_offset)
             log._create_segment(0)
         settle_leader_epochs(file_system, directory, log._epochs, log.end_offset)
-        # Names that a killed predecessor left may not be durable, though we can see them.
+        # The names that a killed predecessor left are visible, but may not be durable.
         file_system.sync_directory(directory)
         file_system.sync_directory(directory.parent)
         return log
@@ -98,7 +98,7 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """Offset that the next record gets."""
+        """The offset of the next record."""
         return self._segments[-1].next_offset
 
     @property
@@ -147,8 +147,8 @@ class MetadataLog:
         """Whole batches, the first of which holds `start_offset`, in at most `size_bytes_max` bytes.
 
         A first batch that is larger is returned whole. No batch that reaches past `end_offset` (default: the end of
-        the log) is returned; b"" when there is nothing. A read ends where a segment ends, so it may return less than
-        there is. `start_offset` must lie within start_offset..end_offset of the log.
+        the log) is returned; b"" without such batches. A read ends where a segment ends, so it may return less than
+        the log has. `start_offset` must lie within start_offset..end_offset of the log.
         """
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         assert self._start_offset <= start_offset <= self.end_offset, (start_offset, self._start_offset)
@@ -170,7 +170,7 @@ class MetadataLog:
         if offset >= self.end_offset:
             return
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-            # The newest first: whatever a crash leaves is a log without a gap.
+            # The newest first: a crash leaves a log without a gap.
             self._delete_segment(self._segments.pop())
         self._segments[-1].truncate_to(offset)
         self._epochs = epochs_within(self._epochs, self._start_offset, self.end_offset)
@@ -178,7 +178,7 @@ class MetadataLog:
         write_leader_epochs(self._file_system, self._directory, self._epochs)
 
     def reset_to(self, offset: int) -> None:
-        """Drop everything and go on at `offset`, durably: after a snapshot that ends there was fetched."""
+        """Drop everything and continue at `offset`, durably: after a snapshot that ends there was fetched."""
         while self._segments:
             self._delete_segment(self._segments.pop())
         self._epochs = []
@@ -189,14 +189,14 @@ class MetadataLog:
         write_leader_epochs(self._file_system, self._directory, self._epochs)
 
     def advance_start(self, offset: int) -> int:
-        """Forget records below `offset`, the end of a snapshot. Returns the number of deleted segments."""
+        """Delete records below `offset`, the end of a snapshot. Returns the number of deleted segments."""
         assert offset <= self.end_offset, (offset, self.end_offset)
         if offset <= self._start_offset:
             return 0
         self._start_offset = offset
         deleted = 0
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
-            # The oldest first: whatever a crash leaves is a log without a gap.
+            # The oldest first: a crash leaves a log without a gap.
             self._delete_segment(self._segments.pop(0))
             deleted += 1
         self._epochs = epochs_within(self._epochs, offset, self.end_offset)
@@ -214,7 +214,7 @@ class MetadataLog:
         self._segments = []
 
     def _make_room_for(self, size_bytes: int, headers: list[BatchHeader]) -> None:
-        """Begin a new segment when Kafka does: by size, by age, by the width of index entries."""
+        """Begin a new segment under Kafka's rules: by size, by age, by the width of index entries."""
         active = self._segments[-1]
         if active.first_timestamp_ms is None:
             return
@@ -250,7 +250,7 @@ class MetadataLog:
             self._control_offsets.append(header.base_offset)
 
     def _tidy_directory(self) -> list[int]:
-        """Remove what deletions and crashes left. Returns the base offsets of the segments, ascending."""
+        """Remove left-overs of deletions and crashes. Returns the base offsets of the segments, ascending."""
         names = self._file_system.list_directory(self._directory)
         bases = {
             name[:_OFFSET_DIGITS]

@@ -1,4 +1,4 @@
-"""`meta.properties`: to which cluster, node and directory id a log directory belongs (version 1)."""
+"""`meta.properties`: the cluster, node and directory id of a log directory (version 1)."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ class MetaProperties:
 
 
 def read_meta_properties(file_system: FileSystem, directory: Path) -> MetaProperties | None:
-    """None when the directory, or the file in it, does not exist: it is not formatted."""
+    """The parsed file; None if the directory is not formatted: it, or the file in it, does not exist."""
     path = directory / META_PROPERTIES
     if not file_system.exists(path):
         return None
@@ -49,7 +49,7 @@ def write_meta_properties(file_system: FileSystem, directory: Path, properties: 
 def check_ensemble(
     found: Mapping[Path, MetaProperties], *, node_id: int, cluster_id: str | None = None
 ) -> str | None:
-    """Check that the directories of a node belong together; return their cluster id, None if there are none.
+    """Check that the directories of a node belong together; return their cluster id, None without directories.
 
     Raises:
         StorageError: a directory does not fit the others or the configuration (MetaPropertiesEnsemble.verify).

@@ -1,7 +1,6 @@
-"""`quorum-state`: what a raft replica must never forget, as one line of JSON.
+"""`quorum-state`: the hard state of a raft replica, as one line of JSON.
 
-data_version 0 belongs to kraft.version 0 (static voters, only node ids), 1 to kraft.version 1 (directory
-ids).
+data_version 0 belongs to kraft.version 0 (static voters, only node ids), 1 to kraft.version 1 (directory ids).
 The field names are those of QuorumStateData in Kafka's raft module.
 """
 
@@ -29,7 +28,7 @@ class QuorumStateFile:
         self._path = path
 
     def read(self) -> HardState | None:
-        """The state that was saved last; None if there is none. Raises CorruptFileError if it can't be parsed."""
+        """The last saved state, or None. Raises CorruptFileError if it can't be parsed."""
         if not self._file_system.exists(self._path):
             return None
         content = self._file_system.read_file(self._path, _FILE_BYTES_MAX)
@@ -44,7 +43,7 @@ class QuorumStateFile:
             ) from error
 
     def write(self, state: HardState, *, kraft_version: int, voter_ids: Iterable[int] = ()) -> None:
-        """Save durably. `voter_ids` is part of data_version 0 alone."""
+        """Save durably. Only data_version 0 has `voter_ids`."""
         voted_id = NO_NODE_ID if state.voted_key is None else state.voted_key.node_id
         fields: dict[str, object]
         if kraft_version == KRAFT_VERSION_STATIC:

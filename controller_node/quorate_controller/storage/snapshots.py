@@ -1,8 +1,8 @@
 """Checkpoint files of the metadata partition (KIP-630): `%020d-%010d.checkpoint`, end offset and epoch.
 
-A checkpoint gets its name only when it is complete and durable. What a crash leaves of unfinished (`.part`)
-or deleted (`.deleted`) ones is removed at the next start. The bootstrap checkpoint 0-0, which formatting writes,
-is listed like any other; raft knows that it is never served to peers, and the node that it is never loaded.
+A checkpoint gets its name only when it is complete and durable. Unfinished (`.part`) and deleted (`.deleted`)
+checkpoints that a crash left are removed at the next start. The bootstrap checkpoint 0-0, which formatting writes,
+is listed like any other; raft never serves it to peers, and the node never loads it.
 """
 
 import logging
@@ -55,7 +55,7 @@ class SnapshotWriter:
         self._file.append(data)
 
     def read(self, position: int, size_bytes_max: int) -> bytes:
-        """Returns a part of what was written so far."""
+        """Returns a part of the written bytes."""
         return self._file.read_at(position, size_bytes_max)
 
     def freeze(self) -> None:
@@ -116,11 +116,11 @@ class SnapshotStore:
         return tuple(sorted(self._unreadable))
 
     def serves(self, snapshot_id: SnapshotId) -> bool:
-        """Whether other replicas may fetch this checkpoint. Whoever does verifies what it got."""
+        """Whether other replicas may fetch this checkpoint. They verify it."""
         return snapshot_id in self._sizes and snapshot_id not in self._unreadable
 
     def set_aside(self, snapshot_id: SnapshotId) -> None:
-        """A checkpoint was found damaged: nobody fetches it any more. It stays until retention removes it."""
+        """Stop serving a damaged checkpoint. It stays until retention removes it."""
         self._unreadable.add(snapshot_id)
 
     @property
@@ -133,7 +133,7 @@ class SnapshotStore:
         self._sizes[snapshot_id] = size_bytes
 
     def create(self, snapshot_id: SnapshotId) -> SnapshotWriter:
-        """Begin a checkpoint. One of that id must not be complete already."""
+        """Begin a checkpoint whose id has no complete one yet."""
         assert snapshot_id not in self._sizes, snapshot_id
         path = self._directory / f"{snapshot_file_name(snapshot_id)}.part"
         return SnapshotWriter(self, path, snapshot_id)

@@ -71,6 +71,6 @@ def test_a_controller_with_records_that_the_rebuilt_quorum_lacks_is_not_lagging_
         refused = eventually(
             refusal, TIMEOUT_S, "a refusal", lambda: cluster.describe(cluster.quorum(survivor))
         )
-        assert "Format the directory anew" in refused
+        assert "Format the directory again" in refused
     finally:
         cluster.close()

@@ -16,8 +16,11 @@ from kit.waiting import eventually
 from quorate_controller.commands import app
 from quorate_controller.raft.startup import HardState
 from quorate_controller.storage.bootstrap import bootstrap_checkpoints, read_bootstrap_records
-from quorate_controller.storage.control_records import read_snapshot_quorum
-from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig
+from quorate_controller.storage.controller_storage import (
+    ControllerStorage,
+    StorageConfig,
+    read_snapshot_quorum,
+)
 from quorate_controller.storage.errors import DirectoryInUseError
 from quorate_controller.storage.log import LogConfig
 from quorate_controller.storage.os_filesystem import OsFileSystem

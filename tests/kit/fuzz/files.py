@@ -18,9 +18,9 @@ from quorate_controller.config import ControllerConfig, parse_config
 from quorate_controller.node.assembly import open_node
 from quorate_controller.storage.batch_spans import read_spans
 from quorate_controller.storage.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap_records
+from quorate_controller.storage.checkpoint_files import RECOVERY_POINTS, RecoveryPointFile
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import check_ensemble, read_meta_properties
-from quorate_controller.storage.recovery_point import RECOVERY_POINTS, RecoveryPointFile
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES, METADATA_DIRECTORY
 from quorate_protocol.records import batch

@@ -40,14 +40,14 @@ def _say(line: str) -> None:
 def main() -> int:
     """Prints a Markdown table: mistake, file, the rung and the test or seed that finds it, seconds."""
     options = _options()
-    chosen = [one for one in MISTAKES if options.only in one.name or options.only in one.file]
+    chosen = [mistake for mistake in MISTAKES if options.only in mistake.name or options.only in mistake.file]
     if not chosen:
         _say(f"no mistake has '{options.only}' in its name or file")
         return 1
     with tempfile.TemporaryDirectory() as directory:
         copy = SourceCopy(Path(directory))
         copy.check_is_used()
-        sound = copy.tests_that_fail(sorted({test for one in chosen for test in one.tests}))
+        sound = copy.tests_that_fail(sorted({test for mistake in chosen for test in mistake.tests}))
         if sound.is_found:
             _say(f"{sound.found_by} fails without any mistake:\n{sound.output}")
             return 1

@@ -141,7 +141,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="min.insync.replicas above the replication factor",
-        file=f"{_CONTROL}/partition_rules.py",
+        file=f"{_CONTROL}/partition_change.py",
         edits=(
             (
                 "min(self._configs.min_insync_replicas(topic.name), replication_factor)",
@@ -180,7 +180,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="any previous epoch proves a clean shutdown",
-        file=f"{_CONTROL}/cluster.py",
+        file=f"{_CONTROL}/registrations.py",
         edits=(
             ("and existing.epoch == request.previous_broker_epoch", "and request.previous_broker_epoch >= 0"),
         ),
@@ -190,7 +190,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a pass over many partitions pauses for its interval after each step",
-        file=f"{_CONTROL}/schedule.py",
+        file=f"{_CONTROL}/controller.py",
         edits=(("(STEP_PAUSE_MS if has_more else task.interval_ms)", "task.interval_ms"),),
         harm="a balance of 100,000 leaders takes days",
         shape="partitions",
@@ -216,7 +216,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="bootstrap metadata judged by an aborted transaction",
-        file=f"{_CONTROL}/activation.py",
+        file=f"{_CONTROL}/controller.py",
         edits=(
             (
                 "image.committed_copy().metadata_version if aborts else image.metadata_version",
@@ -290,7 +290,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="an abandoned metadata transaction stays open",
-        file=f"{_CONTROL}/activation.py",
+        file=f"{_CONTROL}/controller.py",
         edits=(("[AbortTransactionRecord(reason=ABORT_REASON)] if aborts else []", "[]"),),
         harm="brokers never see what the new leader writes",
         tests=("unit/controller/control/test_control_activation.py",),

@@ -51,7 +51,7 @@ def attempt(seed: int, shape_of: Callable[[int], Shape] = Shape.of) -> Attempt:
 def attempts(
     seeds: Sequence[int], jobs: int, shape_of: Callable[[int], Shape] = Shape.of
 ) -> Iterator[Attempt]:
-    """Runs all seeds, in their order, in so many processes."""
+    """Runs all seeds, in their order, in `jobs` processes."""
     run = partial(attempt, shape_of=shape_of)
     if jobs == 1:
         yield from map(run, seeds)

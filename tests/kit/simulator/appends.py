@@ -50,7 +50,7 @@ class _Copies:
     """Leader epoch -> partition epoch and members of each ISR that its leader has asked for."""
     acknowledged: set[int] = field(default_factory=set)
     led_epoch: int = -1
-    """The last leader epoch in which somebody led."""
+    """The last leader epoch with a leader."""
     unclean_epoch: int = -1
     """The leader epoch of the last unclean election."""
     next_number: int = 0

@@ -53,7 +53,7 @@ class Checkpoints:
         """
         offset, epoch = map(int, name.removesuffix(".checkpoint").split("-"))
         if offset == 0 or self._read.get(name) == data:
-            # That of formatting, or a copy of one that was read before.
+            # The checkpoint of formatting, or a copy of one that was read before.
             return
         self._read[name] = data
         self._count(Happening.CHECKPOINT_READ)

@@ -67,7 +67,7 @@ Promise = tuple[Kind, str]
 
 
 def active_node_id(world: World) -> int:
-    """The active controller with the highest epoch, any living one if there is none."""
+    """The active controller with the highest epoch, else any living one."""
     active = [node for node in world.alive if node.is_active]
     if active:
         return max(active, key=lambda node: node.raft.epoch).node_id
@@ -168,12 +168,12 @@ class SimulatedBroker:
         if len(self.directories) > 1:
             self._change_directories()
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if self._incarnation == incarnation and not isinstance(response, Exception):
                 self._took(response)
 
         request = self._registration() if self._epoch is None else self._heartbeat()
-        self._world.network.ask(active_node_id(self._world), request, answered)
+        self._world.network.ask(active_node_id(self._world), request, on_response)
 
         self._beat_in(silence_ms + (300 if self._epoch is None else HEARTBEAT_MS))
 
@@ -264,14 +264,14 @@ class Administrator:
         else:
             request = {Kind.GROUP: _group, Kind.QUOTA: _quota, Kind.USER: _user}[kind](name)
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if isinstance(response, Exception):
                 return
             (result,) = getattr(response, ANSWERS[kind])
             if result.error_code is ErrorCode.none:
                 self._acknowledged.add((kind, name))
 
-        self._world.network.ask(active_node_id(self._world), request, answered)
+        self._world.network.ask(active_node_id(self._world), request, on_response)
 
     def promises(self) -> tuple[Promise, ...]:
         """The promises that were acknowledged so far."""

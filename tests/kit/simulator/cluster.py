@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kit.simulator.disk_format import format_disk
 from kit.simulator.disk_logs import ANY_DIRECTORY
-from kit.simulator.formatting import format_disk
 from kit.simulator.network import LISTENER
 from kit.simulator.world import PORT, Machine, World
 from quorate_controller.config import parse_config

@@ -78,13 +78,13 @@ class Happening(Enum):
     CLOCK_DRIFT = "runs with clocks drifting apart"
     CONTROLLER_REGISTERED = "controller registrations"
     CONTROLLER_UNREGISTERED = "controllers unregistered"
-    ANSWERED_BY_ANOTHER = "requests that another machine answered, since nobody names whom it means"
+    REACHED_ANOTHER = "requests that reached another machine, since connections do not name their node"
     MISROUTED = "requests that another machine took"
     ALL_MOVED = "times that all machines got new names at once"
     VOTER_FOUND = "voters that were found at bootstrap servers"
     SIZE_REACHED = "sizes of the quorum that an operator reached"
-    SHARED_ANSWER = "answers in histories that were checked for linearizability"
-    OLD_ANSWER = "answers of controllers that others had succeeded, or of standbys"
+    SHARED_RESPONSE = "responses in histories that were checked for linearizability"
+    OLD_RESPONSE = "responses of controllers that others had succeeded, or of standbys"
     TOPIC_DELETED = "topics deleted"
     PARTITION_LEADER_ELECTED = "leaders of partitions elected"
     PARTITION_LEADERLESS = "partitions that lost their leader"
@@ -115,7 +115,7 @@ class Happening(Enum):
     REPLICAS_MOVED = "requests to move replicas to another directory"
     DIRECTORY_OFFLINE = "directories of brokers that went offline"
     DIRECTORY_CORDONED = "directories of brokers cordoned"
-    OBSERVER_FETCH = "fetches of brokers that were answered"
+    OBSERVER_FETCH = "fetches of brokers with a response"
     APPEND_ACKNOWLEDGED = "records of clients acknowledged"
     APPENDS_KEPT = "new leaders that have all acknowledged records"
     APPENDS_LOST_UNCLEANLY = "acknowledged records that unclean elections lost"
@@ -136,7 +136,7 @@ OF_AN_OPERATOR: Final = frozenset(
         Happening.CONTROLLER_UNREGISTERED,
         Happening.MISROUTED,
         Happening.SIZE_REACHED,
-        Happening.ANSWERED_BY_ANOTHER,
+        Happening.REACHED_ANOTHER,
     )
 )
 """What happens only where an operator changes the membership."""
@@ -206,7 +206,7 @@ class Coverage:
         self._committed_voters: VoterSet | None = None
 
     def count(self, happening: Happening, times: int = 1) -> None:
-        """It happened, so many times; 0 for not at all."""
+        """Add to the count of `happening`."""
         if times:
             self.counts[happening] += times
 
@@ -299,7 +299,7 @@ class Coverage:
 
 
 class _EventCounter(logging.Handler):
-    """Counts the log lines that tell of a recovery, and prints none."""
+    """Counts the log lines of a recovery, and prints none."""
 
     def __init__(self, coverage: Coverage) -> None:
         super().__init__()

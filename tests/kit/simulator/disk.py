@@ -247,7 +247,7 @@ class SimulatedDisk:
         self.moved_bytes = 0
         """Bytes that were written to or read from files so far."""
         self.renamed_checkpoints: list[tuple[str, bytes]] = []
-        """Name and content of each checkpoint that has got its name, until somebody has looked at them."""
+        """Name and content of each completed checkpoint, until they are read."""
         self._metadata: MetadataFiles | None = None
         self.is_full = False
         """Whether nothing more can be written."""
@@ -266,7 +266,7 @@ class SimulatedDisk:
         self.fails_to_sync = False
 
     def take_space(self) -> None:
-        """Raises if there is none."""
+        """Raises StorageError without such a file."""
         if self.is_full:
             raise DiskError(Path("/simulated"), "no space left on device")
 

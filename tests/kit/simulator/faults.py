@@ -14,7 +14,7 @@ from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
 from kit.simulator.wire import Release
 from kit.simulator.world import CLUSTER_ID, PORT
-from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign, Role
+from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
 from quorate_protocol.records.batch import scan_batches
 
@@ -52,7 +52,7 @@ KRAFT_VERSION_RETRY_MS: Final = 500
 
 
 class Faults:
-    """Breaks something every now and then until it is told to stop; `history` says what and when."""
+    """Breaks something every now and then until `stop`; `history` has the faults and their times."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -143,7 +143,7 @@ class Faults:
         return self._rng.choice(self._cluster.machines)
 
     def _leader(self) -> Machine:
-        """The active controller, or any machine when there is none."""
+        """The active controller, else any machine."""
         return self._world.machines[active_node_id(self._world)]
 
     def _reboot_later(self, machine: Machine, *, delay_ms_max: int = REBOOT_MS_MAX) -> None:
@@ -160,7 +160,7 @@ class Faults:
     # ----------------------------------------------------------------------------- processes and disks
 
     def _strike(self) -> None:
-        """Cut the power of a machine for a moment: one that has just voted while nobody leads, or a leader.
+        """Cut the power of a machine for a moment: one that has just voted while there is no leader, or a leader.
 
         So one election follows another, and voters know of their votes only from their disks.
         """
@@ -168,7 +168,7 @@ class Faults:
             return
         running = [machine for machine in self._cluster.machines if machine.node is not None]
         voters = [machine for machine in running if _has_voted_for_another(machine)]
-        leaders = [machine for machine in running if _leads(machine)]
+        leaders = [machine for machine in running if machine.leads]
         chosen = (voters, STRIKE_AT_VOTER) if voters else (leaders, STRIKE_AT_LEADER)
         if chosen[0] and self._rng.random() < chosen[1]:
             machine = self._rng.choice(chosen[0])
@@ -210,7 +210,7 @@ class Faults:
         return f"the disk of {machine.node_id} is about to fail once"
 
     def _full_disk(self) -> str:
-        """Nothing more fits on a disk, until somebody makes space. Its process ends, and can't start meanwhile."""
+        """A disk is full for a while. Its process ends, and can't start meanwhile."""
         machine = self._any_machine()
         disk = machine.disk
         disk.is_full = True
@@ -278,7 +278,7 @@ class Faults:
         return "power of all fails"
 
     def _rename(self) -> str:
-        """The machine comes back under another name: a voter has to tell the leader."""
+        """The machine comes back under another name: a voter has to send it to the leader."""
         machine = self._any_machine()
         machine.name_number += 1
         if machine.node is not None:
@@ -306,7 +306,7 @@ class Faults:
         )
 
     def _steal_name(self) -> str:
-        """A name that a machine had leads to another one, as where addresses are given out anew."""
+        """A name that a machine had leads to another one, as where addresses are assigned again."""
         renamed = [machine for machine in self._cluster.machines if machine.name_number]
         if not renamed:
             return "nobody has given up a name yet"
@@ -319,8 +319,7 @@ class Faults:
     def _rot(self) -> str:
         """Flip a bit of a file while its node is down, but only if all others have its whole log.
 
-        A log may lose a damaged end, which cannot be told from a torn write, and a Fetch under way may commit that
-        end.
+        A log may lose a damaged end, which looks like a torn write, and a Fetch under way may commit that end.
         """
         machine = self._any_machine()
         nodes = [other.node for other in self._cluster.machines]
@@ -402,7 +401,7 @@ class Faults:
         return f"{left} and {right} do not reach each other"
 
     def _cut_link_one_way(self) -> str:
-        """Requests arrive and are not answered, or do not arrive: at the other end all seems well."""
+        """Requests or their responses are lost in one direction."""
         self._world.coverage.count(Happening.ONE_WAY_CUT)
         source, target = self._leader().node_id, self._any_machine().node_id
         if self._rng.random() < 0.5:
@@ -417,7 +416,7 @@ class Faults:
         return f"connections between {left.node_id} and {right.node_id} break"
 
     def _flap(self) -> None:
-        """In a storm, some link is cut most of the time, so that not all nodes hear of a new leader at once."""
+        """In a storm, some link is cut most of the time, so that a new leader does not reach all nodes at once."""
         if self._stopped:
             return
         self._world.network.cut.clear()
@@ -487,7 +486,7 @@ class Faults:
         return "kraft.version is to be raised"
 
     def _ask_for_kraft_version(self, *, attempts: int) -> None:
-        """Asks again for a while: each new leader first has to hear from every voter that it is ready."""
+        """Asks again for a while: each new leader first needs an UpdateRaftVoter of every voter."""
         if self._stopped or not attempts:
             return
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
@@ -534,7 +533,3 @@ def _last_batch(node: ControllerNode) -> BatchHeader | None:
         last = list(scan_batches(data))[-1]
         position = last.last_offset + 1
     return last
-
-
-def _leads(machine: Machine) -> bool:
-    return machine.node is not None and machine.node.raft.role is Role.LEADER

@@ -305,7 +305,7 @@ class CommittedFold:
             elif isinstance(record, records.AbortTransactionRecord):
                 self._transaction = None
             elif isinstance(record, records.EndTransactionRecord):
-                effective += [(offset, one) for one in self._transaction or ()]
+                effective += [(offset, record) for record in self._transaction or ()]
                 self._transaction = None
             elif self._transaction is not None:
                 self._transaction.append(record)
@@ -313,10 +313,10 @@ class CommittedFold:
                 effective.append((offset, record))
         for offset, record in effective:
             self._rows.apply(record)
-            self._keep(offset)
+            self._store_versions(offset)
         return effective
 
-    def _keep(self, offset: int) -> None:
+    def _store_versions(self, offset: int) -> None:
         for key in self._rows.changed:
             versions = self._versions.setdefault(key, [])
             row = self._rows.rows.get(key)
@@ -346,7 +346,7 @@ def _endpoints(given: Sequence[Any]) -> tuple[Row, ...]:
 
 
 def _features(given: Sequence[Any]) -> dict[str, tuple[int, int]]:
-    return {one.name: (one.min_supported_version, one.max_supported_version) for one in given}
+    return {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in given}
 
 
 def _sorted(directories: Sequence[UUID | None]) -> tuple[int, ...]:

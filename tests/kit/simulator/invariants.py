@@ -128,7 +128,7 @@ class Invariants:
                 committed.add(batch)
 
     def _majority_reached_high_watermark(self, machine: Machine, last_offset: int, batch: bytes) -> None:
-        """A majority has on its disks what a node takes for committed, though nobody took it for that before.
+        """A node has a high watermark above what a majority has on its disks.
 
         A turn may move the high watermark first and change the voters then: either set will do for that turn.
         """

@@ -2,14 +2,14 @@
 
 It is the code under test, with what can be had of Java's behaviour without another implementation:
 
-- A connection that ends or is refused tells it nothing: it waits for its timeouts.
-- After a start, and after an election that nobody won, it waits for as long as an election takes, not for 100 ms.
+- It ignores connections that end or are refused, and waits for its timeouts.
+- After a start, and after a lost election, it waits for as long as an election takes, not for 100 ms.
 - Its decisions linger for up to 25 ms (`controller.quorum.append.linger.ms`) before they are appended together.
 - It handles one event after the other, each with a flush of its own.
-- Its connections name nobody (ApiVersions 4): a request that reaches another node is answered by that node.
+- Its connections do not name their node (ApiVersions 4): another node responds to requests that reach it.
 - It speaks through the codec, in the versions of its release.
 
-It is not Java: its decisions, its log and its answers are ours. Java's are tested in real quorums
+It is not Java: its decisions, its log and its responses are ours. Java's are tested in real quorums
 (tests/integration/test_mixed_quorums.py, tests/kit/soak).
 """
 

@@ -35,7 +35,7 @@ REBOOT_MS_MAX: Final = 1000
 LOSE_A_DISK: Final = 0.3
 """How likely a disk is lost when a size is reached, at each look."""
 NEXT_SIZE: Final = 0.5
-"""How likely the operator goes on to the next size then."""
+"""The chance that the operator then continues with the next size."""
 LEADER_IS_REMOVED: Final = 0.5
 UNREGISTER: Final = 0.3
 VOTERS_MIN_FOR_DISK_LOSS: Final = 3

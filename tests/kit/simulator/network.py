@@ -11,7 +11,7 @@ from kit.simulator.java_like import LINGER_MS
 from kit.simulator.wire import Exchange
 from quorate_controller.control.api import ControlError
 from quorate_controller.node import ControlRequest, OwnRequestAnswered, OwnRequestFailed
-from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, RaftAnswer
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, ResponseWithData
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 LISTENER: Final = "CONTROLLER"
 KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)
 BROKEN_CONNECTION_NOTICED: Final = 0.7
-"""How often a peer hears at once that a process is gone. Else, as after a power failure, its requests time out."""
+"""The share of peers that notice the end of a process at once. For others, as in a power cut, requests time out."""
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request of raft under way: its sender hears exactly once of its end, unless it dies first."""
+    """A request of raft under way: its sender gets exactly one event at its end, unless it dies first."""
 
     sender: Machine
     sender_incarnation: int
@@ -52,8 +52,8 @@ class Call:
     request_id: int
     exchange: Exchange | None
     """None when messages are handed over as they are."""
-    is_answered: bool = False
-    """An answer is on its way: it arrives before the news of a connection that broke after it."""
+    has_response: bool = False
+    """A response is in flight: it arrives before the event of a connection that broke after it."""
     is_concluded: bool = False
 
 
@@ -71,13 +71,13 @@ class Network:
         """How many requests wait for a connection, and so reach the next process of a machine that reboots."""
         self.cut: set[frozenset[int]] = set()
         self.cut_one_way: set[tuple[int, int]] = set()
-        """Sources and targets: what the target answers to others, and sends itself, arrives."""
+        """Sources and targets: the responses and requests of the target arrive."""
         self.stolen_names: dict[str, int] = {}
         """Names that lead to another machine than the one that had them."""
         self.lost_names: dict[str, int | None] = {}
-        """Names that machines have given up for good: what has them now, None for nothing."""
+        """Names that machines have given up for good: the machine that has them now, or None."""
         self._calls: dict[int, dict[Call, None]] = {}
-        self._raft_callers: dict[int, Callable[[RaftAnswer], None]] = {}
+        self._raft_callers: dict[int, Callable[[ResponseWithData], None]] = {}
         self._control_callers: dict[int, Callable[[Any], None]] = {}
         self._next_token = 0
 
@@ -100,14 +100,14 @@ class Network:
     def break_connection(self, client: Machine, server: Machine) -> None:
         """The connection of one living process to another ends, be it idle or under requests."""
         for call in list(self._calls.get(server.node_id, {})):
-            if call.sender is client and not call.is_answered:
+            if call.sender is client and not call.has_response:
                 self._fail_later(call, FailureReason.DISCONNECTED)
         self._deliver_later(client, ConnectionLost(node_id=server.node_id))
 
     def process_ended(self, machine: Machine) -> None:
         """The connections of a process break: most peers notice."""
         for call in self._calls.pop(machine.node_id, {}):
-            is_noticed = self.reaches(machine.node_id, call.sender.node_id) and not call.is_answered
+            is_noticed = self.reaches(machine.node_id, call.sender.node_id) and not call.has_response
             if is_noticed and self._chance(BROKEN_CONNECTION_NOTICED):
                 self._fail_later(call, FailureReason.DISCONNECTED)
         for other in self._world.machines.values():
@@ -160,19 +160,19 @@ class Network:
         call = Call(sender, sender.incarnation, target, send.request_id, None)
         is_misrouted = send.destination.node_id >= 0 and target.node_id != send.destination.node_id
         if is_misrouted and (sender.is_java_like or target.is_java_like):
-            self._world.coverage.count(Happening.ANSWERED_BY_ANOTHER)
+            self._world.coverage.count(Happening.REACHED_ANOTHER)
         elif is_misrouted:
-            # Whoever answers there says in ApiVersions that it is not the one who was meant (KIP-1242).
+            # The node there refuses ApiVersions, since it is not the one that was meant (KIP-1242).
             self._world.coverage.count(Happening.MISROUTED)
-            is_told = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
-            reason = FailureReason.MISROUTED if is_told else FailureReason.UNREACHABLE
+            is_notified = target.node is not None and not self._is_lost(sender.node_id, target.node_id)
+            reason = FailureReason.MISROUTED if is_notified else FailureReason.UNREACHABLE
             self._fail_later(call, reason)
             return
         if isinstance(send.request, ApiVersionsProbe):
-            # The listener answers it, not raft.
+            # The listener responds, not raft.
             response = ApiVersionsProbeResponse(kraft_versions=KRAFT_VERSIONS)
             if target.node is not None and not self._is_lost(target.node_id, sender.node_id):
-                self._world.schedule(self._delay_ms(), partial(self._answer, call, response))
+                self._world.schedule(self._delay_ms(), partial(self._respond, call, response))
             else:
                 self._fail_later(call, FailureReason.TIMED_OUT, send.timeout_ms)
             return
@@ -205,28 +205,30 @@ class Network:
     def _request(self, call: Call, request: RaftRequest) -> None:
         target = call.target
 
-        def answered(answer: RaftAnswer) -> None:
+        def on_response(response: ResponseWithData) -> None:
             if not self._is_lost(target.node_id, call.sender.node_id):
-                call.is_answered = True
-                self._world.schedule(self._delay_ms(), partial(self._arrive, call, answer))
+                call.has_response = True
+                self._world.schedule(self._delay_ms(), partial(self._arrive, call, response))
 
-        event = RequestReceived(token=self.expect_raft_answer(answered), request=request, listener=LISTENER)
+        event = RequestReceived(
+            token=self.expect_raft_response(on_response), request=request, listener=LISTENER
+        )
         if self._chance(self.for_successors):
             self._deliver_to_whoever_lives(target, event)
         else:
             self._deliver_later(target, event)
 
-    def _arrive(self, call: Call, answer: RaftAnswer) -> None:
+    def _arrive(self, call: Call, response: ResponseWithData) -> None:
         if call.is_concluded:
             return
         if call.exchange is not None:
-            self._answer(call, call.exchange.response(answer))
-        elif isinstance(answer.response, FetchResponse | FetchSnapshotResponse):
-            self._answer(call, replace(answer.response, records=answer.data))
+            self._respond(call, call.exchange.response(response))
+        elif isinstance(response.response, FetchResponse | FetchSnapshotResponse):
+            self._respond(call, replace(response.response, records=response.data))
         else:
-            self._answer(call, answer.response)
+            self._respond(call, response.response)
 
-    def _answer(self, call: Call, response: RaftResponse) -> None:
+    def _respond(self, call: Call, response: RaftResponse) -> None:
         self._conclude(call, ResponseReceived(request_id=call.request_id, response=response))
 
     def _fail_later(self, call: Call, reason: FailureReason, delay_ms: int | None = None) -> None:
@@ -253,25 +255,25 @@ class Network:
             return None if successor is None else self._world.machines[successor]
         return self._world.machines.get(int(destination.host.removeprefix("node").split("-")[0]))
 
-    # ----------------------------------------------------------------------------------------- answers
+    # ---------------------------------------------------------------------------------------- responses
 
     def _token(self) -> int:
         self._next_token += 1
         return self._next_token
 
-    def expect_raft_answer(self, answered: Callable[[RaftAnswer], None]) -> int:
-        """A token whose reply goes to `answered`."""
+    def expect_raft_response(self, on_response: Callable[[ResponseWithData], None]) -> int:
+        """A token whose response goes to `on_response`."""
         token = self._token()
-        self._raft_callers[token] = answered
+        self._raft_callers[token] = on_response
         return token
 
-    def raft_answered(self, token: int, answer: RaftAnswer) -> None:
-        """A node replies to a request."""
-        self._raft_callers.pop(token)(answer)
+    def deliver_raft_response(self, token: int, response: ResponseWithData) -> None:
+        """A node responds to a request of raft."""
+        self._raft_callers.pop(token)(response)
 
-    def control_answered(self, token: int, outcome: Any) -> None:
-        """A node answers a control request, with a response or a ControlError."""
-        self._control_callers.pop(token)(outcome)
+    def deliver_control_response(self, token: int, result: Any) -> None:
+        """A node responds to a control request, with a response or a ControlError."""
+        self._control_callers.pop(token)(result)
 
     # ---------------------------------------------------------------------------------------- clients
 
@@ -279,13 +281,13 @@ class Network:
         self,
         node_id: int,
         request: Any,
-        answered: Callable[[Any | ControlError], None],
+        on_response: Callable[[Any | ControlError], None],
         *,
         forwarded: bool = False,
     ) -> None:
-        """A client's control request to one node; nothing is heard of it when that node dies."""
+        """A client's control request to one node; it gets no response when that node dies."""
         token = self._token()
-        self._control_callers[token] = answered
+        self._control_callers[token] = on_response
         caller = Caller(
             principal=Principal(),
             client_host="client",
@@ -305,19 +307,21 @@ class Network:
         self._deliver_later(machine, event, delay_ms=delay_ms)
 
     def ask_raft(self, node_id: int, request: RaftRequest) -> None:
-        """An administrator's request to raft: to add or remove a voter. Nobody waits for the answer."""
-        token = self.expect_raft_answer(lambda _: None)
+        """An administrator's request to raft: to add or remove a voter. Its response is ignored."""
+        token = self.expect_raft_response(lambda _: None)
         event = RequestReceived(token=token, request=request, listener=LISTENER)
         self._deliver_later(self._world.machines[node_id], event)
 
-    def fetch(self, node_id: int, request: FetchRequest, answered: Callable[[FetchResponse], None]) -> None:
-        """A broker's Fetch of the metadata log; nothing is heard of it when that node dies."""
+    def fetch(
+        self, node_id: int, request: FetchRequest, on_response: Callable[[FetchResponse], None]
+    ) -> None:
+        """A broker's Fetch of the metadata log; it gets no response when that node dies."""
 
-        def arrived(answer: RaftAnswer) -> None:
-            response = replace(answer.response, records=answer.data)
-            self._world.schedule(self._delay_ms(), lambda: answered(response))
+        def arrived(read: ResponseWithData) -> None:
+            response = replace(read.response, records=read.data)
+            self._world.schedule(self._delay_ms(), lambda: on_response(response))
 
-        event = RequestReceived(token=self.expect_raft_answer(arrived), request=request, listener=LISTENER)
+        event = RequestReceived(token=self.expect_raft_response(arrived), request=request, listener=LISTENER)
         self._deliver_later(self._world.machines[node_id], event)
 
     def ask_active(self, sender: Machine, own: OwnRequest) -> None:
@@ -334,16 +338,16 @@ class Network:
         def failed(reason: str) -> None:
             conclude(OwnRequestFailed(request=own.request, reason=reason))
 
-        def answered(outcome: Any) -> None:
-            if isinstance(outcome, ControlError):
-                response = error_response(own.request, outcome.error_code, outcome.message)
+        def on_response(result: Any) -> None:
+            if isinstance(result, ControlError):
+                response = error_response(own.request, result.error_code, result.message)
                 conclude(OwnRequestAnswered(response=response))
-            elif isinstance(outcome, Exception):
-                failed(str(outcome))
+            elif isinstance(result, Exception):
+                failed(str(result))
             else:
-                conclude(OwnRequestAnswered(response=outcome))
+                conclude(OwnRequestAnswered(response=result))
 
         self._world.schedule(OWN_REQUEST_TIMEOUT_MS, partial(failed, "timed out"))
         target = self._machine_at(own.destination)
         if target is not None and not self._is_lost(sender.node_id, target.node_id):
-            self.ask(target.node_id, own.request, answered)
+            self.ask(target.node_id, own.request, on_response)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FETCH_MS: Final = (1, 150)
 LAG_MS: Final = (500, 6_000)
 LAGS: Final = 0.02
-"""How often a broker pauses for so long before it fetches again."""
+"""The share of fetches before which a broker pauses that long."""
 WAIT_MS: Final = 500
 TIMEOUT_MS: Final = 2_000
 FETCH_BYTES_MAX: Final = 8_192
@@ -67,9 +67,9 @@ class MetadataObserver:
     def _fetch(self, request: int) -> None:
         end_offset, epoch = self._ends[-1]
 
-        def answered(response: FetchResponse) -> None:
+        def on_response(response: FetchResponse) -> None:
             if request == self._request:
-                self._take(response)
+                self._handle(response)
                 rng = self._world.rng
                 self._fetch_in(rng.randint(*(LAG_MS if rng.random() < LAGS else self._fetch_ms)))
 
@@ -83,10 +83,10 @@ class MetadataObserver:
             max_bytes=FETCH_BYTES_MAX,
             high_watermark=self._high_watermark,
         )
-        self._world.network.fetch(self._active_node_id(self._world), fetch, answered)
+        self._world.network.fetch(self._active_node_id(self._world), fetch, on_response)
         self._world.schedule(TIMEOUT_MS, lambda: request == self._request and self._fetch_in(0))
 
-    def _take(self, response: FetchResponse) -> None:
+    def _handle(self, response: FetchResponse) -> None:
         if response.error_code is not ErrorCode.none or response.top_level_error_code is not ErrorCode.none:
             self._leader_epoch = max(self._leader_epoch, response.leader_epoch)
             return

@@ -64,7 +64,7 @@ SHA_256: Final = int(ScramMechanism.SCRAM_SHA_256)
 
 
 class Operations:
-    """Asks for one thing after the other. Whatever has a name gets one of its own, so that nobody else changes it."""
+    """Sends one request after the other. Each resource gets a name of its own, so that no other client changes it."""
 
     def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
         self._world = world
@@ -93,7 +93,7 @@ class Operations:
         self._world.schedule(self._rng.randint(*PAUSE_MS), self._work)
 
     def _ask(self, request: Any, check: Check, happening: Happening) -> None:
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if isinstance(response, Exception) or _error_of(response) is not ErrorCode.none:
                 return
             self._world.coverage.count(happening)
@@ -101,7 +101,7 @@ class Operations:
             if wrong is not None:
                 raise InvariantViolation("AcknowledgedIsCommitted", f"{request}: {wrong}")
 
-        self._world.network.ask(active_node_id(self._world), request, answered, forwarded=True)
+        self._world.network.ask(active_node_id(self._world), request, on_response, forwarded=True)
 
     def _is_there(self, key: Key, *, expected: bool = True) -> Check:
         return lambda _: None if (self._row(key) is not None) is expected else f"{key}: {self._row(key)}"

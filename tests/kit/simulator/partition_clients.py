@@ -1,11 +1,11 @@
-"""Leaders of partitions that report their ISRs, and an operator who reassigns replicas: what each is told is held to
-the committed records.
+"""Leaders of partitions that report their ISRs, and an operator who reassigns replicas: each response is
+compared with the committed records.
 
-    invariant                   of every answer
+    invariant                   of every response
     --------------------------  ------------------------------------------------------------------------------------
     StaleAlterPartition         a report about an epoch that has passed, or with a wrong broker epoch, changes nothing
     OneChangePerEpoch           of all reports about one partition epoch, one at most changes the partition
-    AcknowledgedAlterPartition  what the answer says is committed
+    AcknowledgedAlterPartition  the state in the response is committed
     AcknowledgedReassignment    a reassignment that was granted is committed with exactly the replicas asked for; one
                                 that was cancelled is over
 """
@@ -41,13 +41,13 @@ REASSIGN_MS: Final = (50, 600)
 KNOWS_AN_OLD_STATE: Final = 0.15
 IS_IN_SYNC: Final = 0.8
 NAMES_A_WRONG_EPOCH: Final = 0.05
-ASKS_FOR_SOMEBODY_INACTIVE: Final = 0.05
+ASKS_FOR_AN_INACTIVE_BROKER: Final = 0.05
 CANCEL: Final = 0.3
 CANCEL_NOTHING: Final = 0.05
 REPLACE: Final = 0.1
 REPLICAS_MAX: Final = 3
 TRIES: Final = 8
-"""How many partitions the operator looks at for one that it wants to change."""
+"""Partitions that the operator tries until one needs a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +108,22 @@ class PartitionLeaders:
         )
         node_id, sent_ms = active_node_id(self._world), self._world.now_ms
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if not isinstance(response, Exception) and response.error_code is ErrorCode.none:
                 is_fresh = self._world.knew_all_at(self._world.machines[node_id]) >= sent_ms
                 self._judge(report, response.topics[0].partitions[0], is_fresh=is_fresh)
 
-        self._world.network.ask(node_id, request, answered)
+        self._world.network.ask(node_id, request, on_response)
 
     def _isr(
         self, leader_id: int, known: PartitionRegistration, key: Key
     ) -> tuple[tuple[BrokerState, ...], bool]:
-        """Who is in sync, each with its epoch, and whether one of these epochs is wrong."""
+        """The replicas in sync, each with its epoch, and whether one of these epochs is wrong."""
         states, is_impossible = [], False
         for broker_id in known.replicas:
             broker = self._world.partitions.brokers.get(broker_id)
             is_active = broker is not None and broker.is_active
-            chance = IS_IN_SYNC if is_active else ASKS_FOR_SOMEBODY_INACTIVE
+            chance = IS_IN_SYNC if is_active else ASKS_FOR_AN_INACTIVE_BROKER
             if broker is None or (broker_id != leader_id and self._rng.random() >= chance):
                 continue
             epoch = broker.epoch
@@ -131,21 +131,21 @@ class PartitionLeaders:
             if is_new and not self._appends.catches_up(key, known, broker_id, epoch):
                 continue
             if broker_id != leader_id and self._rng.random() < NAMES_A_WRONG_EPOCH:
-                # That of an earlier incarnation, or of none.
+                # The epoch of an earlier incarnation, or no epoch at all.
                 epoch, is_impossible = epoch - 1, True
             states.append(BrokerState(broker_id=broker_id, broker_epoch=epoch))
         return tuple(states), is_impossible
 
-    def _judge(self, report: Report, answer: Any, *, is_fresh: bool) -> None:
-        before, after = report.asked.partition_epoch, answer.partition_epoch
+    def _judge(self, report: Report, response: Any, *, is_fresh: bool) -> None:
+        before, after = report.asked.partition_epoch, response.partition_epoch
         is_stale = before < report.committed_epoch
-        if answer.error_code is not ErrorCode.none:
+        if response.error_code is not ErrorCode.none:
             self._world.coverage.count(Happening.STALE_REPORT_REFUSED, int(is_stale))
             self._world.coverage.count(
-                Happening.INELIGIBLE_REPLICA_REFUSED, int(answer.error_code is ErrorCode.ineligible_replica)
+                Happening.INELIGIBLE_REPLICA_REFUSED, int(response.error_code is ErrorCode.ineligible_replica)
             )
             return
-        what = f"partition {report.key}: {report.asked} was answered with {answer}"
+        what = f"partition {report.key}: {report.asked} got {response}"
         if (
             after not in (before, before + 1)
             or report.is_impossible
@@ -161,7 +161,7 @@ class PartitionLeaders:
         states = self._world.partitions.history.get(report.key)
         # Without a state the topic is deleted by now.
         if states is not None and not any(
-            state.partition_epoch == after and state.isr == answer.isr for state in states
+            state.partition_epoch == after and state.isr == response.isr for state in states
         ):
             raise InvariantViolation("AcknowledgedAlterPartition", what)
 
@@ -174,7 +174,7 @@ class Reassigner:
         self._rng = world.rng
         self._stopped = False
         self._open: dict[Key, set[int]] = {}
-        """Requests without an answer yet: they may be carried out at any time."""
+        """Requests without a response yet: they may be carried out at any time."""
         self._disturbed: set[int] = set()
         """Requests that others on the same partition may have come between."""
         self._number = 0
@@ -217,7 +217,7 @@ class Reassigner:
             self._disturbed |= {number, *others}
         others.add(number)
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if isinstance(response, Exception):
                 return  # it may have been written before its controller was deposed
             others.discard(number)
@@ -226,7 +226,7 @@ class Reassigner:
             if response.responses[0].partitions[0].error_code is ErrorCode.none and key in partitions.history:
                 self._judge(number, key, replicas, partitions.history[key][first:])
 
-        self._world.network.ask(active_node_id(self._world), request, answered)
+        self._world.network.ask(active_node_id(self._world), request, on_response)
 
     def _judge(
         self, number: int, key: Key, replicas: tuple[int, ...] | None, states: Sequence[PartitionRegistration]
@@ -236,7 +236,7 @@ class Reassigner:
         if replicas is None:
             is_kept = any(not state.is_reassigning for state in states)
         else:
-            # One that replaces another keeps part of what that one said, as in Kafka: it is not judged.
+            # A replacing reassignment keeps a part of the replaced one, as in Kafka: it is not judged.
             is_replacing = states[0].is_reassigning or number in self._disturbed
             is_kept = is_replacing or any(_target(state) == replicas for state in states)
         if not is_kept:

@@ -4,7 +4,7 @@ invariant            of every committed change
 -------------------  -----------------------------------------------------------------------------------------
 SanePartition        the ISR is of replicas, the leader of the ISR, the ELR of replicas outside the ISR
 CleanElection        a new leader was in the ISR or the ELR before, or joined with the end of a reassignment, or
-                     led last, where nobody of ISR and ELR is active
+                     led last, where no replica of ISR and ELR is active
 ActiveMembers        who becomes leader or joins an ISR is neither fenced nor shutting down
 ReassignmentInSync   a replica is new only while it is being added; it stays once it is in the ISR
 CordonedGetsNothing  a new partition has no replica on a broker all of whose directories are cordoned; not held
@@ -94,7 +94,7 @@ class CommittedPartitions:
         self._keys_of: dict[UUID, list[Key]] = {}
         self._led: dict[int, dict[Key, None]] = {}
         self._lately_active: set[int] = set()
-        """Who was active before, during or after the batch: the order within it is the decision's own affair."""
+        """The brokers active before, during or after the batch: the order within it does not matter."""
 
     def led_by(self, broker_id: int) -> Sequence[Key]:
         """The partitions of a leader, in an order that does not depend on hashes."""
@@ -262,7 +262,7 @@ class CommittedPartitions:
         if after.leader not in eligible or after.leader_recovery_state is LeaderRecoveryState.RECOVERING:
             self.on_unclean_election(key, after.leader_epoch)
         if not any(map(self._is_active, (*before.isr, *before.elr))):
-            # They may be lost; the records do not say so. Then whoever led last leads again, and recovers.
+            # They may be lost without a record of it. Then the last leader leads again, and recovers.
             eligible |= set(before.last_known_elr)
         if after.leader not in eligible:
             raise self._violated("CleanElection", key, f"{after.leader} leads after {before}")

@@ -20,7 +20,7 @@ from kit.simulator.operations import Operations
 from kit.simulator.partition_clients import PartitionLeaders, Reassigner
 from kit.simulator.schedules import DirectedFaults
 from kit.simulator.shape import Shape, replay_command
-from kit.simulator.slicing import small_slices
+from kit.simulator.slices import small_slices
 from kit.simulator.users import USERS, History, User
 from kit.simulator.work import counting_work
 
@@ -165,7 +165,7 @@ class Scenario:
     def _can_come_back(self) -> bool:
         """Whether the disks that the faults have left can elect a leader: some replica is a voter of the last
         VotersRecord that it has, and living voters of it without a longer log are a majority. What the nodes say of
-        themselves does not matter: a node that has forgotten its voters has to come back nevertheless.
+        themselves does not matter: a node that has lost its voters still has to come back.
         """
         committed = self.world.committed
         machines = self.cluster.machines

@@ -18,7 +18,7 @@ from kit.simulator.coverage import Happening
 from kit.simulator.faults import Faults, replica_on
 from kit.simulator.shape import Schedule
 from kit.simulator.world import CLUSTER_ID
-from quorate_controller.raft.messages import RemoveRaftVoterRequest, Role
+from quorate_controller.raft.messages import RemoveRaftVoterRequest
 from quorate_controller.raft.voters import majority_size
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_MS: Final = 1
 WAIT_MS_MAX: Final = 8000
-"""Some elections: whoever waits longer has been overtaken by chance, and begins anew."""
+"""Some elections: a step that waits longer was overtaken by chance, and the schedule starts again."""
 REST_MS: Final = (200, 1000)
 ADD_EVERY_MS: Final = 200
 ASK_EVERY_MS: Final = 20
@@ -44,7 +44,7 @@ RIVALS_MIN: Final = 4
 
 
 class DirectedFaults(Faults):
-    """Takes the steps of a schedule, again and again until it is told to stop."""
+    """Runs the steps of a schedule, again and again until `stop`."""
 
     def __init__(self, cluster: Cluster, schedule: Schedule) -> None:
         super().__init__(cluster)
@@ -60,10 +60,10 @@ class DirectedFaults(Faults):
     def start(self) -> None:
         """From now on, the steps of the schedule are taken, and nothing else goes wrong."""
         self._world.network.delay_ms_max = self._rng.choice((1, 5, 20))
-        self._look()
+        self._run_due_step()
 
-    def _look(self) -> None:
-        """Takes the next step if its time has come; after the last one, the schedule begins anew after a rest."""
+    def _run_due_step(self) -> None:
+        """Runs the next step if it is due; after the last one and a rest, the schedule starts again."""
         if self._stopped:
             return
         if self._steps is None:
@@ -77,9 +77,9 @@ class DirectedFaults(Faults):
         if is_at_end or self._world.now_ms >= self._due_ms:
             self._note(self._heal())
             self._steps = self._is_time = None
-            self._world.schedule(self._rng.randint(*REST_MS), self._look)
+            self._world.schedule(self._rng.randint(*REST_MS), self._run_due_step)
         else:
-            self._world.schedule(LOOK_EVERY_MS, self._look)
+            self._world.schedule(LOOK_EVERY_MS, self._run_due_step)
 
     def _note(self, what: str) -> None:
         self.history.append(f"{self._world.now_ms}: {what}")
@@ -87,7 +87,7 @@ class DirectedFaults(Faults):
     # ------------------------------------------------------------------------------------------ schedules
 
     def _old_epoch(self) -> Steps:
-        """A leader has records that nobody else has; a second leader, too. The first one is elected again, and is
+        """A leader has records that no other node has; a second leader, too. The first one is elected again, and is
         away when others have its old records, but none of its new epoch. Then the second one is elected again.
         """
         first = yield from self._next_leader(0, is_active=True)
@@ -101,13 +101,13 @@ class DirectedFaults(Faults):
         yield self._pause(500)
         base_offset, epoch = _end_offset(others), _epoch(second)
         self._split([first, *others], [second])
-        yield lambda: _leads(first) and _epoch(first) > epoch
+        yield lambda: first.leads and _epoch(first) > epoch
         yield lambda: all(_end_offset([machine]) > base_offset for machine in others)
         yield self._pause(4 * self._world.network.delay_ms_max)
         epoch = _epoch(first)
         self._split([first], [second, *others])
         for machine in others:
-            # Who knows what was committed would not truncate it. A new process does not know.
+            # A node with the high watermark would not truncate committed records. A new process has none.
             self._restart(machine)
         yield from self._next_leader(epoch, is_active=True)
         yield self._pause(100)
@@ -137,8 +137,8 @@ class DirectedFaults(Faults):
         yield self._pause(100)
 
     def _double_change(self) -> Steps:
-        """A leader that reaches nobody is asked to remove all other voters, one after the other: it would be its own
-        majority in the end, while the others have elected a leader of their own.
+        """An isolated leader is asked to remove all other voters, one after the other: it would be its own majority
+        in the end, while the others have elected a leader of their own.
         """
         first = yield from self._next_leader(0, is_active=True)
         rest = [machine for machine in self._voters(first) if machine is not first]
@@ -159,7 +159,7 @@ class DirectedFaults(Faults):
             return [
                 machine
                 for machine in self._cluster.machines
-                if _leads(machine)
+                if machine.leads
                 and _epoch(machine) > epoch
                 and (not is_active or (machine.node is not None and machine.node.is_active))
             ]
@@ -204,7 +204,7 @@ class DirectedFaults(Faults):
         return [machine for machine in self._cluster.machines if machine.node_id in ids]
 
     def _split(self, *sides: Iterable[Machine]) -> None:
-        """Lets messages pass within each side alone. A machine on no side reaches nobody."""
+        """Lets messages pass within each side alone. A machine on no side reaches no other."""
         self._world.coverage.count(Happening.PARTITION)
         side_of = {machine.node_id: number for number, side in enumerate(sides) for machine in side}
         ids = list(self._world.machines)
@@ -215,10 +215,6 @@ class DirectedFaults(Faults):
             if left < right and (left not in side_of or side_of[left] != side_of.get(right))
         }
         self._note(f"cut into {[[machine.node_id for machine in side] for side in sides]}")
-
-
-def _leads(machine: Machine) -> bool:
-    return machine.node is not None and machine.node.raft.role is Role.LEADER
 
 
 def _epoch(machine: Machine) -> int:

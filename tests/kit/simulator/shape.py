@@ -75,7 +75,7 @@ class Shape:
     sizes: tuple[int, ...] = ()
     """How many voters an operator makes of them, one size after the other; none: no operator, chance alone."""
     works_on_partitions: bool = False
-    """Whether brokers lead partitions of several replicas and report their ISRs, and somebody reassigns them."""
+    """Whether brokers lead partitions of several replicas and report their ISRs, and an operator reassigns them."""
     is_sliced: bool = False
     """Whether long work is cut into slices so small that everything else comes in between."""
     java_like: frozenset[int] = frozenset()
@@ -84,7 +84,7 @@ class Shape:
     """Which of the machines take `slowness` times as long for their turns."""
     slowness: int = 1
     giant_partitions: int = 0
-    """The size of a topic that comes and goes, in a cluster whose brokers live longer; 0: there is none."""
+    """The size of a topic that comes and goes, in a cluster whose brokers live longer; 0: no such topic."""
     rots: bool = False
     """Whether bits of files turn all the time."""
     schedule: Schedule | None = None
@@ -189,7 +189,7 @@ class Shape:
         is_dynamic = rng.random() < 0.6
         voters = rng.choice((1, 3)) if is_dynamic else 3
         sizes = {1: ((3, 5, 3),), 3: ((5, 3), (1, 3), (5, 1, 3))}[voters]
-        # Directory ids, which tell a replaced disk from the lost one, came with KIP-853.
+        # Directory ids, which distinguish a replaced disk from the lost one, came with KIP-853.
         releases = _releases(rng, MACHINES, is_dynamic=True)
         return cls(
             voters=voters,

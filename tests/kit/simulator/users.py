@@ -1,10 +1,10 @@
-"""Users that share a few topics and configs, and the history of what they asked for and heard, which is checked for
+"""Users that share a few topics and configs, and the history of their requests and responses, which is checked for
 linearizability.
 
-A user waits for its answer before it asks again, or gives up after a while: then nobody knows what became of it.
+A user waits for the response before its next request, or gives up after a while: then the effect is unknown.
 What changes the metadata is linearizable. What only looks at it, a refusal included, comes from the image of the
-node that answered: of an active controller all that was committed until another one was elected, of a standby any
-earlier state. The history says of each answer how old its state may be.
+node that responded: of an active controller all that was committed until another one was elected, of a standby any
+earlier state. The history has the possible age of the state of each response.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CONFIG_DELETE: Final = 1
 PAUSE_MS: Final = (1, 500)
 PATIENCE_MS: Final = 2500
 ASKS_ACTIVE: Final = 0.8
-"""How often a user asks the controller that is active, as far as anybody can know."""
+"""The share of requests that a user sends to the active controller."""
 
 _REFUSALS: Final = {
     ErrorCode.topic_already_exists: TOPIC_ALREADY_EXISTS,
@@ -87,7 +87,7 @@ class History:
     operations: list[Operation] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raises InvariantViolation if no order explains the answers."""
+        """Raises InvariantViolation if no order explains the responses."""
         telling = [
             operation
             for operation in self.operations
@@ -116,7 +116,7 @@ class User:
         world.schedule(self._rng.randint(*PAUSE_MS), self._work)
 
     def stop(self) -> None:
-        """Asks for nothing more; what it waits for counts as not answered."""
+        """Asks for nothing more; a request in flight counts as one without a response."""
         self._stopped = True
 
     def _work(self) -> None:
@@ -141,13 +141,13 @@ class User:
                 is_over = True
                 self._world.schedule(self._rng.randint(*PAUSE_MS), self._work)
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if not is_over and not self._stopped:
                 self._history.operations[number] = self._judge(operation, wish, response, node_id)
                 go_on()
 
         node_id = self._someone()
-        self._world.network.ask(node_id, wish.request, answered)
+        self._world.network.ask(node_id, wish.request, on_response)
         self._world.schedule(PATIENCE_MS, go_on)
 
     def _someone(self) -> int:
@@ -156,7 +156,7 @@ class User:
         return self._rng.choice(list(self._world.machines))
 
     def _judge(self, operation: Operation, wish: Wish, response: Any, node_id: int) -> Operation:
-        """The operation with its answer."""
+        """The operation with its response."""
         machine = self._world.machines[node_id]
         if isinstance(response, Exception):
             # A standby did nothing. A controller that was active may have written it before it was deposed.
@@ -166,7 +166,7 @@ class User:
         error_code, observed = wish.understand(response)
         if error_code in _UNCERTAIN:
             return operation
-        self._world.coverage.count(Happening.SHARED_ANSWER)
+        self._world.coverage.count(Happening.SHARED_RESPONSE)
         if error_code is not ErrorCode.none:
             operation = self._refused(operation, _REFUSALS.get(error_code, error_code.name))
         else:
@@ -176,7 +176,7 @@ class User:
         has_written = operation.refused is None and operation.action != READ
         if not has_written:
             known_ms = self._world.knew_all_at(machine)
-            self._world.coverage.count(Happening.OLD_ANSWER, int(known_ms < operation.invoked_at))
+            self._world.coverage.count(Happening.OLD_RESPONSE, int(known_ms < operation.invoked_at))
             operation = replace(operation, invoked_at=min(operation.invoked_at, known_ms))
         return operation
 

@@ -17,7 +17,7 @@ from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import parse_request, serialize_response
 
 if TYPE_CHECKING:
-    from quorate_controller.node.events import RaftAnswer
+    from quorate_controller.node.events import ResponseWithData
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
 
 FETCH: Final = 1
@@ -88,9 +88,9 @@ class Exchange:
         self._correlation_id = received.correlation_id
         self.request = request_from_wire(received.body)
 
-    def response(self, answer: RaftAnswer) -> RaftResponse:
-        """What the sender of the request reads of the answer. Call it once."""
-        payload = response_to_wire(answer.response, answer.data, version=self._version)
+    def response(self, response: ResponseWithData) -> RaftResponse:
+        """The response as the sender of the request reads it. Call it once."""
+        payload = response_to_wire(response.response, response.data, version=self._version)
         sent = serialize_response(self._api, self._version, self._correlation_id, payload)
         ((_, received),) = self._connection.receive_data(sent)
         return response_from_wire(received)

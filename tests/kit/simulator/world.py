@@ -23,12 +23,12 @@ from kit.simulator.disk_logs import DiskLog
 from kit.simulator.invariants import Invariants, InvariantViolation
 from kit.simulator.network import Network
 from kit.simulator.partitions import CommittedPartitions
-from kit.simulator.slicing import TURN_MS
+from kit.simulator.slices import TURN_MS
 from kit.simulator.wire import Release
 from kit.simulator.work import Work
 from quorate_controller.driver import Clock
 from quorate_controller.node.assembly import open_node
-from quorate_controller.raft.messages import Shutdown
+from quorate_controller.raft.messages import Role, Shutdown
 from quorate_controller.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -95,6 +95,11 @@ class Machine:
         self.disk_log = DiskLog(self.disk)
 
     @property
+    def leads(self) -> bool:
+        """Whether its process leads the quorum, as far as it knows."""
+        return self.node is not None and self.node.raft.role is Role.LEADER
+
+    @property
     def directory_id(self) -> UUID:
         """The id of the directory on its present disk."""
         return UUID(int=(self.node_id << 16 | self.directory_number) + (4 << 76))
@@ -133,7 +138,7 @@ class Machine:
         return self._seconds(world_ms, self.stepped_ms)
 
     def monotonic_s(self, world_ms: int) -> float:
-        """The same, of the clock that nobody sets, and that stands still while the host is suspended."""
+        """The same, of the clock that is never set, and that stands still while the host is suspended."""
         return self._seconds(world_ms, -self.suspended_ms)
 
     def _seconds(self, world_ms: int, offset_ms: int) -> float:
@@ -166,7 +171,7 @@ class World:
         self.mend: Callable[[Machine], None] = lambda _machine: None
         """Called when a machine has refused to run on its damaged disk."""
         self._led_since: dict[int, int] = {}
-        """Epoch -> when somebody was first seen to lead it."""
+        """Epoch -> when a leader of it was first seen."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
 
@@ -434,10 +439,10 @@ class World:
             return
         for send in effects.sends:
             self.network.transmit(machine, send)
-        for reply in effects.raft_replies:
-            self.network.raft_answered(reply.token, reply.answer)
-        for response in effects.control_answers:
-            self.network.control_answered(response.token, response.outcome)
+        for outgoing in effects.raft_responses:
+            self.network.deliver_raft_response(outgoing.token, outgoing.response)
+        for response in effects.control_responses:
+            self.network.deliver_control_response(response.token, response.result)
         for own in effects.own_requests:
             self.network.ask_active(machine, own)
         if node.raft.is_shut_down:

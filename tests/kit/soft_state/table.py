@@ -1,4 +1,4 @@
-"""What each attribute of a node is. A test fails on an attribute without a row, and on a row without an attribute."""
+"""The kind of each attribute of a node. A test fails on attributes without rows, and on rows without attributes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What an attribute is, and what ends it."""
+    """The kind of an attribute, and its end."""
 
     PART = "a part, with rows of its own"
     SET = "set at the start, never changed"
     LOG = "replayed from the log, or a picture of the disk"
     ENDS = "ends with the leadership"
-    ANEW = "begins anew with the next leadership"
+    RESTARTS = "starts again with the next leadership"
     ROLE = "ends with the role"
     TURN = "ends with the turn or the step"
     STAYS = "outlives a leadership on purpose"
@@ -51,8 +51,8 @@ def _ends(**noted: str) -> dict[str, Row]:
     return _rows(Kind.ENDS, **noted)
 
 
-def _anew(**noted: str) -> dict[str, Row]:
-    return _rows(Kind.ANEW, **noted)
+def _restarts(**noted: str) -> dict[str, Row]:
+    return _rows(Kind.RESTARTS, **noted)
 
 
 def _turn(*names: str, **noted: str) -> dict[str, Row]:
@@ -80,7 +80,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
         _due_ms="when the next slice is due",
     ),
     "control.client_quotas.ClientQuotaManager": _log("_image"),
-    "control.cluster.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
+    "control.registrations.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
     | _log("_image")
     | _set("_cluster_id"),
     "control.config_changes.ConfigManager": _parts(
@@ -107,7 +107,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     | _log("_image")
     | _set("_config")
     | _ends(_is_active="whether this controller decides"),
-    "control.controller_registration.ControllerManager": _parts("_quorum")
+    "control.registrations.ControllerManager": _parts("_quorum")
     | _log("_image")
     | _set("_incarnation_id", "_node_id"),
     "control.delegation_tokens.DelegationTokenManager": _parts("_by_hmac")
@@ -146,12 +146,12 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     ),
     "control.mutation_quotas.MutationQuotas": _log("_image")
     | _set("_seconds")
-    | _stays(_buckets="belong to the process, as in Kafka; they refill by time, whoever leads"),
+    | _stays(_buckets="belong to the process, as in Kafka; they refill by time, whichever node leads"),
     "control.partitions.PartitionManager": _parts("_configs") | _log("_image"),
     "control.producer_ids.ProducerIdManager": _log("_image"),
     "control.reassignments.ReassignmentManager": _parts("_configs") | _log("_image"),
-    "control.schedule.Schedule": _parts("_tasks"),
-    "control.schedule._Task": _set("interval_ms", "step") | _anew(due_ms="when a periodic task is due"),
+    "control.controller.Schedule": _parts("_tasks"),
+    "control.controller._Task": _set("interval_ms", "step") | _restarts(due_ms="when a periodic task is due"),
     "control.scram_credentials.ScramManager": _log("_image"),
     "control.topics.TopicManager": _parts("_configs", "_placing", "_quotas")
     | _log("_image")
@@ -176,12 +176,12 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     | _set("_wait_ends_ms")
     | _stays(
         _is_over="once in a process: the image never falls behind what it has shown",
-        _held="requests that wait for the first catch-up, whoever leads",
+        _held="requests that wait for the first catch-up, whichever node leads",
     ),
     "node.heartbeats.HeartbeatKeeper": _parts("_raft")
     | _set("_node_id")
     | _stays(
-        _in_flight_until_ms="of a standby: one heartbeat at a time, whoever it was sent to; ends by its timeout",
+        _in_flight_until_ms="of a standby: one heartbeat at a time, whichever node it goes to; ends by its timeout",
         _asked="of a standby: the leader and epoch that the last heartbeat was sent to",
         _last_state="of a standby: the state in its last heartbeat",
         _last_sent_ms="of a standby: paces the heartbeats",
@@ -195,7 +195,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     "node.loader.SnapshotLoader": _parts("_metadata")
     | _set("_clock", "_storage")
     | _stays(
-        _snapshot_id="of a follower: the fetched snapshot is loaded to its end, whoever leads by then",
+        _snapshot_id="of a follower: the fetched snapshot is loaded to its end, whichever node leads by then",
         _steps="the same",
     ),
     "node.long_reads.LongReads": _set("_clock")
@@ -228,8 +228,8 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     | _stays(
         _judged="a cache: judged again once the image has another registration, also by a revert",
         _difference="the same",
-        _failures="paces the attempts of this process, whoever leads; ends with a success",
-        _in_flight_until_ms="one attempt at a time, whoever it was sent to; ends by its timeout",
+        _failures="paces the attempts of this process, whichever node leads; ends with a success",
+        _in_flight_until_ms="one attempt at a time, whichever node it goes to; ends by its timeout",
         _not_before_ms="the same",
     ),
     "node.request_processor.RequestProcessor": _parts(
@@ -242,7 +242,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     ),
     "node.snapshot_turns.SnapshotTurns": _parts("_raft")
     | _set("_hands_over", "_node_id")
-    | _anew(
+    | _restarts(
         _epoch="the epoch that the others are of",
         _heard="the last heartbeat of each other controller",
         _holder="the controller that may write a checkpoint",
@@ -253,7 +253,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     | _set("_bytes_max", "_clock", "_interval_ms", "_storage", "_unix_ms_of")
     | _stays(
         _bytes_since="counts towards the next checkpoint of this node; abandoned bytes make it a little early",
-        _due_since_ms="a checkpoint of committed metadata, whoever leads",
+        _due_since_ms="a checkpoint of committed metadata, whichever node leads",
         _not_before_ms="the same",
         _since_ms="the same",
         _slice_due_ms="the same",
@@ -317,8 +317,8 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
     "raft.node.RaftNode": _parts("_outsider_watch", "_replica")
     | _turn("_deadline_ms")
     | _stays(
-        _told_role="the last role that was reported",
-        _told_state="the same",
+        _reported_role="the last role that was reported",
+        _reported_state="the same",
         _leaves_at_ms="the process shuts down",
     ),
     "raft.lookup.VoterLookup": _set("_listener")
@@ -328,7 +328,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _found="an address that was found, until it fails or the voter set has another one",
         _silent="voters that did not answer in the last election, until there is a leader",
     ),
-    "raft.outsider.OutsiderWatch": _stays(
+    "raft.node.OutsiderWatch": _stays(
         _is_reported="whether the warning was logged, until this replica is a voter",
         _since_ms="since when this replica is no voter",
     ),
@@ -342,7 +342,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _failures="failures in a row, so that a node that refuses everything is not asked in a loop",
         _next_request_id="no id is used twice, so that late responses find nothing",
     ),
-    "raft.transitions.ElectingReplica": _parts("effects", "lookup", "peers")
+    "raft.replica.Replica": _parts("effects", "lookup", "peers")
     | _log("_hard_state", "high_watermark", "history", "log")
     | _set("config", "rng")
     | _rows(
@@ -352,11 +352,11 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
     )
     | _turn("now_ms")
     | _stays(
-        downloads_refused="of a follower: the pause after damaged snapshots grows, whoever sent them",
+        downloads_refused="of a follower: the pause after damaged snapshots grows, whichever node sent them",
         elections_lost="the pause before the next election grows until one is won or a leader is found",
         has_caught_up="once in a process",
         next_download_ms="of a follower: the pause after a damaged snapshot",
-        restoring="of a follower: a fetched snapshot is loaded to its end, whoever leads by then",
+        restoring="of a follower: a fetched snapshot is loaded to its end, whichever node leads by then",
         shutdown_deadline_ms="the process shuts down",
     ),
 }

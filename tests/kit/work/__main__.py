@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from kit.work.measuring import Row, benches, measure
+from kit.work.bench import Row, benches, measure
 from kit.work.records_and_tasks import REPLAYS, TASKS
 from kit.work.requests_of_apis import CASES
 

@@ -43,7 +43,7 @@ REPLICAS: Final = 3
 LARGE: Final = "large"
 """The topic that has half of all partitions; the others have the same number each."""
 SENDER: Final = "User:alice"
-"""Whom ACLs allow everything: what asks for each resource finds an answer among all of them."""
+"""The principal of the ACLs that allow everything: each lookup of a resource searches all of them."""
 RECORDS_AT_ONCE: Final = 10_000
 _TOPIC: Final = 2
 

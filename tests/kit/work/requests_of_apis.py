@@ -75,7 +75,7 @@ class Place:
     image: MetadataImage
 
     def others(self, count: int) -> range:
-        """The numbers of topics other than the large one, at most so many."""
+        """The numbers of topics other than the large one, at most `count`."""
         return range(1, min(self.size.topics, count + 1))
 
     @property
@@ -277,7 +277,10 @@ def _credentials(place: Place, count: int) -> scram.AlterUserScramCredentialsReq
 def _isrs(place: Place, count: int) -> isrs.AlterPartitionRequest:
     """Of partitions that the sender leads, as long as there are some, then of others."""
     topic = place.image.topics.by_id[topic_id(0)]
-    numbers = sorted(range(min(count, len(topic.partitions))), key=lambda one: topic.partitions[one].leader)
+    numbers = sorted(
+        range(min(count, len(topic.partitions))),
+        key=lambda partition_id: topic.partitions[partition_id].leader,
+    )
     leader = topic.partitions[numbers[0]].leader
     partitions = tuple(
         isrs.PartitionData(
@@ -315,7 +318,7 @@ def _described(place: Place, count: int) -> DescribeConfigsRequest:
 def _pages(
     names: Iterable[str] = (), count: int = 2**31 - 1
 ) -> describe_topics.DescribeTopicPartitionsRequest:
-    """A page of at most so many partitions, of some topics or of all."""
+    """A page of at most `count` partitions, of some topics or of all."""
     topics = tuple(describe_topics.TopicRequest(name=name) for name in names)
     return describe_topics.DescribeTopicPartitionsRequest(
         topics=topics, response_partition_limit=count, cursor=None

@@ -25,7 +25,7 @@ from quorate_controller.driver import (
     Driver,
 )
 from quorate_controller.node import ControlRequest, Effects
-from quorate_controller.node.events import ControlAnswer, RaftAnswer, RaftReply
+from quorate_controller.node.events import ControlResponse, OutgoingRaftResponse, ResponseWithData
 from quorate_controller.raft.messages import Shutdown, VoteResponse
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX
 
@@ -165,15 +165,15 @@ async def test_each_answer_reaches_who_asked() -> None:
     voted = driver.raft("a vote", "CONTROLLER")  # type: ignore[arg-type]
     gone.cancel()
     tokens = [event.token for event in driver._events]  # type: ignore[union-attr]
-    response = RaftAnswer(response=VoteResponse(vote_granted=True))
+    response = ResponseWithData(response=VoteResponse(vote_granted=True))
     refusal = ControlError(ErrorCode.not_controller, "no")
     node.effects = Effects(
-        raft_replies=[RaftReply(token=tokens[3], answer=response)],
-        control_answers=[
-            ControlAnswer(token=tokens[1], outcome=refusal),
-            ControlAnswer(token=tokens[2], outcome="late"),  # type: ignore[arg-type]
-            ControlAnswer(token=tokens[0], outcome="done"),  # type: ignore[arg-type]
-            ControlAnswer(token=999, outcome="nobody's"),  # type: ignore[arg-type]
+        raft_responses=[OutgoingRaftResponse(token=tokens[3], response=response)],
+        control_responses=[
+            ControlResponse(token=tokens[1], result=refusal),
+            ControlResponse(token=tokens[2], result="late"),  # type: ignore[arg-type]
+            ControlResponse(token=tokens[0], result="done"),  # type: ignore[arg-type]
+            ControlResponse(token=999, result="nobody's"),  # type: ignore[arg-type]
         ],
     )
     assert await first == "done"
@@ -198,13 +198,13 @@ async def test_observers_are_answered_behind_voters_and_clients() -> None:
         future.add_done_callback(lambda _, name=name: loop.call_soon(written.append, f"{name} written"))
         future.add_done_callback(lambda _, name=name: written.append(f"{name} encoded"))
     futures["observer"].add_done_callback(lambda _: loop.call_soon(done.set))
-    response = RaftAnswer(response=VoteResponse())
+    response = ResponseWithData(response=VoteResponse())
     node.effects = Effects(
-        raft_replies=[
-            RaftReply(token=observer, answer=response, is_for_observer=True),
-            RaftReply(token=voter, answer=response),
+        raft_responses=[
+            OutgoingRaftResponse(token=observer, response=response, is_for_observer=True),
+            OutgoingRaftResponse(token=voter, response=response),
         ],
-        control_answers=[ControlAnswer(token=client, outcome="done")],  # type: ignore[arg-type]
+        control_responses=[ControlResponse(token=client, result="done")],  # type: ignore[arg-type]
     )
     await done.wait()
     assert written == [
@@ -224,10 +224,10 @@ async def test_hundreds_of_observers_leave_room_for_others() -> None:
     driver = new_driver(node, SetClock(), failures)
     count = 2 * OBSERVERS_AT_ONCE + 1
     futures = [driver.raft("a fetch", "CONTROLLER") for _ in range(count)]  # type: ignore[arg-type]
-    response = RaftAnswer(response=VoteResponse())
+    response = ResponseWithData(response=VoteResponse())
     node.effects = Effects(
-        raft_replies=[
-            RaftReply(token=event.token, answer=response, is_for_observer=True)  # type: ignore[union-attr]
+        raft_responses=[
+            OutgoingRaftResponse(token=event.token, response=response, is_for_observer=True)  # type: ignore[union-attr]
             for event in driver._events
         ]
     )

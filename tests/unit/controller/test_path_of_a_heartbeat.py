@@ -17,7 +17,7 @@ from kio.schema.broker_registration.v4 import request as registration
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller, write_controller_properties
 from kit.waiting import until
-from kit.work.counting import counting_calls
+from kit.work.counter import counting_calls
 from quorate_controller import commands
 from quorate_controller.config import load_config
 from quorate_controller.driver import Clock, Driver

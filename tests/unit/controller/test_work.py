@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kit.work.measuring import benches, measure
+from kit.work.bench import benches, measure
 from kit.work.records_and_tasks import REPLAYS, TASKS
 from kit.work.requests_of_apis import CASES, NOT_CONTROL, Case
 from quorate_controller.control import assignments
@@ -24,7 +24,7 @@ from quorate_protocol.records.generated import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.work.measuring import WorkBench
+    from kit.work.bench import WorkBench
 
 SHARE = 0.1
 Benches = tuple["WorkBench", "WorkBench"]

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from quorate_controller.raft.messages import LeaderEndpoint
-from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey, find_endpoint
+from quorate_controller.raft.model import NO_NODE_ID, Endpoint, RaftSafetyError, ReplicaKey, find_endpoint
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
-from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
     from quorate_controller.raft.replica import Replica
@@ -20,7 +19,7 @@ Epochs are never lowered again and have 31 bits, so that a single request could 
 behind learns the epoch from the responses to its own requests.
 """
 UNKNOWN_EPOCH_STEP_MAX: Final = 1_000
-"""The same for a sender that is no voter as far as we know; the log that makes it one may not have reached us yet."""
+"""The same for other senders: the VotersRecord with the sender may not have reached us yet."""
 
 
 def leader_state(replica: "Replica") -> Leader:
@@ -31,24 +30,24 @@ def leader_state(replica: "Replica") -> Leader:
     """
     state = replica.state
     if not isinstance(state, Leader):
-        raise RaftSafetyError(f"only the leader goes on here: {state.role} of epoch {state.epoch}")
+        raise RaftSafetyError(f"the leader is expected here: {state.role} of epoch {state.epoch}")
     return state
 
 
 def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:
-    """Whether a request names a cluster that is not ours. Naming none is fine."""
+    """Whether a request names another cluster. The cluster id is optional."""
     return cluster_id is not None and cluster_id != replica.config.cluster_id
 
 
 def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
-    """Whether a request is meant for another replica, for instance one that used our address before."""
+    """Whether a request is meant for another replica, for instance the previous owner of our address."""
     return receiver is not None and not receiver.matches(replica.key)
 
 
 def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
     """Return the error of a request that may raise our epoch, or NONE.
 
-    Such requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch that tells a leader of a later epoch.
+    Such requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch of a later epoch.
     """
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
@@ -64,7 +63,7 @@ def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> Error
 
 
 def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
-    """Return the error of a request that only the leader of `epoch` answers, or NONE."""
+    """Return the error of a request that only the leader of `epoch` handles, or NONE."""
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
     if epoch > replica.epoch:
@@ -79,7 +78,7 @@ def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
 def endpoints_of_leader(
     replica: "Replica", leader_id: int, reported: LeaderEndpoint | None
 ) -> tuple[Endpoint, ...]:
-    """The leader's endpoints out of a response, or out of the voter set when its version has none."""
+    """The leader's endpoints in a response, or in the voter set when its version has no endpoints."""
     if leader_id == NO_NODE_ID:
         return ()
     if reported is None or reported.node_id != leader_id:
@@ -88,10 +87,10 @@ def endpoints_of_leader(
 
 
 def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
-    """Take note of the leader and epoch that a peer named.
+    """Adopt the leader and epoch that a peer reports.
 
-    Returns False if they contradict what we know: another leader of the same epoch, or us as the leader of an epoch
-    that we do not lead.
+    Returns False if they contradict our state: another leader of the same epoch, or this replica as the leader of an
+    epoch that it does not lead.
     """
     if epoch < replica.epoch:
         return True
@@ -106,7 +105,7 @@ def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tupl
         if not replica.can_reach_leader and endpoints:
             replica.follow(epoch, leader_id, endpoints)
         elif isinstance(state, Follower) and find_endpoint(endpoints, replica.config.listener) is not None:
-            state.hear_endpoints(endpoints)
+            state.update_endpoints(endpoints)
     elif epoch > replica.epoch and leader_id != NO_NODE_ID:
         replica.follow(epoch, leader_id, endpoints)
     elif epoch > replica.epoch:

@@ -1,4 +1,4 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch: how an epoch gets its leader and loses it (KIP-595, KIP-996)."""
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: the start and the end of an epoch (KIP-595, KIP-996)."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,6 @@ from quorate_controller.raft.handlers.common import (
     is_other_replica,
     voter_request_error,
 )
-from quorate_controller.raft.held import leader_endpoint
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -20,9 +19,9 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import OffsetAndEpoch
+from quorate_controller.raft.roles.election import Candidate, Prospective
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
-from quorate_controller.raft.roles.standing import Candidate, Prospective
 
 if TYPE_CHECKING:
     from quorate_controller.raft.messages import Destination
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> VoteResponse:
-    """Grant or refuse a vote. Observers vote, too: the candidate may know better who is a voter."""
+    """Grant or refuse a vote. Observers vote, too: the candidate may have a later voter set."""
     if is_other_cluster(replica, request.cluster_id):
         return VoteResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _vote_error(replica, request)
@@ -41,12 +40,12 @@ def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> Vote
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
         vote_granted=is_granted,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
 def _vote_error(replica: "Replica", request: VoteRequest) -> ErrorCode:
-    # Nobody can have led the epoch that a candidate has just begun, so its log ends before that epoch.
+    # The epoch that a candidate has just begun has had no leader, so its log ends before that epoch.
     # A pre-vote is for the current epoch, of which the log may have records.
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
     if request.last_offset < 0 or not 0 <= request.last_offset_epoch <= last_epoch_max:
@@ -69,7 +68,7 @@ def _grant(replica: "Replica", request: VoteRequest) -> bool:
         return False
     last = OffsetAndEpoch(epoch=request.last_offset_epoch, offset=request.last_offset)
     if replica.voters.is_voter(candidate):
-        replica.peers.heard_from(candidate.node_id)
+        replica.peers.end_backoff(candidate.node_id)
     is_granted = state.can_grant_vote(
         candidate, is_up_to_date=last >= replica.log.last, is_pre_vote=request.pre_vote
     )
@@ -93,7 +92,7 @@ def handle_vote_response(
 ) -> None:
     """Count a vote; the role acts on it when polled. `key` and `destination` are of the voter that was asked."""
     state, voter = replica.state, replica.voters.get(key.node_id)
-    if voter is not None and voter.key == key and replica.lookup.answered(voter, destination):
+    if voter is not None and voter.key == key and replica.lookup.found_at(voter, destination):
         address = f"{destination.host}:{destination.port}"
         replica.effects.warn("voter_found_at_other_address", voter=str(key), address=address)
     if isinstance(state, Prospective | Candidate):
@@ -109,7 +108,7 @@ def handle_vote_unsupported(replica: "Replica") -> None:
 
 
 def handle_voter_unreachable(replica: "Replica", voter_id: int, destination: "Destination") -> None:
-    """A voter did not answer there: it may have to be looked up, and a split vote is detected without it."""
+    """A voter did not respond there: it may have to be looked up, and a split vote is detected without it."""
     replica.lookup.failed(voter_id, destination)
     if isinstance(replica.state, Candidate):
         replica.state.unreachable.add(voter_id)
@@ -132,14 +131,14 @@ def handle_begin_epoch(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
 def handle_end_epoch(
     replica: "Replica", request: EndQuorumEpochRequest, listener: str
 ) -> EndQuorumEpochResponse:
-    """The leader resigns: the first successor stands at once, the others after a while each."""
+    """The leader resigns: the first successor stands at once, each other one after a longer backoff."""
     if is_other_cluster(replica, request.cluster_id):
         return EndQuorumEpochResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _adopt_sender(replica, request)
@@ -150,7 +149,7 @@ def handle_end_epoch(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
@@ -178,6 +177,6 @@ def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]
 
 
 def handle_end_epoch_response(replica: "Replica", voter_id: int) -> None:
-    """Note that a voter knows of our resignation."""
+    """Record that a voter has acknowledged our resignation."""
     if isinstance(replica.state, Resigned):
         replica.state.acknowledge(voter_id)

@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
 
 from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
-from quorate_controller.raft.held import leader_endpoint
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -40,7 +39,7 @@ Refusal = tuple[ErrorCode, str | None]
 def handle_add_voter(
     replica: "Replica", token: int, request: AddRaftVoterRequest
 ) -> AddRaftVoterResponse | None:
-    """Probe the new voter; `handle_probe_response` goes on. None: the answer comes later."""
+    """Probe the new voter; `handle_probe_response` continues. None: the response is sent later."""
     error_code, message = _add_refusal(replica, request)
     endpoint = find_endpoint(request.endpoints, replica.config.listener)
     if error_code is not ErrorCode.none or endpoint is None:
@@ -85,7 +84,7 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
             ErrorCode.duplicate_voter,
             f"The voter id for {request.voter} is already part of the set of voters {voters}.",
         )
-    # The probe finds out which versions it supports. Any range takes the same number of bytes.
+    # The probe will return the supported versions. Every range has the same size.
     any_versions = VersionRange(lowest=0, highest=KRAFT_VERSION_DYNAMIC)
     voters_after = replica.voters.add(
         Voter(key=request.voter, endpoints=request.endpoints, kraft_versions=any_versions)
@@ -119,7 +118,7 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
         message = (
             f"Aborted add voter operation for {change.voter} since its log diverged from that of this quorum: it "
             f"ends at offset {divergence.fetch_offset} in epoch {divergence.last_fetched_epoch} with records that "
-            f"the leader does not have. Format the directory anew, so that it becomes another voter"
+            f"the leader does not have. Format the directory again, so that it becomes another voter"
         )
         leader.end_change(replica, ErrorCode.invalid_request, message)
         return True
@@ -130,8 +129,8 @@ def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersion
     voters = replica.voters.add(Voter(key=change.voter, endpoints=change.endpoints, kraft_versions=supported))
     change.offset = _append_voters(replica, voters)
     if not change.ack_when_committed:
-        replica.effects.reply(change.token, AddRaftVoterResponse())
-        change.is_answered = True
+        replica.effects.respond(change.token, AddRaftVoterResponse())
+        change.is_acknowledged = True
     return True
 
 
@@ -150,13 +149,13 @@ def _probe_failure(change: VoterChange, error_code: ErrorCode) -> str:
 def handle_remove_voter(
     replica: "Replica", token: int, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse | None:
-    """Append the voter set without that voter. None: the answer comes with the commit."""
+    """Append the voter set without that voter. None: the response is sent after the commit."""
     error_code, message = _remove_refusal(replica, request)
     voters = replica.voters.remove(request.voter) if error_code is ErrorCode.none else None
     if voters is None:
         return RemoveRaftVoterResponse(error_code=error_code, error_message=message)
-    # Its failures do not count for a replica with the same id that replaces it.
-    replica.peers.heard_from(request.voter.node_id)
+    # Its failures do not count for its successor with the same id.
+    replica.peers.end_backoff(request.voter.node_id)
     leader_state(replica).change = VoterChange(
         kind=ChangeKind.REMOVE,
         token=token,
@@ -194,7 +193,7 @@ def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | Non
 
 
 def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
-    """Return why no voter can be added or removed now, as an error that Kafka's clients retry; None if one can."""
+    """Return the error of a voter change that cannot start now, which Kafka's clients retry; or None."""
     leader = leader_state(replica)
     if leader.change is not None:
         message = "Request timed out waiting for leader to handle previous voter change request"
@@ -227,7 +226,7 @@ def handle_update_voter(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
     )
 
 
@@ -269,7 +268,7 @@ def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorC
         leader.volatile_voters = updated
     elif updated != replica.voters:
         _append_voters(replica, updated)
-    leader.heard_from(replica, request.voter)
+    leader.record_voter_contact(replica, request.voter)
     return ErrorCode.none
 
 
@@ -282,7 +281,7 @@ def handle_update_response(replica: "Replica") -> None:
     """Note that the leader has this replica's endpoints and versions."""
     if isinstance(replica.state, Follower):
         replica.state.has_updated_leader = True
-        replica.state.heard_from_leader(replica)
+        replica.state.record_leader_contact(replica)
 
 
 def handle_update_unsupported(replica: "Replica") -> None:
@@ -294,7 +293,7 @@ def handle_update_unsupported(replica: "Replica") -> None:
 def handle_join_response(
     replica: "Replica", response: AddRaftVoterResponse | RemoveRaftVoterResponse
 ) -> bool:
-    """Our own request to become a voter was answered: wait before looking again, whatever the result."""
+    """Our own request to become a voter got its response: wait before the next one, whatever the result."""
     if isinstance(replica.state, Follower):
         replica.state.restart_voter_update_period(replica)
     if response.error_code is ErrorCode.none:
@@ -306,7 +305,7 @@ def handle_join_response(
 def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_only: bool) -> int | None:
     """Append the new level, and the voters as their UpdateRaftVoter requests describe them.
 
-    Returns the offset of the last record; None when there is nothing to append, or with `validate_only`.
+    Returns the offset of the last record; None without a change, or with `validate_only`.
 
     Raises:
         ProtocolError: NOT_LEADER_OR_FOLLOWER; INVALID_UPDATE_VERSION with the reason.

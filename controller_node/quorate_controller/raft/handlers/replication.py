@@ -10,7 +10,6 @@ from quorate_controller.raft.handlers.common import (
     leader_state,
     voter_request_error,
 )
-from quorate_controller.raft.held import HeldFetch, leader_endpoint, refuse_fetch
 from quorate_controller.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -22,7 +21,7 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Download
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.leader import Leader
+from quorate_controller.raft.roles.leader import HeldFetch, Leader, refuse_fetch
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import OffsetAndEpoch, SnapshotId
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 def handle_fetch(
     replica: "Replica", token: int, request: FetchRequest, listener: str
 ) -> FetchResponse | None:
-    """Answer with records, or where the logs diverge; None when the request is held."""
+    """Respond with records, or the point where the logs diverge; None when the request is held."""
     if is_other_cluster(replica, request.cluster_id):
         return FetchResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = _fetch_error(replica, request)
     if error_code is not ErrorCode.none:
         refused = refuse_fetch(replica, error_code, listener)
         if error_code is ErrorCode.unknown_leader_epoch:
-            _hear_later_epoch(replica, request)
+            _note_later_epoch(replica, request)
         return refused
     leader = leader_state(replica)
     position = replica.log.validate(request.fetch_offset, request.last_fetched_epoch)
@@ -50,7 +49,7 @@ def handle_fetch(
         leader.record_fetch(replica, request)
     elif position.diverging_epoch is not None and request.replica.node_id >= 0:
         leader.progress.record_divergence(request.replica, request.fetch_offset, request.last_fetched_epoch)
-    response = leader.answer(replica, request, position, listener)
+    response = leader.fetch_response(replica, request, position, listener)
     has_news = response.read is not None or not position.is_valid or _is_behind(request, response)
     if has_news or request.max_wait_ms == 0:
         return response
@@ -71,8 +70,8 @@ def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:
     return error_code
 
 
-def _hear_later_epoch(replica: "Replica", request: FetchRequest) -> None:
-    """Note that a replica is in a later epoch, in which it can't follow this leader. If that lasts, stop leading."""
+def _note_later_epoch(replica: "Replica", request: FetchRequest) -> None:
+    """A replica is in a later epoch, in which it can't follow this leader. If that lasts, stop leading."""
     state, sender, epoch = replica.state, request.replica, request.current_leader_epoch
     if (
         not isinstance(state, Leader)
@@ -85,14 +84,14 @@ def _hear_later_epoch(replica: "Replica", request: FetchRequest) -> None:
 
 
 def _is_behind(request: FetchRequest, response: FetchResponse) -> bool:
-    """Whether there is a newer high watermark for the replica. Old versions do not send the one they know."""
+    """Whether the replica lacks the high watermark. Old versions do not send theirs."""
     return request.high_watermark is not None and request.high_watermark < response.high_watermark
 
 
 def handle_fetch_snapshot(
     replica: "Replica", request: FetchSnapshotRequest, listener: str
 ) -> FetchSnapshotResponse:
-    """Answer with a chunk of the snapshot, which the driver reads. Any snapshot that still exists is served."""
+    """Respond with a chunk of the snapshot, which the driver reads. Any snapshot that still exists is served."""
     if is_other_cluster(replica, request.cluster_id):
         return FetchSnapshotResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
     error_code = leader_request_error(replica, request.current_leader_epoch)
@@ -103,7 +102,7 @@ def handle_fetch_snapshot(
         error_code = ErrorCode.position_out_of_range
     read = None
     if error_code is ErrorCode.none:
-        leader_state(replica).heard_from(replica, request.replica)
+        leader_state(replica).record_voter_contact(replica, request.replica)
         size_bytes_max = max(1, min(request.max_bytes, replica.config.snapshot_fetch_size_bytes_max))
         read = SnapshotRead(
             snapshot_id=request.snapshot_id, position=request.position, size_bytes_max=size_bytes_max
@@ -112,7 +111,7 @@ def handle_fetch_snapshot(
         error_code=error_code,
         leader_id=replica.state.leader_id,
         leader_epoch=replica.epoch,
-        leader_endpoint=leader_endpoint(replica, listener),
+        leader_endpoint=replica.leader_endpoint(listener),
         snapshot_id=request.snapshot_id if read is not None else None,
         position=request.position if read is not None else 0,
         read=read,
@@ -123,7 +122,7 @@ def handle_fetch_snapshot(
 
 
 def handle_fetch_response(replica: "Replica", response: FetchResponse) -> bool:
-    """Truncate, start a download, or append. False when the leader's answer is not acceptable."""
+    """Truncate, start a download, or append. False when the response is not acceptable."""
     follower = replica.state
     if not isinstance(follower, Follower) or response.leader_id != follower.leader_id:
         return False
@@ -136,7 +135,7 @@ def handle_fetch_response(replica: "Replica", response: FetchResponse) -> bool:
         if is_accepted:
             replica.follow_high_watermark(response.high_watermark)
     if is_accepted:
-        follower.heard_from_leader(replica)
+        follower.record_leader_contact(replica)
     return is_accepted
 
 
@@ -158,8 +157,8 @@ def _start_download(replica: "Replica", follower: Follower, snapshot_id: "Snapsh
         replica.effects.warn("snapshot_not_acceptable", snapshot_id=str(snapshot_id))
         return False
     if replica.now_ms < replica.next_download_ms:
-        # The last download was damaged: ask the leader again after the retry backoff. It is alive.
-        follower.heard_from_leader(replica)
+        # The last download was damaged: ask the live leader again after the retry backoff.
+        follower.record_leader_contact(replica)
         return False
     replica.effects.note("download_snapshot", offset=snapshot_id.offset, epoch=snapshot_id.epoch)
     follower.download = Download(snapshot_id=snapshot_id)
@@ -191,7 +190,7 @@ def handle_fetch_snapshot_response(
     if error_code is ErrorCode.snapshot_not_found or response.snapshot_id is None:
         # The leader has deleted it. The response to the next Fetch names a newer one.
         follower.download = None
-        follower.heard_from_leader(replica)
+        follower.record_leader_contact(replica)
         return True
     chunk, end = response.records, download.position + len(response.records)
     is_expected = response.snapshot_id == download.snapshot_id and response.position == download.position
@@ -206,5 +205,5 @@ def handle_fetch_snapshot_response(
     if end == response.size_bytes:
         follower.download = None
         replica.begin_restore(download.snapshot_id)
-    follower.heard_from_leader(replica)
+    follower.record_leader_contact(replica)
     return True

@@ -1,4 +1,4 @@
-"""Responses to our requests, and requests that failed. Leader and epoch are taken from every response first."""
+"""Responses to our requests, and requests that failed. Leader and epoch of every response are adopted first."""
 
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> None:
-    """Handle a response, unless its request was forgotten. After a useless response, back off from the node."""
+    """Handle a response, unless its request was dropped. After an error, back off from the node."""
     in_flight = replica.peers.complete(request_id)
     if in_flight is None:
         return
@@ -51,7 +51,7 @@ def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> 
     if is_ok:
         replica.peers.succeeded(node_id)
     elif replica.state is state and not in_flight.is_lookup:
-        # A server that is not the voter that we look up is asked for the next one.
+        # A server that is not the looked-up voter is asked for the next voter.
         replica.peers.back_off(node_id, replica.now_ms)
 
 
@@ -91,8 +91,8 @@ def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> No
 
 
 def _drop_endpoint(replica: "Replica", destination: Destination) -> None:
-    """The leader's address is wrong: use the one in the voter set, and take the next one that a voter or
-    bootstrap server reports. `discover` asks them during the backoff from the leader's node.
+    """The leader's address is wrong: use the address in the voter set, then the next one that a voter or bootstrap
+    server reports. `discover` asks them during the backoff from the leader's node.
     """
     state = replica.state
     if not isinstance(state, Follower) or state.leader_id != destination.node_id:
@@ -121,7 +121,7 @@ def _on_epoch_response(replica: "Replica", in_flight: InFlight, response: Leader
     if voter is not None and _is_other_node(response):
         epochs.handle_voter_unreachable(replica, voter.node_id, in_flight.destination)
         if in_flight.is_lookup:
-            # Most servers are not the voter that we look up. They may know the leader.
+            # Most servers are not the looked-up voter. They may know the leader.
             _settle_epoch(replica, response)
             return False
     if isinstance(response, PartitionResponse):
@@ -155,14 +155,14 @@ def _on_epoch_response(replica: "Replica", in_flight: InFlight, response: Leader
 
 
 def _is_other_node(response: LeaderResponse) -> bool:
-    """Whether a response to Vote shows that another node, or the voter with another directory, answers there."""
+    """Whether a response to Vote comes from another node, or from the voter with another directory."""
     top_level = getattr(response, "top_level_error_code", ErrorCode.none)
     is_other_cluster = top_level is ErrorCode.inconsistent_cluster_id
     return is_other_cluster or response.error_code is ErrorCode.invalid_voter_key
 
 
 def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:
-    """Adopt leader and epoch. None when the response is of our epoch and still has to be handled."""
+    """Adopt leader and epoch. None for a response of our epoch, which still has to be handled."""
     leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
     if epoch < replica.epoch or error_code is ErrorCode.unknown_leader_epoch:
         return error_code is ErrorCode.none
@@ -177,7 +177,7 @@ def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:
         and not adopt_leader(replica, leader_id, epoch, endpoints)
     ):
         return False
-    # A Fetch that found the leader may carry records: its answer is handled by the follower that we are now.
+    # The response to a Fetch that found the leader may carry records: the new follower handles it.
     return None
 
 

@@ -93,14 +93,14 @@ def test_format_writes_the_directory_id_to_a_file(config_file: Path, tmp_path: P
     ],
 )
 def test_wrong_command_lines_exit_with_2(config_file: Path, arguments: list[str]):
-    """Usage errors are told apart from failures."""
+    """Usage errors differ from failures."""
     result = call(*(config_file if argument == "FILE" else argument for argument in arguments))
     assert result.exit_code == 2
 
 
 @pytest.mark.parametrize("command", [["format", "-t", "abc", "-s"], ["run"]])
 def test_config_problems_exit_with_1_and_a_line_each(config_file: Path, command: list[str]):
-    """All problems are told, with the file's name, and no traceback."""
+    """All problems are reported, with the file's name, and no traceback."""
     config_file.write_text(config_file.read_text().replace("3000", "x") + "num.partitions=0\n")
     result = call(*command, "-c", config_file)
     assert result.exit_code == 1
@@ -119,7 +119,7 @@ def test_unusable_directory_exits_with_1(config_file: Path, tmp_path: Path):
 
 
 def test_run_hands_the_config_over(config_file: Path, monkeypatch: pytest.MonkeyPatch):
-    """The parsed file reaches the process, and its expected failures are told in a line."""
+    """The parsed file reaches the process, and its expected failures are reported in a line."""
     seen: list[ControllerConfig] = []
     failures: list[Exception] = []
 

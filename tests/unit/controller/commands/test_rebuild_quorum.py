@@ -18,7 +18,9 @@ DIRECTORY_IDS = {
     3002: "CCCCCCCCCCCCCCCCCCCCBA",
 }
 TOOL = "quorate metadata-quorum --bootstrap-controller survivor:9093"
-VOTERS = ",".join(f"{node_id}@h{node_id}:9093:{one}" for node_id, one in DIRECTORY_IDS.items())
+VOTERS = ",".join(
+    f"{node_id}@h{node_id}:9093:{directory_id}" for node_id, directory_id in DIRECTORY_IDS.items()
+)
 
 
 def call(*arguments: object) -> Result:

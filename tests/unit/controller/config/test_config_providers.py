@@ -65,15 +65,15 @@ def test_passwords_stand_in_files_of_their_own(tmp_path: Path) -> None:
         ("${directory:@/secret:node}", "is not in config.providers.directory.param.allowed.paths=@/other"),
     ],
 )
-def test_what_cannot_be_read_is_told_by_key_and_file(tmp_path: Path, variable: str, told: str) -> None:
+def test_what_cannot_be_read_is_told_by_key_and_file(tmp_path: Path, variable: str, expected: str) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "node").write_text("hunter2")
     (tmp_path / "secret" / "binary").write_bytes(b"\xff")
     (tmp_path / "more.properties").write_text("alice=hunter2\n")
     given = {"log.dirs": variable.replace("@", str(tmp_path))}
-    if "allowed" in told:
+    if "allowed" in expected:
         given["config.providers.directory.param.allowed.paths"] = str(tmp_path / "other")
     text = problems(tmp_path, given)
     assert f"log.dirs={given['log.dirs']}: " in text
-    assert told.replace("@", str(tmp_path)) in text
+    assert expected.replace("@", str(tmp_path)) in text
     assert "hunter2" not in text

@@ -27,6 +27,14 @@ def parse(changes: Mapping[str, str], without: str = "") -> ControllerConfig:
     return parse_config({key: value for key, value in {**BASE, **changes}.items() if key != without})
 
 
+def assert_refused(changes: Mapping[str, str], problem: str) -> None:
+    """One of the reported problems has this text, and none shows a secret."""
+    with pytest.raises(ConfigError) as refused:
+        parse(changes)
+    assert any(problem in text for text in refused.value.problems), refused.value.problems
+    assert SECRET not in str(refused.value)
+
+
 def test_a_prefix_takes_precedence() -> None:
     config = parse(
         {
@@ -77,10 +85,7 @@ def test_keys_without_a_listener_that_reads_them_are_noted() -> None:
     ],
 )
 def test_what_is_wrong_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse(changes)
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
-    assert SECRET not in str(refused.value)
+    assert_refused(changes, problem)
 
 
 def test_a_key_store_is_needed() -> None:
@@ -174,10 +179,7 @@ def test_sasl_over_tls_asks_for_certificates_only_if_the_listener_says_so() -> N
     ],
 )
 def test_what_is_wrong_with_sasl_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse({**SASL, **changes})
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
-    assert SECRET not in str(refused.value)
+    assert_refused({**SASL, **changes}, problem)
 
 
 OAUTH = "listener.name.controller.oauthbearer"
@@ -310,7 +312,4 @@ def test_allowed_urls_are_also_a_system_property(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_what_is_wrong_with_oauthbearer_is_refused(changes: Mapping[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse({**OAUTHBEARER, **changes})
-    assert any(problem in one for one in refused.value.problems), refused.value.problems
-    assert SECRET not in str(refused.value)
+    assert_refused({**OAUTHBEARER, **changes}, problem)

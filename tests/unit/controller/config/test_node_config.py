@@ -15,7 +15,7 @@ from quorate_controller.config import (
 from quorate_controller.config.authorizer import AuthorizerConfig
 from quorate_controller.config.connection_limits import ConnectionConfig
 from quorate_controller.config.endpoints import ListenerAddress, StaticVoter
-from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
+from quorate_controller.config.own_keys import ResponsePolicy, ResponsesWaitFor
 
 MINIMAL = {
     "process.roles": "controller",
@@ -118,8 +118,8 @@ def test_values_are_typed():
             "metadata.log.segment.bytes": "8388608",
             "metadata.max.retention.bytes": "-1",
             "quorate.http.listener": "127.0.0.1:8080",
-            "quorate.answers.wait.for": "brokers",
-            "quorate.answers.wait.max.ms": "100",
+            "quorate.responses.wait.for": "brokers",
+            "quorate.responses.wait.max.ms": "100",
             "quorate.snapshot.handover.enable": "true",
         }
     )
@@ -130,7 +130,7 @@ def test_values_are_typed():
     assert config.storage.log.segment_bytes == 8388608
     assert config.storage.retention_bytes == -1
     assert config.http_listener == ("127.0.0.1", 8080)
-    assert config.answers == AnswerPolicy(wait_for=AnswersWaitFor.BROKERS, max_ms=100)
+    assert config.response_policy == ResponsePolicy(wait_for=ResponsesWaitFor.BROKERS, max_ms=100)
     assert config.snapshot_handover
 
 
@@ -221,12 +221,12 @@ REFUSED: list[tuple[dict[str, str | None], str]] = [
     ({"zookeeper.connect": "x"}, "zookeeper.connect=x: there is no such key in Kafka 4.4.0"),
     ({"quorate.http.listner": "x"}, "did you mean quorate.http.listener?"),
     (
-        {"quorate.answers.wait.for": "all"},
-        "quorate.answers.wait.for=all: must be one of nobody, forwarder, brokers",
+        {"quorate.responses.wait.for": "all"},
+        "quorate.responses.wait.for=all: must be one of none, forwarder, brokers",
     ),
     (
-        {"quorate.answers.wait.max.ms": "-1"},
-        "quorate.answers.wait.max.ms=-1: must be a number from 0 to 60000",
+        {"quorate.responses.wait.max.ms": "-1"},
+        "quorate.responses.wait.max.ms=-1: must be a number from 0 to 60000",
     ),
     (
         {"quorate.snapshot.handover.enable": "yes"},
@@ -412,7 +412,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path):
 
 
 def test_format_takes_brokers():
-    """Formatting wants less: any role, unknown keys of plugins, no own listener of a broker."""
+    """Formatting needs less: any role, unknown keys of plugins, no own listener of a broker."""
     target = parse_format_target(
         {
             "process.roles": "broker",

@@ -78,7 +78,7 @@ def test_json_is_one_object():
 
 
 def test_levels_and_libraries(stream: io.StringIO):
-    """The level is for our events; libraries are heard from warnings on."""
+    """The level is for our events; libraries log from warnings on."""
     configure_logs(level=LogLevel.DEBUG, log_format=LogFormat.TEXT, stream=stream)
     logger.debug("ours", extra={"facts": {"a": 1}})
     logging.getLogger("asyncio").info("theirs")
@@ -133,7 +133,7 @@ def test_repeats_are_dropped_and_counted():
     clock.now_s = 9.9
     assert repeats.ended() == []
     clock.now_s = 10.0
-    summaries = [(one.levelno, one.getMessage(), one.facts) for one in repeats.ended()]
+    summaries = [(summary.levelno, summary.getMessage(), summary.facts) for summary in repeats.ended()]
     assert summaries == [
         (logging.INFO, "repeats_dropped", {"repeated_event": "down", "dropped": 2}),
         (logging.ERROR, "repeats_dropped", {"repeated_event": "down", "dropped": 9}),
@@ -154,9 +154,9 @@ def test_repeats_are_dropped_and_counted():
 )
 def test_nobody_hides_the_denial_of_another_subject_or_resource(other: dict[str, str]):
     repeats = Repeats(Clock())
-    one = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "junk"}
-    assert written(repeats, (denied("User:mallory", **one) for _ in range(1000))) == 20
-    assert repeats.admits(denied(**{"principal": "User:mallory", **one, **other}))
+    denial = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "junk"}
+    assert written(repeats, (denied("User:mallory", **denial) for _ in range(1000))) == 20
+    assert repeats.admits(denied(**{"principal": "User:mallory", **denial, **other}))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_repeats_take_bounded_memory_and_pressure_hides_nothing():
     for number in range(5000):
         assert repeats.admits(record(f"event {number}", principal="x" * 10_000))
     assert len(repeats._intervals) <= 1024
-    assert [one.facts["dropped"] for one in repeats.ended()] == [10]
+    assert [summary.facts["dropped"] for summary in repeats.ended()] == [10]
     assert all(
         len(text) < 300 for interval in repeats._intervals.values() for text in interval.subject.values()
     )

@@ -110,10 +110,10 @@ class Harness:
         """What the last decision wrote, as the log gives it back."""
         levels = {"metadata.version": metadata_version, **(features or {})}
         self.replay(*(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()))
-        self.take(self.control.activate(self.now_ms))
+        self.replay_result(self.control.activate(self.now_ms))
 
     def replay(self, *records: Any) -> None:
-        """Appends records, commits them, and tells the controller."""
+        """Appends records, commits them, and calls observe."""
         version = self.image.metadata_version
         self.records = [
             decode_record(encode_record(record, record_version_for(type(record), version)))
@@ -125,7 +125,7 @@ class Harness:
             self.image.commit(self.image.end_offset)
             self.control.observe(self.records, offset, self.now_ms)
 
-    def take(self, result: ControlResult | None) -> Any:
+    def replay_result(self, result: ControlResult | None) -> Any:
         """Replays a result, part by part; gives its response."""
         self.records = []
         return response_of(result, lambda records: self.replay(*records)) if result else None
@@ -143,7 +143,7 @@ class Harness:
 
     def apply(self, request: Any, api_version: int | None = None, **known: Any) -> Any:
         """Decides and replays; gives the response."""
-        return self.take(self.decide(request, api_version, **known))
+        return self.replay_result(self.decide(request, api_version, **known))
 
     def refusal(self, request: Any) -> ControlError:
         """The error with which a request is refused as a whole."""
@@ -152,11 +152,11 @@ class Harness:
         return caught.value
 
     def run_until(self, now_ms: int) -> list[Any]:
-        """Ticks whenever the controller wants it, up to a time; gives all records that were written."""
+        """Ticks at each deadline of the controller, up to a time; returns all written records."""
         written = []
         while (deadline_ms := self.control.deadline_ms) is not None and deadline_ms <= now_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.control.tick(self.now_ms))
+            self.replay_result(self.control.tick(self.now_ms))
             written += self.records
         self.now_ms = now_ms
         return written

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum
-from quorate_controller.control.api import ControlError, QuorumView
+from quorate_controller.control.api import ControlError, QuorumPort
 from quorate_controller.control.broker_loggers import Loggers
 from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import _QuorumOf
@@ -30,7 +30,7 @@ LOGGER = "quorate.contract"
 NOW_MS = 1_000_000
 
 
-def real_quorum() -> QuorumView:
+def real_quorum() -> QuorumPort:
     """Raft of the only voter of a dynamic quorum, which leads."""
     key = ReplicaKey(node_id=NODE_ID, directory_id=UUID(int=1))
     endpoints = (Endpoint(listener="CONTROLLER", host="h", port=9093),)
@@ -52,9 +52,9 @@ def real_quorum() -> QuorumView:
 
 
 @pytest.fixture(params=["raft", "harness", "lone"])
-def quorum(request: pytest.FixtureRequest, harness: Any) -> QuorumView:
+def quorum(request: pytest.FixtureRequest, harness: Any) -> QuorumPort:
     """Each quorum that tests of control decide with."""
-    made: dict[str, Callable[[], QuorumView]] = {
+    made: dict[str, Callable[[], QuorumPort]] = {
         "raft": real_quorum,
         "harness": lambda: harness.quorum,
         "lone": LoneQuorum,
@@ -62,7 +62,7 @@ def quorum(request: pytest.FixtureRequest, harness: Any) -> QuorumView:
     return made[request.param]()
 
 
-def test_a_quorum_of_one(quorum: QuorumView) -> None:
+def test_a_quorum_of_one(quorum: QuorumPort) -> None:
     """Leader and voters, and no way back from kraft.version 1."""
     assert (quorum.kraft_version, quorum.leader_id, quorum.voter_ids) == (1, NODE_ID, frozenset({NODE_ID}))
     quorum.check_kraft_upgrade(1)

@@ -62,7 +62,7 @@ class Acls:
         level = FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)
         self.image.replay_all([level], base_offset=self.image.end_offset)
 
-    def _take(self, result: Any) -> Any:
+    def _apply(self, result: Any) -> Any:
         return response_of(result, self._write)
 
     def _write(self, records: Sequence[Any]) -> None:
@@ -71,12 +71,12 @@ class Acls:
 
     def create(self, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
         """The result of each ACL."""
-        response = self._take(self.manager.create_acls(CreateAclsRequest(creations=creations), CONTEXT))
+        response = self._apply(self.manager.create_acls(CreateAclsRequest(creations=creations), CONTEXT))
         return [(result.error_code, result.error_message) for result in response.results]
 
     def delete(self, *filters: DeleteAclsFilter) -> Any:
         """The results of filters."""
-        return self._take(
+        return self._apply(
             self.manager.delete_acls(DeleteAclsRequest(filters=filters), CONTEXT)
         ).filter_results
 
@@ -244,7 +244,7 @@ def test_a_long_deletion_deletes_what_is_still_there() -> None:
     assert result.records == ()
     acls.delete(filter_of(resource_name_filter="mine-1"), filter_of(resource_name_filter="x7"))
     acls.create(replace(ORDERS, resource_name="late"))
-    first, wrong, again = acls._take(result).filter_results
+    first, wrong, again = acls._apply(result).filter_results
     assert [acl.resource_name for acl in first.matching_acls] == ["mine-0", "mine-2", "mine-3", "mine-4"]
     assert again == first
     assert wrong.error_code is ErrorCode.invalid_request
@@ -267,17 +267,17 @@ def test_each_step_of_a_long_creation_decides_on_what_there_is(level: int, of_bl
     acls.delete(filter_of(resource_name_filter=many[-1].resource_name))
     acls.set_level(level)
     written = acls.written
-    *others, of_blocks, again = acls._take(replace(result, records=())).results
+    *others, of_blocks, again = acls._apply(replace(result, records=())).results
     assert of_blocks.error_code is of_block
     assert {other.error_code for other in (*others, again)} == {ErrorCode.none}
     has_block = of_block is ErrorCode.none
     assert acls.written - written == len(many) - (in_first_step + 1) - 1 - 9 + has_block
-    names = [one.resource_name for one in many] + ["orders"] * has_block
+    names = [creation.resource_name for creation in many] + ["orders"] * has_block
     assert acls.described() == [f"LITERAL {name} User:alice READ" for name in sorted(names)]
 
 
 def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of bindings hold nobody up, whether they are new, repeated or wrong."""
+    """Thousands of bindings delay no other request, whether they are new, repeated or wrong."""
     acls = Acls()
     kinds = (ORDERS, replace(ORDERS, principal="alice"))
     creations = tuple(
@@ -286,7 +286,9 @@ def test_no_step_of_a_creation_checks_many(monkeypatch: pytest.MonkeyPatch) -> N
     expected = [Acls().create(creation)[0] for creation in creations[:3]]
     checked: list[AclCreation] = []
     check_new = acls.manager._check_new
-    monkeypatch.setattr(acls.manager, "_check_new", lambda one: (checked.append(one), check_new(one)))
+    monkeypatch.setattr(
+        acls.manager, "_check_new", lambda creation: (checked.append(creation), check_new(creation))
+    )
     results = acls.create(*creations)
     assert checked == list(creations)
     assert acls.written == 700
@@ -308,10 +310,10 @@ def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: 
     compared = 0
     equal = AccessControlEntry.__eq__
 
-    def counting(one: AccessControlEntry, other: object) -> bool:
+    def counting(acl: AccessControlEntry, other: object) -> bool:
         nonlocal compared
         compared += 1
-        return equal(one, other)
+        return equal(acl, other)
 
     monkeypatch.setattr(AccessControlEntry, "__eq__", counting)
     assert acls.create(*hosts) == [SUCCESS] * 2_000
@@ -320,7 +322,7 @@ def test_a_repeated_acl_is_found_without_comparing_those_beside_it(monkeypatch: 
 
 
 def test_no_step_of_a_deletion_compares_many() -> None:
-    """100 filters on thousands of ACLs hold nobody up, and their answer is bounded."""
+    """100 filters on thousands of ACLs delay no other request, and their response is bounded."""
     acls = Acls()
     acls.create(*(replace(ORDERS, resource_name=f"x{number}") for number in range(2_000)))
     filters = tuple(filter_of(resource_name_filter=f"no-{number}") for number in range(100))

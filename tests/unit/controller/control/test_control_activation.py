@@ -10,9 +10,8 @@ from kio.schema.controller_registration.v0.request import (
     Listener,
 )
 from kio.schema.errors import ErrorCode
-from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import BootstrapMetadata, ControlConfig
-from quorate_controller.control.controller import QuorumController
+from quorate_controller.control.controller import QuorumController, default_bootstrap
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,

@@ -42,7 +42,7 @@ def record(resource_type, name, key, value):
 
 
 @pytest.fixture
-def outcome(harness):
+def result(harness):
     """Alters one resource of a cluster with broker 1 and topic t; gives error code and message."""
     harness.start_broker(1)
     harness.add_topic("t", 1)
@@ -60,39 +60,39 @@ def configs_of(harness, resource_type, name):
     return dict(harness.image.configs.get((resource_type, name), {}))
 
 
-def test_set_and_delete(harness, outcome):
-    assert outcome(TOPIC, "t", ("retention.ms", SET, "7"), ("segment.ms", SET, "8")) == (ErrorCode.none, None)
-    assert outcome(TOPIC, "t", ("retention.ms", DELETE, None)) == (ErrorCode.none, None)
+def test_set_and_delete(harness, result):
+    assert result(TOPIC, "t", ("retention.ms", SET, "7"), ("segment.ms", SET, "8")) == (ErrorCode.none, None)
+    assert result(TOPIC, "t", ("retention.ms", DELETE, None)) == (ErrorCode.none, None)
     assert harness.records == [record(TOPIC, "t", "retention.ms", None)]
     assert configs_of(harness, TOPIC, "t") == {"segment.ms": "8"}
 
 
-def test_append_and_subtract_work_on_the_default_too(harness, outcome):
-    outcome(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+def test_append_and_subtract_work_on_the_default_too(harness, result):
+    result(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
     assert configs_of(harness, TOPIC, "t") == {"cleanup.policy": "delete,compact"}
-    outcome(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    result(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
     assert harness.records == []
-    outcome(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete,other"))
+    result(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete,other"))
     assert configs_of(harness, TOPIC, "t") == {"cleanup.policy": "compact"}
 
 
-def test_long_lists_grow_and_shrink_in_linear_time(harness, outcome):
-    outcome(BROKER, "", ("metric.reporters", SET, ""))
+def test_long_lists_grow_and_shrink_in_linear_time(harness, result):
+    result(BROKER, "", ("metric.reporters", SET, ""))
     names = ",".join(f"{number:04}" for number in range(6_000))
     started_s = time.process_time()
     for _ in range(50):
-        assert outcome(BROKER, "", ("metric.reporters", APPEND, names)) == (ErrorCode.none, None)
+        assert result(BROKER, "", ("metric.reporters", APPEND, names)) == (ErrorCode.none, None)
         assert configs_of(harness, BROKER, "") == {"metric.reporters": names}
-        assert outcome(BROKER, "", ("metric.reporters", SUBTRACT, names)) == (ErrorCode.none, None)
+        assert result(BROKER, "", ("metric.reporters", SUBTRACT, names)) == (ErrorCode.none, None)
         assert configs_of(harness, BROKER, "") == {"metric.reporters": ""}
     assert time.process_time() - started_s < 5
 
 
-def test_each_subtraction_takes_one_away(harness, outcome):
-    outcome(BROKER, "", ("metric.reporters", SET, "a,b,a,c,a"))
-    outcome(BROKER, "", ("metric.reporters", SUBTRACT, "a,c,x,a"))
+def test_each_subtraction_takes_one_away(harness, result):
+    result(BROKER, "", ("metric.reporters", SET, "a,b,a,c,a"))
+    result(BROKER, "", ("metric.reporters", SUBTRACT, "a,c,x,a"))
     assert configs_of(harness, BROKER, "") == {"metric.reporters": "b,a"}
-    outcome(BROKER, "", ("metric.reporters", APPEND, "a,d,d"))
+    result(BROKER, "", ("metric.reporters", APPEND, "a,d,d"))
     assert configs_of(harness, BROKER, "") == {"metric.reporters": "b,a,d"}
 
 
@@ -104,13 +104,13 @@ def test_assignors_that_are_java_classes_may_have_any_name(harness):
         validate_group(configs, EffectiveConfigs(3000, harness.image, {"group.streams.assignors": "sticky"}))
 
 
-def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
+def test_unchanged_values_are_not_written_except_for_brokers(harness, result):
     """No pointless records, but a broker may have to reload a file of the same name."""
     for _ in range(2):
-        outcome(TOPIC, "t", ("retention.ms", SET, "7"))
-        outcome(BROKER, "1", ("log.cleaner.threads", SET, "2"))
+        result(TOPIC, "t", ("retention.ms", SET, "7"))
+        result(BROKER, "1", ("log.cleaner.threads", SET, "2"))
     assert harness.records == [record(BROKER, "1", "log.cleaner.threads", "2")]
-    outcome(TOPIC, "t", ("retention.ms", SET, "7"))
+    result(TOPIC, "t", ("retention.ms", SET, "7"))
     assert harness.records == []
 
 
@@ -122,11 +122,11 @@ def test_unchanged_values_are_not_written_except_for_brokers(harness, outcome):
         ((CLIENT_METRICS, "m"), "of.another.release", ("interval.ms", "1000")),
     ],
 )
-def test_configs_of_other_releases_are_in_nobodys_way(harness, outcome, changed, unknown, change):
+def test_configs_of_other_releases_are_in_nobodys_way(harness, result, changed, unknown, change):
     resource_type, name = changed
     harness.replay(record(resource_type, name, unknown, "2.8"))
     key, value = change
-    assert outcome(resource_type, name, (key, SET, value)) == (ErrorCode.none, None)
+    assert result(resource_type, name, (key, SET, value)) == (ErrorCode.none, None)
     assert harness.records == [record(resource_type, name, key, value)]
     given = legacy.AlterableConfig(name=key, value=value)
     resources = (
@@ -157,7 +157,7 @@ def test_each_resource_succeeds_or_fails_alone(harness):
         resource(5, "x", ("retention.ms", SET, "8")),
     )
     responses = harness.apply(request).responses
-    assert [(answer.resource_name, answer.error_code) for answer in responses] == [
+    assert [(response.resource_name, response.error_code) for response in responses] == [
         ("t", ErrorCode.none),
         ("absent", ErrorCode.unknown_topic_or_partition),
         ("g", ErrorCode.invalid_request),
@@ -268,30 +268,30 @@ def test_each_resource_succeeds_or_fails_alone(harness):
         ((5, "x", ("a", SET, "1")), ErrorCode.unsupported_version, "Unknown resource type 5."),
     ],
 )
-def test_changes_that_are_refused(harness, outcome, given, error_code, text):
-    code, message = outcome(*given)
+def test_changes_that_are_refused(harness, result, given, error_code, text):
+    code, message = result(*given)
     assert code is error_code
     assert text in message
     assert harness.records == []
 
 
-def test_a_doubled_config_is_refused(outcome):
-    code, message = outcome(TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+def test_a_doubled_config_is_refused(result):
+    code, message = result(TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     assert (code, message) == (ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
-def test_configs_must_not_contradict_each_other(harness, outcome):
-    assert outcome(TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] is ErrorCode.none
-    code, message = outcome(TOPIC, "t", ("max.compaction.lag.ms", SET, "9"))
+def test_configs_must_not_contradict_each_other(harness, result):
+    assert result(TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] is ErrorCode.none
+    code, message = result(TOPIC, "t", ("max.compaction.lag.ms", SET, "9"))
     assert code is ErrorCode.invalid_config
     assert "min.compaction.lag.ms (10) > max.compaction.lag.ms (9)" in message
-    assert outcome(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))[0] is ErrorCode.none
+    assert result(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))[0] is ErrorCode.none
     harness.replay(record(BROKER, "", "group.consumer.max.heartbeat.interval.ms", "60000"))
-    code, message = outcome(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "50000"))
+    code, message = result(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "50000"))
     assert message == "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
 
 
-def test_what_is_valid_for_other_resources(harness, outcome):
+def test_what_is_valid_for_other_resources(harness, result):
     """Subscriptions, groups, brokers, this controller, names of plugins."""
     for given in [
         (
@@ -306,23 +306,23 @@ def test_what_is_valid_for_other_resources(harness, outcome):
         (BROKER, "1", ("org.example.plugin.key", SET, "value")),
         (BROKER, "3000", ("log.cleaner.threads", SET, "2")),
     ]:
-        assert outcome(*given) == (ErrorCode.none, None), given
+        assert result(*given) == (ErrorCode.none, None), given
     harness.register_controller(3001)
-    assert outcome(BROKER, "3001", ("log.cleaner.threads", SET, "2")) == (ErrorCode.none, None)
+    assert result(BROKER, "3001", ("log.cleaner.threads", SET, "2")) == (ErrorCode.none, None)
 
 
-def test_what_a_broker_forwards_it_has_checked(outcome):
+def test_what_a_broker_forwards_it_has_checked(result):
     """A newer broker knows configs that we don't let through."""
     for operation in (("num.partitions", SET, "2"), ("cordoned.log.dirs", SET, "/d")):
-        assert outcome(BROKER, "1", operation)[0] is not ErrorCode.none
-        assert outcome(BROKER, "1", operation, forwarded=True) == (ErrorCode.none, None)
+        assert result(BROKER, "1", operation)[0] is not ErrorCode.none
+        assert result(BROKER, "1", operation, forwarded=True) == (ErrorCode.none, None)
 
 
-def test_uncordoning_needs_no_broker(outcome):
+def test_uncordoning_needs_no_broker(result):
     """Directories can be given back through a controller."""
-    outcome(BROKER, "1", ("cordoned.log.dirs", SET, "/a, /b"), forwarded=True)
-    assert outcome(BROKER, "1", ("cordoned.log.dirs", SET, "/b"))[0] is ErrorCode.none
-    assert outcome(BROKER, "1", ("cordoned.log.dirs", DELETE, None))[0] is ErrorCode.none
+    result(BROKER, "1", ("cordoned.log.dirs", SET, "/a, /b"), forwarded=True)
+    assert result(BROKER, "1", ("cordoned.log.dirs", SET, "/b"))[0] is ErrorCode.none
+    assert result(BROKER, "1", ("cordoned.log.dirs", DELETE, None))[0] is ErrorCode.none
 
 
 def test_cordoning_needs_metadata_version_30(new_harness):
@@ -440,7 +440,7 @@ def test_min_insync_replicas_by_level(manager):
 
 
 def test_unclean_leader_election_by_level(manager):
-    """Off unless somebody says otherwise."""
+    """Off by default."""
     replay = manager.harness.replay
     assert not manager.unclean_leader_election("t")
     replay(record(BROKER, "", "unclean.leader.election.enable", "TRUE"))

@@ -86,7 +86,7 @@ class Alice:
             forwarded=True,
             access=access,
         )
-        return self.harness.take(self.harness.control.decide(request, context))
+        return self.harness.replay_result(self.harness.control.decide(request, context))
 
     def _audit(self, audited: Audited) -> None:
         action = audited.action
@@ -161,7 +161,7 @@ def test_deleting_tells_nothing_of_topics_that_one_may_not_describe(alice: Alice
         delete.DeleteTopicState(name=None, topic_id=by_name[name]) for name in ("seen-by-id", "hidden-by-id")
     ]
     request = delete.DeleteTopicsRequest(topics=tuple(asked), timeout=TIMEOUT)
-    results = {(one.name, one.topic_id): one.error_code for one in alice.asks(request).responses}
+    results = {(result.name, result.topic_id): result.error_code for result in alice.asks(request).responses}
     assert results == {
         ("deletable", by_name["deletable"]): NONE,
         ("seen", None): TOPIC_FAILED,
@@ -175,7 +175,7 @@ def test_deleting_tells_nothing_of_topics_that_one_may_not_describe(alice: Alice
     alice.may_cluster(AclOperation.DELETE)
     rest = tuple(delete.DeleteTopicState(name=name, topic_id=None) for name in ("seen", "hidden"))
     response = alice.asks(delete.DeleteTopicsRequest(topics=rest, timeout=TIMEOUT))
-    assert {one.error_code for one in response.responses} == {NONE}
+    assert {result.error_code for result in response.responses} == {NONE}
 
 
 RESOURCES = (

@@ -40,8 +40,8 @@ def alter(*resources: AlterConfigsResource, validate_only: bool = False) -> Incr
     return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
 
 
-def outcomes(response: Any) -> list[tuple[ErrorCode, str | None]]:
-    return [(one.error_code, one.error_message) for one in response.responses]
+def results(response: Any) -> list[tuple[ErrorCode, str | None]]:
+    return [(resource.error_code, resource.error_message) for resource in response.responses]
 
 
 def describe(harness: Any, name: str = "3000", *keys: str) -> Any:
@@ -53,7 +53,7 @@ def describe(harness: Any, name: str = "3000", *keys: str) -> Any:
 
 def test_levels_are_set_described_and_removed(harness: Any) -> None:
     """What is set is what is read, in the form of Kafka's entries."""
-    assert outcomes(harness.apply(alter(resource("3000", ("kafka", SET, "TRACE"))))) == [DONE]
+    assert results(harness.apply(alter(resource("3000", ("kafka", SET, "TRACE"))))) == [DONE]
     assert harness.records == []
     (entry,) = describe(harness, "3000", "kafka").configs
     assert (entry.name, entry.value, entry.config_source, entry.config_type) == (
@@ -117,12 +117,12 @@ def test_changes_that_are_refused(
 ) -> None:
     """Kafka's code and text, and nothing of the resource is done."""
     bad, good = resource(name, ("root", SET, "WARN"), operation), resource("3000", ("root", SET, "FATAL"))
-    assert outcomes(harness.apply(alter(bad, good))) == [(ErrorCode[error_code], message), DONE]
+    assert results(harness.apply(alter(bad, good))) == [(ErrorCode[error_code], message), DONE]
     assert harness.loggers.set == {"root": "FATAL", "kafka": None}
 
 
 def test_validation_changes_nothing(harness: Any) -> None:
-    assert outcomes(harness.apply(alter(resource("3000", ("root", SET, "DEBUG")), validate_only=True))) == [
+    assert results(harness.apply(alter(resource("3000", ("root", SET, "DEBUG")), validate_only=True))) == [
         DONE
     ]
     assert harness.loggers.set["root"] == "INFO"
@@ -131,9 +131,9 @@ def test_validation_changes_nothing(harness: Any) -> None:
 def test_a_standby_changes_its_own_levels(harness: Any) -> None:
     harness.control.deactivate()
     levels = resource("3000", ("kafka", SET, "WARN"))
-    assert outcomes(harness.apply(alter(levels))) == [DONE]
+    assert results(harness.apply(alter(levels))) == [DONE]
     assert describe(harness, "3000", "kafka").configs[0].value == "WARN"
-    assert outcomes(harness.apply(alter())) == []
+    assert results(harness.apply(alter())) == []
     mixed = alter(levels, resource("t", ("retention.ms", SET, "1"), resource_type=TOPIC))
     for request, forwarded in ((alter(levels), True), (mixed, False)):
         with pytest.raises(ControlError) as caught:
@@ -147,8 +147,8 @@ def test_levels_beside_configs(harness: Any) -> None:
     topic = resource("t", ("retention.ms", SET, "1"), resource_type=TOPIC)
     levels = (resource("3000", ("kafka", SET, "WARN")), resource("3000", ("kafka", SET, "ERROR")))
     response = harness.apply(alter(*levels, topic))
-    assert outcomes(response) == [DONE] * 3
-    assert [one.resource_type for one in response.responses] == [TOPIC, LOGGER, LOGGER]
+    assert results(response) == [DONE] * 3
+    assert [resource.resource_type for resource in response.responses] == [TOPIC, LOGGER, LOGGER]
     assert len(harness.records) == 1
     assert harness.loggers.set["kafka"] == "ERROR"
 
@@ -157,4 +157,4 @@ def test_the_old_request_has_no_loggers(harness: Any) -> None:
     """AlterConfigs would remove all levels that it does not name."""
     levels = legacy.AlterConfigsResource(resource_type=LOGGER, resource_name="3000", configs=())
     response = harness.apply(legacy.AlterConfigsRequest(resources=(levels,), validate_only=False))
-    assert outcomes(response) == [(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")]
+    assert results(response) == [(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")]

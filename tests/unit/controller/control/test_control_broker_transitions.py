@@ -64,13 +64,13 @@ def silence(harness, broker_id=1):
         if not harness.broker(other).fenced:
             harness.heartbeat(other)
     harness.now_ms += 1
-    harness.take(harness.control.tick(harness.now_ms))
+    harness.replay_result(harness.control.tick(harness.now_ms))
 
 
 def next_slice(harness):
     """Runs the next slice, in a later turn if it has to be; gives its records."""
     harness.now_ms = max(harness.now_ms, harness.control.deadline_ms)
-    harness.take(harness.control.tick(harness.now_ms))
+    harness.replay_result(harness.control.tick(harness.now_ms))
     return harness.records
 
 
@@ -82,7 +82,7 @@ def finish(harness):
 def fail_over(harness):
     """Another controller becomes active with this image, and without the soft state."""
     harness.control.deactivate()
-    harness.take(harness.control.activate(harness.now_ms))
+    harness.replay_result(harness.control.activate(harness.now_ms))
 
 
 def test_a_large_broker_is_fenced_before_its_partitions_move(large):
@@ -111,14 +111,14 @@ def test_a_broker_that_fits_in_a_slice_is_fenced_in_one_decision(make_large):
 
 
 def test_slices_have_the_same_result_as_one_decision(make_large, monkeypatch):
-    outcomes = []
+    results = []
     for size in (SLICE, 1_000):
         monkeypatch.setattr(broker_transitions, "CHANGES_PER_SLICE_MAX", size)
         harness = make_large(1, 2, 3, features=ELR)
         silence(harness)
         finish(harness)
-        outcomes.append(partitions(harness))
-    assert outcomes[0] == outcomes[1]
+        results.append(partitions(harness))
+    assert results[0] == results[1]
 
 
 def test_a_slice_looks_at_a_bounded_number_of_replicas(large, monkeypatch):
@@ -170,8 +170,8 @@ def test_two_brokers_may_leave_at_once(make_large):
     harness.now_ms += SESSION_MS
     harness.heartbeat(3)
     harness.now_ms += 1
-    harness.take(harness.control.tick(harness.now_ms))
-    harness.take(harness.control.tick(harness.now_ms))
+    harness.replay_result(harness.control.tick(harness.now_ms))
+    harness.replay_result(harness.control.tick(harness.now_ms))
     assert harness.broker(1).fenced
     assert harness.broker(2).fenced
     while memberships(harness, 1) or memberships(harness, 2):
@@ -182,7 +182,7 @@ def test_two_brokers_may_leave_at_once(make_large):
 
 @pytest.mark.parametrize("partition_number", [0, TOPICS - 1])
 def test_a_fenced_broker_joins_no_isr_between_slices(make_large, partition_number):
-    """AlterPartition brings nobody back behind the cursor."""
+    """AlterPartition adds no replica behind the cursor."""
     harness = make_large(2, 1)
     silence(harness)
     next_slice(harness)
@@ -312,7 +312,7 @@ def test_a_shutdown_continues_under_a_new_leader(large):
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_leaderless_partitions_get_leaders_in_slices(make_large, fails_over):
-    """A broker that returns to many partitions blocks nobody."""
+    """A broker that returns to many partitions delays no other request."""
     harness = make_large(1)
     silence(harness)
     finish(harness)

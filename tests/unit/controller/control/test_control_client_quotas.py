@@ -1,4 +1,4 @@
-"""AlterClientQuotas: whom quotas can be for, what values they can have, what is written."""
+"""AlterClientQuotas: entities, values and records of quotas."""
 
 import math
 from typing import Any
@@ -31,8 +31,8 @@ def alter(*entries: EntryData, validate_only: bool = False) -> AlterClientQuotas
     return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
 
 
-def outcomes(response: Any) -> list[tuple[ErrorCode, str | None]]:
-    return [(one.error_code, one.error_message) for one in response.entries]
+def results(response: Any) -> list[tuple[ErrorCode, str | None]]:
+    return [(entry.error_code, entry.error_message) for entry in response.entries]
 
 
 ALICE = ("user", "alice")
@@ -42,7 +42,7 @@ DONE = (ErrorCode.none, None)
 def test_quotas_are_set_changed_and_removed(harness: Any) -> None:
     entity = (ALICE, ("client-id", None))
     key = (("client-id", None), ALICE)
-    assert outcomes(harness.apply(alter(entry(*entity, producer_byte_rate=5, request_percentage=1.5)))) == [
+    assert results(harness.apply(alter(entry(*entity, producer_byte_rate=5, request_percentage=1.5)))) == [
         DONE
     ]
     assert harness.image.client_quotas[key] == {PRODUCE: 5, "request_percentage": 1.5}
@@ -63,7 +63,7 @@ def test_quotas_are_set_changed_and_removed(harness: Any) -> None:
 def test_validation_writes_nothing(harness: Any) -> None:
     request = alter(entry(ALICE, producer_byte_rate=5), entry(("user", "bob"), x=1), validate_only=True)
     result = harness.decide(request)
-    assert outcomes(result.response) == [DONE, (ErrorCode.invalid_request, "Invalid configuration key x")]
+    assert results(result.response) == [DONE, (ErrorCode.invalid_request, "Invalid configuration key x")]
     assert result.records == ()
 
 
@@ -87,7 +87,7 @@ def test_entities_that_cannot_have_quotas(
     """Each refusal has Kafka's text, and the others are served."""
     request = alter(entry(*entity, connection_creation_rate=1), entry(ALICE, producer_byte_rate=1))
     response = harness.apply(request, unresolved_hosts=frozenset({"no.such.host"}))
-    assert outcomes(response) == [(ErrorCode.invalid_request, message), DONE]
+    assert results(response) == [(ErrorCode.invalid_request, message), DONE]
     assert [record.key for record in harness.records] == [PRODUCE]
 
 
@@ -112,14 +112,14 @@ def test_entities_that_cannot_have_quotas(
 def test_values(
     harness: Any, entity: tuple[str, str | None], key: str, value: float, message: str | None
 ) -> None:
-    ((error_code, reported),) = outcomes(harness.apply(alter(entry(entity, **{key: value}))))
+    ((error_code, reported),) = results(harness.apply(alter(entry(entity, **{key: value}))))
     assert reported == message
     assert (error_code is ErrorCode.invalid_request) == (message is not None)
     assert len(harness.records) == (message is None)
 
 
 def test_an_entity_that_is_named_again(harness: Any) -> None:
-    """As in Kafka, the first entry is done although the answer is an error."""
+    """As in Kafka, the first entry is done although the response is an error."""
     client = ("client-id", "c")
     doubled = entry(("user", "bob"), producer_byte_rate=1)
     response = harness.apply(
@@ -129,7 +129,7 @@ def test_an_entity_that_is_named_again(harness: Any) -> None:
             EntryData(entity=doubled.entity, ops=doubled.ops * 2),
         )
     )
-    assert outcomes(response) == [
+    assert results(response) == [
         (
             ErrorCode.invalid_request,
             "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=c, user=alice})",
@@ -142,7 +142,7 @@ def test_an_entity_that_is_named_again(harness: Any) -> None:
 def test_more_records_than_a_batch_may_have(harness: Any) -> None:
     entries = [entry(("user", f"u{number}"), producer_byte_rate=1) for number in range(10_001)]
     assert harness.refusal(alter(*entries)).error_code is ErrorCode.policy_violation
-    assert {code for code, _ in outcomes(harness.apply(alter(*entries[1:])))} == {ErrorCode.none}
+    assert {code for code, _ in results(harness.apply(alter(*entries[1:])))} == {ErrorCode.none}
     assert len(harness.image.client_quotas) == 10_000
 
 
@@ -177,7 +177,8 @@ def test_whatever_is_asked_every_entity_has_one_answer(
         ]
         assert len(responses) == len(set(responses)) == len(named)
         assert all(
-            (one.error_code is ErrorCode.none) == (one.error_message is None) for one in response.entries
+            (entry.error_code is ErrorCode.none) == (entry.error_message is None)
+            for entry in response.entries
         )
         for quotas in harness.image.client_quotas.values():
             assert quotas

@@ -39,7 +39,9 @@ def test_unregistering_takes_a_controller_out_of_image_and_snapshot(new_harness:
     assert harness.records == [UnregisterControllerRecord(controller_id=3001)]
     assert list(harness.image.cluster.controllers) == [3002]
     snapshot = image_to_records(harness.image.committed_copy())
-    assert [one.controller_id for one in snapshot if isinstance(one, RegisterControllerRecord)] == [3002]
+    assert [record.controller_id for record in snapshot if isinstance(record, RegisterControllerRecord)] == [
+        3002
+    ]
 
     harness.register_controller(3001)
     offset = harness.image.end_offset

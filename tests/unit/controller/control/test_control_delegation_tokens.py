@@ -105,7 +105,7 @@ def test_the_longest_lifetime_that_can_be_configured(new_harness: Any) -> None:
 
 
 def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
-    """An old client gets an answer that its version has room for."""
+    """An old client gets a response in its version."""
     response = tokens.apply(create(), 2, **ALICE)
     assert (response.error_code, response.principal_name) == (ErrorCode.none, "alice")
     assert response.token_requester_principal_type == response.token_requester_principal_name == ""
@@ -126,7 +126,7 @@ def test_the_requester_is_named_since_version_3(tokens: Any) -> None:
     ],
 )
 def test_tokens_are_for_those_who_logged_in_without_one(tokens: Any, caller: dict[str, Any]) -> None:
-    """A token can't prolong itself, and nobody gets one on a listener without authentication."""
+    """A token can't prolong itself, and no client gets one on a listener without authentication."""
     token = tokens.apply(create(), **ALICE)
     created = tokens.apply(create(), **caller)
     assert (created.error_code, ms(created.issue_timestamp), created.hmac) == (
@@ -249,14 +249,14 @@ def test_a_token_of_the_leader_before_is_found(tokens: Any) -> None:
 
 
 def test_the_sweep_removes_what_is_over(tokens: Any) -> None:
-    """Expired tokens leave the log's state, at most so many at once, and others stay."""
+    """Expired tokens leave the log's state, a bounded number at once, and others stay."""
     for number in range(SWEPT_TOKENS_MAX + 1):
         tokens.apply(create(lifetime_ms=1 + number % 2), **ALICE)
     tokens.now_ms += CHECK_MS - 1
     living = tokens.apply(create(), **ALICE).token_id
     due_ms = tokens.control.deadline_ms
     tokens.now_ms = due_ms
-    tokens.take(tokens.control.tick(due_ms))
+    tokens.replay_result(tokens.control.tick(due_ms))
     assert len(tokens.records) == SWEPT_TOKENS_MAX
     assert {type(record) for record in tokens.records} == {RemoveDelegationTokenRecord}
     tokens.run_until(due_ms + 100)

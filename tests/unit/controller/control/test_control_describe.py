@@ -121,12 +121,12 @@ def test_only_the_configs_asked_for_are_described(harness):
 
 
 def test_resources_named_again_are_described_once(harness):
-    """The answer's size follows from the cluster, not from repetitions."""
+    """The size of the response follows from the cluster, not from repetitions."""
     name = str(harness.config.node_id)
     keys = (None, None, ("node.id", "log.dirs"), ("log.dirs", "node.id"))
     resources = tuple(
-        DescribeConfigsResource(resource_type=BROKER, resource_name=name, configuration_keys=one)
-        for one in keys
+        DescribeConfigsResource(resource_type=BROKER, resource_name=name, configuration_keys=key)
+        for key in keys
     )
     whole, part = harness.apply(DescribeConfigsRequest(resources=resources * 250)).results
     assert len(whole.configs) > 100
@@ -164,9 +164,9 @@ def test_secrets_are_not_told(harness):
     ):
         harness.replay(ConfigRecord(resource_type=BROKER, resource_name="3000", name=name, value="s3cret"))
         config = described(harness, BROKER, "3000", name, synonyms=True)
-        is_told = name.endswith("location")
-        assert config.is_sensitive is not is_told
-        assert ("s3cret" in str(config)) is is_told
+        is_shown = name.endswith("location")
+        assert config.is_sensitive is not is_shown
+        assert ("s3cret" in str(config)) is is_shown
     prefixed = described(
         harness, BROKER, "3000", "listener.name.external.ssl.keystore.location", synonyms=True
     )
@@ -187,7 +187,7 @@ def test_cluster_defaults_show_what_is_set_only(harness):
 
 
 def test_values_that_nodes_ignore_are_not_described(harness):
-    """DescribeConfigs tells what is in effect, as Kafka's (DynamicBrokerConfig)."""
+    """DescribeConfigs reports the effective values, as Kafka's (DynamicBrokerConfig)."""
     invalid = (
         ("", "min.insync.replicas", "0"),
         ("", "num.partitions", "3"),
@@ -267,7 +267,7 @@ def test_a_type_that_is_none_fails_alone(harness, resource_type, name, documenta
 
 
 def test_topics_of_later_requests_share_what_they_have_in_common(harness):
-    """Thousands of small requests do not describe all configs anew, and none gets what another asked for."""
+    """Thousands of small requests do not describe all configs again, and none gets the configs of another."""
     harness.replay(ConfigRecord(resource_type=TOPIC, resource_name="t", name="retention.ms", value="7"))
     harness.start_broker()
     harness.add_topic("t", 1)

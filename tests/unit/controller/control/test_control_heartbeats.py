@@ -75,7 +75,7 @@ def test_a_session_ends_after_its_timeout(harness):
     contact_ms = harness.now_ms - 5_000
     assert not [record for record in harness.run_until(contact_ms + 9_000) if is_about(record, 1)]
     harness.now_ms = contact_ms + 9_001
-    harness.take(harness.control.tick(harness.now_ms))
+    harness.replay_result(harness.control.tick(harness.now_ms))
     change, fence = harness.records
     assert (change.leader, change.isr) == (2, (2,))
     assert fence == BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1)
@@ -92,7 +92,7 @@ def test_stale_brokers_are_fenced_one_per_pass(harness):
     harness.now_ms += 9_001
     for broker_id in (1, 2):
         assert harness.control.deadline_ms <= harness.now_ms
-        harness.take(harness.control.tick(harness.now_ms))
+        harness.replay_result(harness.control.tick(harness.now_ms))
         assert [record.broker_id for record in harness.records] == [broker_id]
 
 
@@ -120,7 +120,7 @@ def test_a_new_active_controller_gives_every_unfenced_broker_a_full_session(harn
     harness.register(2)
     harness.now_ms += 8_999
     harness.control.deactivate()
-    harness.take(harness.control.activate(harness.now_ms))
+    harness.replay_result(harness.control.activate(harness.now_ms))
     activated_ms = harness.now_ms
     assert not [record for record in harness.run_until(activated_ms + 9_000) if is_about(record, 1)]
     assert [record for record in harness.run_until(activated_ms + 9_001) if is_about(record, 1)]
@@ -209,7 +209,7 @@ def test_controlled_shutdown_goes_on_under_a_new_active_controller(harness):
     harness.add_topic("t", 1, 2)
     harness.heartbeat(1, want_shut_down=True)
     harness.control.deactivate()
-    harness.take(harness.control.activate(harness.now_ms))
+    harness.replay_result(harness.control.activate(harness.now_ms))
     assert harness.broker().in_controlled_shutdown
     response = harness.heartbeat(1, want_shut_down=True)
     assert response.should_shut_down

@@ -51,7 +51,7 @@ class Rig:
     def create(self, *topics: create.CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
         """The results of new topics, by name."""
         request = create.CreateTopicsRequest(topics=topics, timeout=TIMEOUT, validate_only=validate_only)
-        return {one.name: one for one in self.harness.apply(request).topics}
+        return {topic.name: topic for topic in self.harness.apply(request).topics}
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_topic_that_is_refused_is_not_created(rig: Rig) -> None:
         assert results["good"].error_code is ErrorCode.none
         assert results["no such"].error_code is ErrorCode.invalid_topic_exception
     assert set(rig.harness.image.topics.by_name) == {"good"}
-    assert [one.name for one in rig.topics.seen] == ["bad", "good"] * 2
+    assert [topic.name for topic in rig.topics.seen] == ["bad", "good"] * 2
 
 
 def test_a_policy_sees_what_a_request_changes(rig: Rig) -> None:
@@ -136,7 +136,7 @@ def test_a_policy_sees_what_a_request_changes(rig: Rig) -> None:
         configs=(alter.AlterableConfig(name="retention.ms", value="8"),),
     )
     rig.harness.apply(alter.AlterConfigsRequest(resources=(replaced,), validate_only=False))
-    assert [one.configs for one in rig.configs.seen] == [
+    assert [altered.configs for altered in rig.configs.seen] == [
         {"retention.ms": "7", "segment.ms": None, "cleanup.policy": "compact"},
         {"retention.ms": "8"},
     ]
@@ -158,7 +158,7 @@ def test_a_change_that_is_refused_is_not_made(rig: Rig) -> None:
     response = rig.harness.apply(
         incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
     )
-    assert [(one.error_code, one.error_message) for one in response.responses] == [
+    assert [(resource.error_code, resource.error_message) for resource in response.responses] == [
         (ErrorCode.policy_violation, "bad is a bad name"),
         (ErrorCode.none, None),
     ]

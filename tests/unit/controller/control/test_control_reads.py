@@ -99,7 +99,8 @@ def pages(*names: str, most: int = 2_000, cursor: tuple[str, int] | None = None)
 def shown(response: Any) -> list[tuple[str, list[int]]]:
     """The topics of a page, with the numbers of their partitions."""
     return [
-        (one.name, [partition.partition_index for partition in one.partitions]) for one in response.topics
+        (topic.name, [partition.partition_index for partition in topic.partitions])
+        for topic in response.topics
     ]
 
 
@@ -164,7 +165,7 @@ def test_a_page_has_a_partition_at_least_and_a_bounded_number_at_most(harness: A
 
 def test_topics_that_are_not_there(harness: Any) -> None:
     harness.replay(*topic("a", 2))
-    codes = [one.error_code for one in harness.apply(pages("a", "absent", "no such")).topics]
+    codes = [topic.error_code for topic in harness.apply(pages("a", "absent", "no such")).topics]
     assert codes == [
         ErrorCode.none,
         ErrorCode.unknown_topic_or_partition,
@@ -183,7 +184,7 @@ def test_topics_that_the_sender_may_not_describe(harness: Any) -> None:
     acl = acl_of(AclOperation.DESCRIBE, principal="User:alice", resource=(ResourceType.TOPIC, "b"))
     of_alice = access(harness, acl)
     named = harness.apply(pages("a", "b", "absent"), access=of_alice)
-    assert [(one.name, one.error_code, one.topic_id) for one in named.topics] == [
+    assert [(topic.name, topic.error_code, topic.topic_id) for topic in named.topics] == [
         ("b", ErrorCode.none, topic_id("b")),
         ("a", ErrorCode.topic_authorization_failed, None),
         ("absent", ErrorCode.topic_authorization_failed, None),
@@ -351,7 +352,7 @@ def described_tokens(tokens: Any, *owners: str, **caller: Any) -> set[str]:
 def test_tokens_are_shown_to_those_whom_brokers_show_them(new_harness: Any) -> None:
     tokens = new_harness(delegation_token_secret=SECRET)
     own, of_carol, of_bob = (
-        make_token(tokens, *one).token_id for one in ((ALICE,), (ALICE, "carol"), (BOB,))
+        make_token(tokens, *arguments).token_id for arguments in ((ALICE,), (ALICE, "carol"), (BOB,))
     )
     nothing = access(tokens, acl_of(AclOperation.DESCRIBE, principal="User:nobody"))
     assert described_tokens(tokens, **ALICE, access=nothing) == {own, of_carol}

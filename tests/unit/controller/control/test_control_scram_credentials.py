@@ -95,7 +95,7 @@ def test_deletions_are_a_transaction_and_what_follows_is_another(harness: Any, n
     first, *deleted, last = harness.records
     assert (first, last) == (begin, end)
     assert deleted[:3] == [removed[0], end, begin]
-    assert [one.name for one in deleted[3:]] == ["carol"]
+    assert [record.name for record in deleted[3:]] == ["carol"]
     old = new_harness(12)
     ask(old, upsertion("alice"), upsertion("bob"))
     ask(old, deletion("alice"), deletion("bob"))
@@ -123,11 +123,11 @@ def test_deletions_are_a_transaction_and_what_follows_is_another(harness: Any, n
 def test_a_refused_user_does_not_harm_others(
     harness: Any,
     alteration: ScramCredentialUpsertion | ScramCredentialDeletion,
-    outcome: tuple[ErrorCode, str | None],
+    result: tuple[ErrorCode, str | None],
 ) -> None:
     """Each rule with Kafka's code and text."""
-    assert ask(harness, alteration, upsertion("good")) == {alteration.name: outcome, "good": DONE}
-    assert len(harness.records) == 1 + (outcome == DONE)
+    assert ask(harness, alteration, upsertion("good")) == {alteration.name: result, "good": DONE}
+    assert len(harness.records) == 1 + (result == DONE)
 
 
 def test_a_user_that_is_named_twice_keeps_what_it_has(harness: Any) -> None:

@@ -30,7 +30,7 @@ def large(new_harness: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def led_or_in_sync(harness: Any) -> tuple[int, int]:
     """The numbers of partitions that broker 1 leads, and in whose ISR it is."""
     found = [topic.partitions[0] for topic in harness.image.topics.by_id.values()]
-    return sum(one.leader == 1 for one in found), sum(1 in one.isr for one in found)
+    return sum(partition.leader == 1 for partition in found), sum(1 in partition.isr for partition in found)
 
 
 def depart(harness: Any) -> None:
@@ -68,6 +68,6 @@ def test_a_broker_that_came_back_under_another_leader_leaves_everything_again(la
     epoch = large.broker(1).epoch
     large.replay(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=-1))
     rejoin(large)
-    large.take(large.control.activate(large.now_ms))
+    large.replay_result(large.control.activate(large.now_ms))
     depart(large)
     assert led_or_in_sync(large) == (0, 0)

@@ -14,7 +14,7 @@ def test_each_step_has_the_same_budget() -> None:
 def test_parts_share_the_records_among_them() -> None:
     parts = Parts()
     per_step = -(-STEP_WORK_MAX // (ITEM + RECORD))
-    taken = [parts.take() for _ in range(3 * per_step) if parts.add([NoOpRecord()])]
+    taken = [parts.pop() for _ in range(3 * per_step) if parts.add([NoOpRecord()])]
     assert [len(part.records) for part in taken if part is not None] == [per_step] * 3
     assert parts.last(None).records == ()
-    assert parts.take() is None
+    assert parts.pop() is None

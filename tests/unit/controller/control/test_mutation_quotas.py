@@ -53,7 +53,7 @@ class Rig:
     def is_refused(self, quota: MutationQuota, partitions: int = 1) -> bool:
         """Whether a quota refuses partitions, which it otherwise counts."""
         try:
-            quota.take(partitions)
+            quota.charge(partitions)
         except ControlError as error:
             return error.error_code is ErrorCode.throttling_quota_exceeded
         return False
@@ -86,7 +86,7 @@ def test_a_bucket_is_full_at_first_and_refills_with_time(rig: Rig) -> None:
 def test_a_refused_request_costs_nothing(rig: Rig) -> None:
     """Whoever asks again and again does not wait longer."""
     rig.set(RATE, ("user", "alice"))
-    rig.of().take(24)
+    rig.of().charge(24)
     assert all(rig.is_refused(rig.of(), 100) for _ in range(10))
     rig.now_ms += 1_000
     assert not rig.is_refused(rig.of())
@@ -120,16 +120,16 @@ LEVELS = (
 def test_the_most_specific_quota_counts(rig: Rig, level: int) -> None:
     for number, entity in enumerate(LEVELS[level:]):
         rig.set(1.0 if number == 0 else 1_000.0, *entity)
-    rig.of().take(12)
+    rig.of().charge(12)
     assert rig.is_refused(rig.of())
 
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_who_shares_a_bucket(rig: Rig, level: int) -> None:
-    """A quota of users is shared by their client ids, one of client ids by all users, one of pairs by nobody."""
+    """Client ids share a quota of their user, users a quota of their client id; a pair has its own."""
     entity = dict(LEVELS[level])
     rig.set(1.0, *LEVELS[level])
-    rig.of().take(12)
+    rig.of().charge(12)
     assert rig.is_refused(rig.of())
     assert rig.is_refused(rig.of(client_id="other")) == (entity.keys() == {"user"})
     assert rig.is_refused(rig.of(user="bob")) == (entity.keys() == {"client-id"})
@@ -142,7 +142,7 @@ def test_without_a_quota_nothing_is_bounded(rig: Rig) -> None:
     rig.set(1.0, ("user", None), ("client-id", None))
     for _ in range(2):
         assert not rig.is_refused(rig.of(client_id=None), 10_000)
-    rig.of().take(12)
+    rig.of().charge(12)
     assert rig.is_refused(rig.of())
     rig.set(None, ("user", None), ("client-id", None))
     assert not rig.is_refused(rig.of(), 10_000)
@@ -150,7 +150,7 @@ def test_without_a_quota_nothing_is_bounded(rig: Rig) -> None:
 
 def test_a_quota_that_changes_applies_at_once(rig: Rig) -> None:
     rig.set(1.0, ("user", "alice"))
-    rig.of().take(21)
+    rig.of().charge(21)
     rig.set(10.0, ("user", "alice"))
     quota = rig.of()
     assert rig.is_refused(quota)
@@ -160,7 +160,7 @@ def test_a_quota_that_changes_applies_at_once(rig: Rig) -> None:
 def test_an_unused_bucket_is_full_again(rig: Rig) -> None:
     """A debt ends after an hour without requests, as in Kafka."""
     rig.set(1.0, ("user", "alice"))
-    rig.of().take(36_000)
+    rig.of().charge(36_000)
     rig.now_ms += 3_600_000
     assert rig.is_refused(rig.of())
     rig.now_ms += 1
@@ -169,7 +169,7 @@ def test_an_unused_bucket_is_full_again(rig: Rig) -> None:
 
 def test_throttle_times_fit_their_field(rig: Rig) -> None:
     rig.set(5e-324, ("user", "alice"))
-    rig.of().take(1)
+    rig.of().charge(1)
     quota = rig.of()
     assert rig.is_refused(quota)
     assert quota.throttle_time == timedelta(milliseconds=2**31 - 1)
@@ -181,7 +181,7 @@ def test_buckets_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.set(1.0, ("user", None), ("client-id", None))
     for number in range(25):
         rig.now_ms += 1
-        rig.of(client_id=f"app-{number}").take(100)
+        rig.of(client_id=f"app-{number}").charge(100)
         assert rig.is_refused(rig.of(client_id=f"app-{number}"))
     buckets: dict[Any, Any] = rig.quotas._buckets
     assert len(buckets) <= 10

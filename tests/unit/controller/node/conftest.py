@@ -67,7 +67,7 @@ class Bench:
             alter_subscription("500").request if request is None else request, deadline_ms
         )
         effects = self.node.turn([event], self.now_ms)
-        ((token, outcome),) = [(answer.token, answer.outcome) for answer in effects.control_answers]
+        ((token, outcome),) = [(answer.token, answer.result) for answer in effects.control_responses]
         assert token == TOKEN
         return outcome, effects
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from kit.controller_parts import caller
 from kit.turn_parts import NOW_MS, ScriptedRequest, TurnBench
-from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
+from quorate_controller.config.own_keys import ResponsePolicy, ResponsesWaitFor
 from quorate_controller.control.api import ControlResult
 from quorate_controller.node.broker_waits import BrokerWaits
 from quorate_controller.node.events import Asker, ControlRequest
@@ -44,13 +44,13 @@ def waiter(end_offset: int = 10, *, broker_id: int | None = BROKER, deadline_ms:
     return Waiter(end_offset, end_offset, "answer", Asker(broker_id, deadline_ms))  # type: ignore[arg-type]
 
 
-def waits_for(wait_for: AnswersWaitFor, max_ms: int = 500) -> BrokerWaits:
+def waits_for(wait_for: ResponsesWaitFor, max_ms: int = 500) -> BrokerWaits:
     """Waits of one policy."""
-    return BrokerWaits(AnswerPolicy(wait_for=wait_for, max_ms=max_ms))
+    return BrokerWaits(ResponsePolicy(wait_for=wait_for, max_ms=max_ms))
 
 
 def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed() -> None:
-    waits = waits_for(AnswersWaitFor.FORWARDER)
+    waits = waits_for(ResponsesWaitFor.FORWARDER)
     held = waiter(10)
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
     known = {BROKER: 9, OTHER: 50}
@@ -63,24 +63,24 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
 @pytest.mark.parametrize(
     ("policy", "asked_by"),
     [
-        (AnswerPolicy(wait_for=AnswersWaitFor.NOBODY), waiter()),
-        (AnswerPolicy(max_ms=0), waiter()),
-        (AnswerPolicy(), waiter(broker_id=None)),
-        (AnswerPolicy(), waiter(broker_id=77)),
-        (AnswerPolicy(), waiter(deadline_ms=NOW_MS + 1)),
-        (AnswerPolicy(), replace(waiter(), asker=None)),
-        (AnswerPolicy(wait_for=AnswersWaitFor.BROKERS), replace(waiter(), asker=None)),
+        (ResponsePolicy(wait_for=ResponsesWaitFor.NONE), waiter()),
+        (ResponsePolicy(max_ms=0), waiter()),
+        (ResponsePolicy(), waiter(broker_id=None)),
+        (ResponsePolicy(), waiter(broker_id=77)),
+        (ResponsePolicy(), waiter(deadline_ms=NOW_MS + 1)),
+        (ResponsePolicy(), replace(waiter(), asker=None)),
+        (ResponsePolicy(wait_for=ResponsesWaitFor.BROKERS), replace(waiter(), asker=None)),
     ],
-    ids=["nobody", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
+    ids=["none", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
 )
-def test_these_answers_do_not_wait(policy: AnswerPolicy, asked_by: Waiter) -> None:
+def test_these_answers_do_not_wait(policy: ResponsePolicy, asked_by: Waiter) -> None:
     waits = BrokerWaits(policy)
     assert waits.hold_back([asked_by], BROKERS, NOW_MS) == [asked_by]
     assert waits.deadline_ms is None
 
 
 def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
-    waits = waits_for(AnswersWaitFor.FORWARDER, max_ms=500)
+    waits = waits_for(ResponsesWaitFor.FORWARDER, max_ms=500)
     waits.hold_back([waiter(10), waiter(11, deadline_ms=NOW_MS + 300)], BROKERS, NOW_MS)
     assert waits.deadline_ms == NOW_MS + 150
     assert [one.end_offset for one in waits.take_due(lambda _: -1, NOW_MS + 150)] == [11]
@@ -92,7 +92,7 @@ def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
 
 def test_cluster_wide_waits_are_for_all_brokers_that_are_not_fenced() -> None:
     """KIP-4's consistent blocking."""
-    waits = waits_for(AnswersWaitFor.BROKERS)
+    waits = waits_for(ResponsesWaitFor.BROKERS)
     held = waiter(10, broker_id=None)
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
     known = dict.fromkeys(BROKERS, 0)
@@ -122,7 +122,7 @@ def bench() -> TurnBench:
     bench.control.decisions.append(ControlResult(records=(record,), response="registered"))
     bench.node.turn([request(1)], NOW_MS)
     bench.commit()
-    assert [response.token for response in bench.node.turn([], NOW_MS).control_answers] == [1]
+    assert [response.token for response in bench.node.turn([], NOW_MS).control_responses] == [1]
     return bench
 
 
@@ -141,27 +141,27 @@ def create_topic(bench: TurnBench, token: int) -> None:
     )
     bench.node.turn([request(token, BROKER)], NOW_MS)
     bench.commit()
-    assert bench.node.turn([], NOW_MS).control_answers == []
+    assert bench.node.turn([], NOW_MS).control_responses == []
 
 
 def test_a_turn_answers_when_the_fetch_has_come(bench: TurnBench) -> None:
     create_topic(bench, 2)
     assert bench.node.deadline_ms == NOW_MS + 500
     bench.raft.known_high_watermarks[BROKER] = bench.raft.high_watermark
-    assert [response.token for response in bench.node.turn([LOST], NOW_MS + 1).control_answers] == [2]
+    assert [response.token for response in bench.node.turn([LOST], NOW_MS + 1).control_responses] == [2]
 
 
 def test_reads_and_refusals_do_not_wait(bench: TurnBench) -> None:
     bench.control.decisions.append(ControlResult(response="described"))
     assert [
         control_response.token
-        for control_response in bench.node.turn([request(2, BROKER)], NOW_MS).control_answers
+        for control_response in bench.node.turn([request(2, BROKER)], NOW_MS).control_responses
     ] == [2]
 
 
 def test_committed_answers_survive_the_loss_of_leadership(bench: TurnBench) -> None:
     create_topic(bench, 2)
     bench.depose_at(ConnectionLost)
-    (response,) = bench.node.turn([LOST], NOW_MS + 1).control_answers
-    assert (response.token, response.outcome) == (2, "created")
+    (response,) = bench.node.turn([LOST], NOW_MS + 1).control_responses
+    assert (response.token, response.result) == (2, "created")
     assert bench.node.broker_waits.deadline_ms is None

@@ -12,7 +12,7 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 from kit.led_node import LedNode, creation
-from kit.work.counting import WorkCounter
+from kit.work.counter import WorkCounter
 from quorate_controller.node.events import Principal
 from quorate_controller.node.request_processor import DECISIONS_MS_MAX
 

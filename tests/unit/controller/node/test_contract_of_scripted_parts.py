@@ -24,13 +24,13 @@ from quorate_controller.raft.messages import Persisted, Propose, Resign, Role, S
 from quorate_controller.raft.model import (
     BOOTSTRAP_SNAPSHOT_ID,
     Endpoint,
+    RaftSafetyError,
     ReplicaKey,
     SnapshotId,
     VersionRange,
     Voter,
 )
 from quorate_controller.raft.node import RaftNode
-from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, RaftConfig, VotersAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.storage.controller_storage import ControllerStorage, StorageConfig

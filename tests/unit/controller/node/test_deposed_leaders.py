@@ -15,7 +15,7 @@ from quorate_controller.control.api import (
     KRaftVersionUpgrade,
 )
 from quorate_controller.raft.messages import Role
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records.generated import TopicRecord

@@ -50,11 +50,11 @@ def outcomes(effects: Any) -> list[Any]:
     return [
         (
             control_response.token,
-            control_response.outcome.error_code
-            if isinstance(control_response.outcome, ControlError)
-            else control_response.outcome,
+            control_response.result.error_code
+            if isinstance(control_response.result, ControlError)
+            else control_response.result,
         )
-        for control_response in effects.control_answers
+        for control_response in effects.control_responses
     ]
 
 

@@ -97,9 +97,9 @@ def test_peers_are_answered_between_short_slices(node: ControllerNode, clock: Ti
         begun_ms = clock.now_ms
         effects = node.turn([vote_request(node, epoch)], begun_ms)
         assert clock.now_ms - begun_ms <= SLICE_MS + 2 * clock.tick_ms
-        (response,) = effects.raft_replies
-        assert isinstance(response.answer.response, VoteResponse)
-        assert response.answer.response.vote_granted
+        (outgoing,) = effects.raft_responses
+        assert isinstance(outgoing.response.response, VoteResponse)
+        assert outgoing.response.response.vote_granted
         notes += [note.event for note in effects.notes]
     assert epoch - FETCHED.epoch > TOPICS // RECORDS_PER_STEP // SLICE_MS
     assert notes.count("snapshot_loaded") == 1

@@ -15,9 +15,9 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.errors import ErrorCode
 from kit.led_node import PEERS, LedNode, creation, directory_of, level_of
+from kit.soft_state.attributes import Attribute, attributes
 from kit.soft_state.page import PAGE, rendered
 from kit.soft_state.table import TABLE, Kind
-from kit.soft_state.walking import Attribute, attributes
 from quorate_controller.control import broker_transitions, elections
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.describe import TOPICS_PER_STEP
@@ -59,7 +59,7 @@ def led(open_led: OpenLed, monkeypatch: pytest.MonkeyPatch) -> LedNode:
 
 def is_entered(attribute: Attribute) -> bool:
     row = TABLE.get(attribute.key)
-    return row is None or row.kind in (Kind.PART, Kind.ANEW)
+    return row is None or row.kind in (Kind.PART, Kind.RESTARTS)
 
 
 def state_of(node: ControllerNode) -> State:
@@ -159,7 +159,7 @@ def test_what_ends_with_a_leadership_ends(
     tokens = have_answers_waiting(led)
     undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
     effects = led.turn(*undecided, led.lead_by_another())
-    responses = [control_response.token for control_response in effects.control_answers]
+    responses = [control_response.token for control_response in effects.control_responses]
     assert len(responses) == len(set(responses)), "a request was answered twice"
     assert led.node.raft.role is Role.FOLLOWER
     assert different(state_of(led.node), fresh) == set()

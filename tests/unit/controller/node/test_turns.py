@@ -21,11 +21,11 @@ from quorate_controller.raft.messages import (
     FetchResponse,
     FetchSnapshotResponse,
     HardState,
+    OutgoingResponse,
     Persisted,
     Propose,
     ReadRange,
     Ready,
-    Reply,
     Role,
     RoleChange,
     Shutdown,
@@ -45,7 +45,7 @@ LOST = ConnectionLost(node_id=2)
 """An event that raft answers as a test says."""
 SNAPSHOT_ID = SnapshotId(offset=8, epoch=2)
 HARD_STATE = HardState(leader_epoch=EPOCH)
-VOTE = Reply(token=4, response=VoteResponse(vote_granted=True))
+VOTE = OutgoingResponse(token=4, response=VoteResponse(vote_granted=True))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def everything() -> Ready:
         truncate_to=0,
         append=batch(0, 2),
         snapshot_chunk=SnapshotChunk(snapshot_id=SNAPSHOT_ID, position=0, data=b"x"),
-        replies=(VOTE,),
+        responses=(VOTE,),
     )
 
 
@@ -91,11 +91,11 @@ def answers(effects: Any) -> list[tuple[int, Any]]:
     return [
         (
             control_response.token,
-            control_response.outcome.error_code
-            if isinstance(control_response.outcome, ControlError)
-            else control_response.outcome,
+            control_response.result.error_code
+            if isinstance(control_response.result, ControlError)
+            else control_response.result,
         )
-        for control_response in effects.control_answers
+        for control_response in effects.control_responses
     ]
 
 
@@ -104,7 +104,7 @@ def answers(effects: Any) -> list[tuple[int, Any]]:
 
 def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None:
     bench.answer(ConnectionLost, everything())
-    bench.answer(Persisted, Ready(replies=(replace(VOTE, token=5),)))
+    bench.answer(Persisted, Ready(responses=(replace(VOTE, token=5),)))
     effects = bench.node.turn([LOST], NOW_MS)
     assert bench.done() == [
         *("ConnectionLost", "hard state", "truncate", "append", "snapshot chunk"),
@@ -112,7 +112,7 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
     ]
     assert bench.journal[1] == ("hard state", HARD_STATE, 1)
     assert bench.journal[-1] == ("step", "Persisted", 2)
-    assert [reply.token for reply in effects.raft_replies] == [4, 5]
+    assert [reply.token for reply in effects.raft_responses] == [4, 5]
 
 
 def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
@@ -160,11 +160,16 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     ranges = [(0, 9), (2, 2), (-1, 2), (3, 4)]
     reads = [ReadRange(start_offset=start, end_offset=end, size_bytes_max=10) for start, end in ranges]
     responses = tuple(
-        Reply(token=number, response=FetchResponse(read=read)) for number, read in enumerate(reads)
+        OutgoingResponse(token=number, response=FetchResponse(read=read)) for number, read in enumerate(reads)
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
     effects = bench.node.turn([LOST], NOW_MS)
-    assert [response.answer.data for response in effects.raft_replies] == [b"records", b"records", b"", b""]
+    assert [response.response.data for response in effects.raft_responses] == [
+        b"records",
+        b"records",
+        b"",
+        b"",
+    ]
     assert bench.journal[-2:] == [("read log", 0, 10, 2), ("read log", 2, 10, 2)]
     assert bench.done().index("flush") < bench.done().index("read log")
 
@@ -173,14 +178,14 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
     read = ReadRange(start_offset=0, end_offset=2, size_bytes_max=10)
     shared = FetchResponse(read=read)
     responses = (
-        Reply(token=0, response=shared),
-        Reply(token=1, response=shared, is_for_observer=True),
-        Reply(token=2, response=FetchResponse(read=read)),
+        OutgoingResponse(token=0, response=shared),
+        OutgoingResponse(token=1, response=shared, is_for_observer=True),
+        OutgoingResponse(token=2, response=FetchResponse(read=read)),
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), replies=responses))
-    first, second, third = bench.node.turn([LOST], NOW_MS).raft_replies
-    assert first.answer is second.answer
-    assert third.answer is not first.answer
+    bench.answer(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
+    first, second, third = bench.node.turn([LOST], NOW_MS).raft_responses
+    assert first.response is second.response
+    assert third.response is not first.response
     assert [one.is_for_observer for one in (first, second, third)] == [False, True, False]
     assert bench.done().count("read log") == 2
 
@@ -190,7 +195,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     other = SnapshotId(offset=9, epoch=2)
     wanted = [(SNAPSHOT_ID, 99), (SNAPSHOT_ID, 100), (SNAPSHOT_ID, -1), (other, 0)]
     responses = tuple(
-        Reply(
+        OutgoingResponse(
             token=number,
             response=FetchSnapshotResponse(
                 snapshot_id=snapshot_id,
@@ -200,8 +205,8 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
         )
         for number, (snapshot_id, position) in enumerate(wanted)
     )
-    bench.answer(ConnectionLost, Ready(replies=responses))
-    filled = [response.answer for response in bench.node.turn([LOST], NOW_MS).raft_replies]
+    bench.answer(ConnectionLost, Ready(responses=responses))
+    filled = [response.response for response in bench.node.turn([LOST], NOW_MS).raft_responses]
     assert [one.response.error_code for one in filled] == [
         ErrorCode.none,
         ErrorCode.position_out_of_range,
@@ -251,7 +256,7 @@ def test_an_error_of_the_disk_answers_no_fetch(bench: TurnBench, operation: str)
         if operation == "read log"
         else FetchSnapshotResponse(read=SnapshotRead(snapshot_id=SNAPSHOT_ID, position=0, size_bytes_max=10))
     )
-    bench.answer(ConnectionLost, Ready(replies=(VOTE, Reply(token=5, response=read))))
+    bench.answer(ConnectionLost, Ready(responses=(VOTE, OutgoingResponse(token=5, response=read))))
     bench.disk.fails_at, bench.disk.failure = operation, StorageError(Path("data"), "is gone")
     with pytest.raises(StorageError):
         bench.node.turn([LOST], NOW_MS)
@@ -305,7 +310,7 @@ def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> No
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.control.decisions.append(ControlError(ErrorCode.not_controller, "standby"))
     bench.node.turn([request(0)], NOW_MS)
-    bench.depose_at(ConnectionLost, replies=(VOTE,))
+    bench.depose_at(ConnectionLost, responses=(VOTE,))
     effects = bench.node.turn([of_node(1), LOST, of_node(2)], NOW_MS)
     assert answers(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
     assert [note.event for note in effects.notes] == ["no_longer_active"]
@@ -385,10 +390,10 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1)])
     bench.node.turn([request(0)], NOW_MS)
-    bench.depose_at(Shutdown, Role.RESIGNED, replies=(VOTE,))
+    bench.depose_at(Shutdown, Role.RESIGNED, responses=(VOTE,))
     effects = bench.node.turn([of_node(1), Shutdown(timeout_ms=5_000)], NOW_MS)
     assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
-    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
     assert bench.disk.log.end_offset == 2, "what was decided before is durable, and may still be committed"
     bench.node.close()
     assert bench.done()[-1] == "close"
@@ -402,12 +407,12 @@ def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: T
     assert bench.node.deadline_ms == bench.node.now_ms, "the next slice is due at once"
     bench.snapshots.is_loading = False
     bench.snapshots.loaded.append(SnapshotRestored(snapshot_id=SNAPSHOT_ID, kraft_version=1, voters=None))
-    bench.answer(SnapshotRestored, Ready(hard_state=HARD_STATE, replies=(VOTE,)))
+    bench.answer(SnapshotRestored, Ready(hard_state=HARD_STATE, responses=(VOTE,)))
     bench.journal.clear()
     effects = bench.node.turn([], NOW_MS + 1)
     assert bench.done() == ["restart snapshots", "SnapshotRestored", "hard state"]
     assert [note.event for note in effects.notes] == ["snapshot_loaded"]
-    assert [reply.token for reply in effects.raft_replies] == [VOTE.token]
+    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
 
 
 def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
@@ -422,10 +427,10 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
 
 
 def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
-    bench.answer(ConnectionLost, Ready(replies=(VOTE,)))
-    assert len(bench.node.turn([LOST], NOW_MS).raft_replies) == 1
+    bench.answer(ConnectionLost, Ready(responses=(VOTE,)))
+    assert len(bench.node.turn([LOST], NOW_MS).raft_responses) == 1
     effects = bench.node.turn([], NOW_MS)
-    assert [effects.raft_replies, effects.sends, effects.control_answers, effects.notes] == [[]] * 4
+    assert [effects.raft_responses, effects.sends, effects.control_responses, effects.notes] == [[]] * 4
 
 
 def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,16 @@ from uuid import UUID
 
 import pytest
 from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
+    FetchResponse,
     Note,
+    OutgoingResponse,
     Persisted,
     RaftRequest,
     RaftResponse,
     Ready,
-    Reply,
     RequestFailed,
     RequestReceived,
     ResponseReceived,
@@ -51,7 +53,7 @@ START_MS = 1_000_000
 
 
 @dataclass
-class Outcome:
+class StepResult:
     """All that one step brought about, the steps of the driver's answers included."""
 
     readies: list[Ready] = field(default_factory=list)
@@ -66,8 +68,8 @@ class Outcome:
         return {send.destination.node_id: send.request for send in self.sends}
 
     @property
-    def replies(self) -> list[Reply]:
-        return [reply for ready in self.readies for reply in ready.replies]
+    def responses(self) -> list[OutgoingResponse]:
+        return [outgoing for ready in self.readies for outgoing in ready.responses]
 
     @property
     def hard_state(self) -> HardState | None:
@@ -112,60 +114,60 @@ class Scripted:
         self.is_slow_disk = False
         self._token = 0
 
-    def _follow_up(self, ready: Ready) -> Outcome:
-        outcome = Outcome(readies=[ready])
+    def _follow_up(self, ready: Ready) -> StepResult:
+        result = StepResult(readies=[ready])
         if ready.append and not self.is_slow_disk:
-            outcome.readies += self.step(Persisted(end_offset=self.node.log_end_offset)).readies
-        return outcome
+            result.readies += self.step(Persisted(end_offset=self.node.log_end_offset)).readies
+        return result
 
-    def start(self) -> Outcome:
+    def start(self) -> StepResult:
         return self._follow_up(self.node.start(self.now_ms))
 
-    def step(self, event: object, after_ms: int = 0) -> Outcome:
+    def step(self, event: object, after_ms: int = 0) -> StepResult:
         self.now_ms += after_ms
         return self._follow_up(self.node.step(event, self.now_ms))  # type: ignore[arg-type]
 
-    def wait(self, duration_ms: int) -> Outcome:
+    def wait(self, duration_ms: int) -> StepResult:
         """Let time pass, with a Tick whenever the node asks for one."""
-        outcome, end_ms = Outcome(), self.now_ms + duration_ms
+        result, end_ms = StepResult(), self.now_ms + duration_ms
         while self.node.deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, self.node.deadline_ms)
-            outcome.readies += self.step(Tick()).readies
+            result.readies += self.step(Tick()).readies
         self.now_ms = end_ms
-        return outcome
+        return result
 
-    def wait_for_deadline(self) -> Outcome:
+    def wait_for_deadline(self) -> StepResult:
         """Let time pass until the node has asked for a Tick, and give it one."""
         self.now_ms = max(self.now_ms, self.node.deadline_ms)
         return self.step(Tick())
 
-    def ask(self, request: RaftRequest, listener: str = LISTENER) -> tuple[RaftResponse | None, Outcome]:
-        """Receive a request: the reply to it, None if it is held back, and all effects."""
+    def ask(self, request: RaftRequest, listener: str = LISTENER) -> tuple[RaftResponse | None, StepResult]:
+        """Receive a request: the response to it, None if it is held back, and all effects."""
         self._token += 1
         token = self._token
-        outcome = self.step(RequestReceived(token=token, request=request, listener=listener))
-        responses = [reply.response for reply in outcome.replies if reply.token == token]
-        return (responses[0] if responses else None), outcome
+        result = self.step(RequestReceived(token=token, request=request, listener=listener))
+        responses = [outgoing.response for outgoing in result.responses if outgoing.token == token]
+        return (responses[0] if responses else None), result
 
-    def answer(self, send: Send, response: RaftResponse) -> Outcome:
+    def respond(self, send: Send, response: RaftResponse) -> StepResult:
         return self.step(ResponseReceived(request_id=send.request_id, response=response))
 
-    def fail(self, send: Send, reason: FailureReason = FailureReason.UNREACHABLE) -> Outcome:
+    def fail(self, send: Send, reason: FailureReason = FailureReason.UNREACHABLE) -> StepResult:
         return self.step(RequestFailed(request_id=send.request_id, reason=reason))
 
-    def win_votes(self, outcome: Outcome, *, epoch: int | None = None) -> Outcome:
-        """Grant every vote that is asked for in `outcome`."""
-        last = outcome
-        for send in outcome.sends:
+    def win_votes(self, result: StepResult, *, epoch: int | None = None) -> StepResult:
+        """Grant every vote that is asked for in `result`."""
+        last = result
+        for send in result.sends:
             granted = VoteResponse(
                 leader_epoch=self.node.epoch if epoch is None else epoch, vote_granted=True
             )
-            last = self.answer(send, granted)
+            last = self.respond(send, granted)
             if last.roles:
                 break
         return last
 
-    def become_leader(self) -> Outcome:
+    def become_leader(self) -> StepResult:
         """Run for election and win it."""
         prospective = self.wait_for_deadline()
         while not prospective.sends:
@@ -272,6 +274,28 @@ class Lab:
             last_fetched_epoch=epoch,
             max_wait_ms=0,
         )
+
+    def begin_epoch(self, leader: int = 2, epoch: int = 5) -> BeginQuorumEpochRequest:
+        """The announcement of that leader, in version 0 but with its endpoints."""
+        return BeginQuorumEpochRequest(
+            cluster_id=None,
+            voter=None,
+            leader_id=leader,
+            leader_epoch=epoch,
+            leader_endpoints=self.endpoints(leader),
+        )
+
+    def follower(
+        self, node_id: int = 1, *, leader: int = 2, epoch: int = 5, has_fetched: bool = False, **node: object
+    ) -> tuple[Scripted, Send]:
+        """A follower, and its Fetch in flight. Its log ends at 10, in epoch 1, unless `node` says otherwise."""
+        scripted = self.node(node_id, **({"log": self.log(1, 2, 3)} | node))  # type: ignore[arg-type]
+        scripted.start()
+        (*_, send) = scripted.ask(self.begin_epoch(leader, epoch))[1].sends
+        if has_fetched:
+            response = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=10)
+            (send,) = scripted.respond(send, response).sends
+        return scripted, send
 
     def batch(self, base_offset: int, epoch: int, count: int = 1) -> bytes:
         return build_batch([b"record"] * count, base_offset, epoch, START_MS)

@@ -34,7 +34,7 @@ def run(node, duration_ms: int, respond) -> list:
             if isinstance(response, FailureReason):
                 todo += node.fail(send, response).sends
             elif response is not None:
-                todo += node.answer(send, response).sends
+                todo += node.respond(send, response).sends
         todo += node.wait_for_deadline().sends
     return sent
 
@@ -86,8 +86,8 @@ def test_a_replica_that_finds_no_leader_asks_less_often(lab):
     assert 60 <= len(sent) <= 3 * REQUESTS_PER_MINUTE_MAX
 
 
-def test_a_voter_that_asks_itself_is_asked_at_once(lab):
-    """It was unreachable for a minute. Its own pre-vote shows that it runs: ours does not wait for the pause."""
+def standing_alone(lab):
+    """Node 1 of three, in a pre-vote, whose requests have failed for a minute: it pauses before the next ones."""
     node = lab.node(1, log=lab.log(1, 2, 3), bootstrap_servers=())
     node.start()
     run(node, MINUTE_MS, lambda _: FailureReason.UNREACHABLE)
@@ -95,40 +95,36 @@ def test_a_voter_that_asks_itself_is_asked_at_once(lab):
         node.wait_for_deadline()
     for send in node.wait(1).sends:
         node.fail(send)
-    request = VoteRequest(
+    return node
+
+
+def pre_vote_of(lab, node, replica: ReplicaKey) -> VoteRequest:
+    """A pre-vote of that replica to node 1."""
+    return VoteRequest(
         cluster_id=lab.cluster_id,
         voter=lab.key(1),
-        replica=lab.key(2),
+        replica=replica,
         replica_epoch=node.node.epoch,
         last_offset=0,
         last_offset_epoch=0,
         pre_vote=True,
     )
-    _, outcome = node.ask(request)
-    sends = [*outcome.sends, *node.wait(1).sends]
+
+
+def test_a_voter_that_asks_itself_is_asked_at_once(lab):
+    """Its own pre-vote shows that it runs: ours does not wait for the pause."""
+    node = standing_alone(lab)
+    _, result = node.ask(pre_vote_of(lab, node, lab.key(2)))
+    sends = [*result.sends, *node.wait(1).sends]
     assert 2 in [send.destination.node_id for send in sends]
 
 
 def test_a_replica_with_another_directory_does_not_end_the_pause(lab):
     """It has the voter's id, and is not the voter."""
-    node = lab.node(1, log=lab.log(1, 2, 3), bootstrap_servers=())
-    node.start()
-    run(node, MINUTE_MS, lambda _: FailureReason.UNREACHABLE)
-    while node.node.role is not Role.PROSPECTIVE:
-        node.wait_for_deadline()
-    for send in node.wait(1).sends:
-        node.fail(send)
-    request = VoteRequest(
-        cluster_id=lab.cluster_id,
-        voter=lab.key(1),
-        replica=ReplicaKey(node_id=2, directory_id=lab.directory(9)),
-        replica_epoch=node.node.epoch,
-        last_offset=0,
-        last_offset_epoch=0,
-        pre_vote=True,
-    )
-    _, outcome = node.ask(request)
-    assert 2 not in [send.destination.node_id for send in outcome.sends]
+    node = standing_alone(lab)
+    clone = ReplicaKey(node_id=2, directory_id=lab.directory(9))
+    _, result = node.ask(pre_vote_of(lab, node, clone))
+    assert 2 not in [send.destination.node_id for send in result.sends]
 
 
 def peers(retry_backoff_ms: int = 20) -> Peers:

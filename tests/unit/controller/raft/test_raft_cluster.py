@@ -227,18 +227,18 @@ class Cluster:
         member.node = None
         for other in self.members:
             if other.node is not None and other is not member:
-                self._tell_connection_lost(other, member.node_id)
+                self._report_connection_lost(other, member.node_id)
         for break_off in self._under_way.pop(member.node_id, ()):
             self.at(self.rng.randrange(LATENCY_MS_MAX), break_off)
 
-    def _tell_connection_lost(self, member: Member, node_id: int) -> None:
+    def _report_connection_lost(self, member: Member, node_id: int) -> None:
         incarnation = member.incarnation
 
-        def tell() -> None:
+        def report() -> None:
             if member.node is not None and member.incarnation == incarnation:
                 self.step(member, ConnectionLost(node_id=node_id))
 
-        self.at(self.rng.randrange(LATENCY_MS_MAX), tell)
+        self.at(self.rng.randrange(LATENCY_MS_MAX), report)
 
     # ----------------------------------------------------------------------------------------- driving
 
@@ -265,8 +265,8 @@ class Cluster:
         self._check(member, ready)
         for send in ready.sends:
             self._deliver(member, send)
-        for reply in ready.replies:
-            self._tokens.pop(reply.token)(self._fill(disk, reply.response))
+        for outgoing in ready.responses:
+            self._tokens.pop(outgoing.token)(self._fill(disk, outgoing.response))
         if ready.append:
             self.step(member, Persisted(end_offset=disk.end_offset))
         if restored is not None:
@@ -311,7 +311,7 @@ class Cluster:
         return self.rng.randrange(1, 1500 if is_slow else LATENCY_MS_MAX)
 
     def _deliver(self, sender: Member, send: Send) -> None:
-        """Bring a request to its receiver and the answer back, or a failure in place of it."""
+        """Bring a request to its receiver and the response back, or a failure in place of it."""
         incarnation = sender.incarnation
         is_done = False
 
@@ -332,7 +332,7 @@ class Cluster:
                 self.at(self._latency_ms(), fail(FailureReason.UNREACHABLE))
             elif isinstance(send.request, ApiVersionsProbe):
                 response = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highest=1))
-                self.at(self._latency_ms(), lambda: answer(response))
+                self.at(self._latency_ms(), lambda: respond(response))
             elif isinstance(send.request, VoteRequest) and self._must_refuse_pre_vote(receiver, send.request):
                 self.at(self._latency_ms(), fail(FailureReason.UNSUPPORTED_VERSION))
             else:
@@ -341,9 +341,9 @@ class Cluster:
 
         def back(receiver: Member, response: RaftResponse) -> None:
             if not self._is_lost(sender.node_id, receiver.node_id):
-                self.at(self._latency_ms(), lambda: answer(response))
+                self.at(self._latency_ms(), lambda: respond(response))
 
-        def answer(response: RaftResponse) -> None:
+        def respond(response: RaftResponse) -> None:
             finish(ResponseReceived(request_id=send.request_id, response=response))
 
         if not self._is_lost(sender.node_id, receiver.node_id if receiver is not None else -1):
@@ -358,10 +358,10 @@ class Cluster:
     def _must_refuse_pre_vote(self, receiver: Member, request: VoteRequest) -> bool:
         return request.pre_vote and receiver.node_id in self._no_pre_vote
 
-    def _receive(self, receiver: Member, request: object, answer: Callable[[RaftResponse], None]) -> None:
+    def _receive(self, receiver: Member, request: object, respond: Callable[[RaftResponse], None]) -> None:
         token = self._next_token
         self._next_token += 1
-        self._tokens[token] = answer
+        self._tokens[token] = respond
         self.step(receiver, RequestReceived(token=token, request=request, listener=self.lab.listener))
 
     # -------------------------------------------------------------------------------------- operations
@@ -457,7 +457,7 @@ class Cluster:
             self.rng.choice(actions)()
 
     def calm_down(self) -> None:
-        """End all faults, and bring everybody back."""
+        """End all faults, and start all members."""
         self.is_faulty = False
         self._cut = set()
         for member in self.members:
@@ -486,7 +486,7 @@ class Cluster:
             self._check_committed(member)
 
     def _check_committed(self, member: Member) -> None:
-        """ConsistentCommittedData: what anybody commits at an offset is the same everywhere, for ever."""
+        """ConsistentCommittedData: all replicas commit the same at an offset, for ever."""
         disk = member.disk
         latest = max(disk.snapshots, default=None)
         inside = disk.snapshots[latest].batches if latest is not None else ()

@@ -1,4 +1,4 @@
-"""Elections from the side of who stands: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
+"""Elections from the side of the candidate: pre-vote, candidacy, victory, defeat (KIP-595, KIP-996)."""
 
 from dataclasses import replace
 
@@ -35,19 +35,19 @@ def follower(lab, *, leader: int = 2, epoch: int = 5, has_fetched: bool = True):
     """Node 1 following node 2, which has answered a Fetch already."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    _, outcome = node.ask(begin_epoch(lab, leader=leader, epoch=epoch))
+    _, result = node.ask(begin_epoch(lab, leader=leader, epoch=epoch))
     if has_fetched:
-        answer = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=10)
-        outcome = node.answer(outcome.sends[-1], answer)
-    return node, outcome
+        response = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=10)
+        result = node.respond(result.sends[-1], response)
+    return node, result
 
 
 def test_a_voter_asks_before_it_stands(lab) -> None:
-    """A pre-vote names the current epoch and binds nobody."""
+    """A pre-vote names the current epoch and does not bind the voter."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    outcome = node.wait(lab.config(1).fast_backoff_ms_max)
-    votes = [send for send in outcome.sends if isinstance(send.request, VoteRequest)]
+    result = node.wait(lab.config(1).fast_backoff_ms_max)
+    votes = [send for send in result.sends if isinstance(send.request, VoteRequest)]
     assert {vote.destination.node_id for vote in votes} == {2, 3}
     assert votes[0].request == VoteRequest(
         cluster_id=lab.cluster_id,
@@ -60,15 +60,15 @@ def test_a_voter_asks_before_it_stands(lab) -> None:
     )
     assert node.node.role is Role.PROSPECTIVE
     assert node.node.epoch == 1
-    assert all(ready.hard_state is None or ready.hard_state.voted_key is None for ready in outcome.readies)
+    assert all(ready.hard_state is None or ready.hard_state.voted_key is None for ready in result.readies)
 
 
 def test_a_won_pre_vote_begins_an_epoch_with_a_durable_vote(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
-    outcome = node.answer(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
-    ready = outcome.readies[0]
+    result = node.respond(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
+    ready = result.readies[0]
     assert ready.hard_state == HardState(leader_epoch=2, voted_key=lab.key(1))
     assert {type(send.request) for send in ready.sends} == {VoteRequest}
     assert not any(send.request.pre_vote for send in ready.sends)
@@ -81,11 +81,11 @@ def test_a_majority_of_votes_makes_a_leader_once(lab) -> None:
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
     votes = candidate.sends
-    outcome = node.answer(votes[0], VoteResponse(leader_epoch=2, vote_granted=True))
+    result = node.respond(votes[0], VoteResponse(leader_epoch=2, vote_granted=True))
     assert node.node.role is Role.LEADER
-    assert outcome.hard_state == HardState(leader_epoch=2, leader_id=1)
+    assert result.hard_state == HardState(leader_epoch=2, leader_id=1)
     assert node.node.epoch_start_offset == 10
-    late = node.answer(votes[1], VoteResponse(leader_epoch=2, vote_granted=True))
+    late = node.respond(votes[1], VoteResponse(leader_epoch=2, vote_granted=True))
     assert not late.roles
 
 
@@ -104,7 +104,7 @@ def test_an_unsupported_version_in_the_response_counts_the_same(lab) -> None:
     node.start()
     prospective = node.wait_for_deadline()
     refusal = VoteResponse(top_level_error_code=ErrorCode.unsupported_version)
-    node.answer(prospective.sends[0], refusal)
+    node.respond(prospective.sends[0], refusal)
     assert node.node.role is Role.CANDIDATE
 
 
@@ -113,7 +113,7 @@ def test_a_lost_pre_vote_leads_back_to_the_leader(lab) -> None:
     prospective = node.wait_for_deadline()
     assert node.node.role is Role.PROSPECTIVE
     for send in prospective.sends:
-        node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
+        node.respond(send, VoteResponse(leader_epoch=5, leader_id=2))
     assert node.node.role is Role.FOLLOWER
     assert (node.node.epoch, node.node.leader_id) == (5, 2)
 
@@ -123,7 +123,7 @@ def test_a_lost_pre_vote_without_leader_waits(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     for send in node.wait_for_deadline().sends:
-        node.answer(send, VoteResponse(leader_epoch=1))
+        node.respond(send, VoteResponse(leader_epoch=1))
     assert node.node.role is Role.UNATTACHED
     assert node.node.epoch == 1
     assert node.node.deadline_ms > node.now_ms
@@ -135,8 +135,8 @@ def test_votes_are_asked_for_again_until_said(lab) -> None:
     node.start()
     prospective = node.wait_for_deadline()
     node.fail(prospective.sends[0])
-    outcome = node.wait(20)
-    assert [send.destination.node_id for send in outcome.sends] == [prospective.sends[0].destination.node_id]
+    result = node.wait(20)
+    assert [send.destination.node_id for send in result.sends] == [prospective.sends[0].destination.node_id]
 
 
 def test_a_split_vote_is_retried_soon(lab) -> None:
@@ -146,7 +146,7 @@ def test_a_split_vote_is_retried_soon(lab) -> None:
     candidate = node.win_votes(node.wait_for_deadline())
     dead, rival = candidate.sends
     node.fail(dead)
-    node.answer(rival, VoteResponse(leader_epoch=2))
+    node.respond(rival, VoteResponse(leader_epoch=2))
     node.wait(lab.config(1).fast_backoff_ms_max * 2)
     assert node.node.role is Role.PROSPECTIVE
     assert node.node.epoch == 2
@@ -156,7 +156,7 @@ def test_an_election_that_may_still_be_won_gets_its_time(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
-    node.answer(candidate.sends[0], VoteResponse(leader_epoch=2))
+    node.respond(candidate.sends[0], VoteResponse(leader_epoch=2))
     node.wait(lab.config(1).election_timeout_ms - 1)
     assert node.node.role is Role.CANDIDATE
 
@@ -171,7 +171,7 @@ def test_a_silent_election_ends_in_another_pre_vote(lab) -> None:
 
 
 def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
-    """A candidate that is late follows the leader it is told of."""
+    """A candidate that is late follows the reported leader."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     candidate = node.win_votes(node.wait_for_deadline())
@@ -181,51 +181,51 @@ def test_a_higher_epoch_in_a_response_ends_the_election(lab) -> None:
         leader_id=3,
         leader_endpoint=LeaderEndpoint(node_id=3, host="elsewhere", port=1),
     )
-    outcome = node.answer(candidate.sends[0], fenced)
-    assert outcome.hard_state == HardState(leader_epoch=7, leader_id=3)
-    assert outcome.sends[0].destination.host == "elsewhere"
+    result = node.respond(candidate.sends[0], fenced)
+    assert result.hard_state == HardState(leader_epoch=7, leader_id=3)
+    assert result.sends[0].destination.host == "elsewhere"
 
 
 def test_answers_of_a_former_role_are_ignored(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     prospective = node.wait_for_deadline()
-    node.answer(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
-    node.answer(prospective.sends[1], VoteResponse(leader_epoch=2, vote_granted=True))
+    node.respond(prospective.sends[0], VoteResponse(leader_epoch=1, vote_granted=True))
+    node.respond(prospective.sends[1], VoteResponse(leader_epoch=2, vote_granted=True))
     assert node.node.role is Role.CANDIDATE
 
 
 def test_a_failure_of_a_former_role_is_ignored(lab) -> None:
     """A broken connection to the last leader is no reason to doubt the next one."""
-    node, outcome = follower(lab)
+    node, result = follower(lab)
     node.ask(begin_epoch(lab, leader=3, epoch=6))
-    assert node.fail(outcome.sends[-1]).roles == []
+    assert node.fail(result.sends[-1]).roles == []
     assert node.wait(lab.config(1).fast_backoff_ms_max).roles == []
     assert (node.node.role, node.node.leader_id) == (Role.FOLLOWER, 3)
 
 
 def test_a_fetch_that_breaks_off_is_sent_again_at_once_and_a_refusal_starts_a_pre_vote(lab) -> None:
-    node, outcome = follower(lab)
-    (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
-    assert again.request == outcome.sends[-1].request
+    node, result = follower(lab)
+    (again,) = node.fail(result.sends[-1], FailureReason.DISCONNECTED).sends
+    assert again.request == result.sends[-1].request
     node.fail(again)
     node.wait(lab.config(1).fast_backoff_ms_max)
     assert node.node.role is Role.PROSPECTIVE
 
 
 def test_a_broken_connection_to_a_leader_that_answers_again_is_no_reason_to_stand(lab) -> None:
-    node, outcome = follower(lab)
-    fetch = outcome.sends[-1]
+    node, result = follower(lab)
+    fetch = result.sends[-1]
     for _ in range(3):
         (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
         assert node.wait(lab.config(1).fast_backoff_ms_max).roles == []
-        (fetch,) = node.answer(again, FetchResponse(leader_id=2, leader_epoch=5)).sends
+        (fetch,) = node.respond(again, FetchResponse(leader_id=2, leader_epoch=5)).sends
     assert node.node.role is Role.FOLLOWER
 
 
 def test_a_leader_that_breaks_off_each_fetch_is_asked_with_pauses_until_the_fetch_timeout(lab) -> None:
-    node, outcome = follower(lab)
-    (again,) = node.fail(outcome.sends[-1], FailureReason.DISCONNECTED).sends
+    node, result = follower(lab)
+    (again,) = node.fail(result.sends[-1], FailureReason.DISCONNECTED).sends
     assert all(send.destination.node_id != 2 for send in node.fail(again, FailureReason.DISCONNECTED).sends)
     node.wait(lab.config(1).fast_backoff_ms_max)
     assert node.node.role is Role.FOLLOWER
@@ -242,26 +242,26 @@ def test_a_side_connection_that_closes_deposes_nobody(lab, node_id: int) -> None
 
 
 def test_a_refused_connection_to_the_leader_does_the_same(lab) -> None:
-    node, outcome = follower(lab)
-    node.fail(outcome.sends[-1])
+    node, result = follower(lab)
+    node.fail(result.sends[-1])
     node.wait(lab.config(1).fast_backoff_ms_max)
     assert node.node.role is Role.PROSPECTIVE
 
 
 def test_the_backoff_grows_while_the_leader_stays_away(lab) -> None:
-    node, outcome = follower(lab)
-    fetch = outcome.sends[-1]
+    node, result = follower(lab)
+    fetch = result.sends[-1]
     assert node.node._replica.elections_lost == 0
     for lost in range(1, 4):
         node.fail(fetch)
         assert node.node._replica.elections_lost == lost
-        outcome = node.wait_for_deadline()
+        result = node.wait_for_deadline()
         while node.node.role is not Role.PROSPECTIVE:
-            outcome = node.wait_for_deadline()
-        for send in outcome.sends:
-            outcome = node.answer(send, VoteResponse(leader_epoch=5, leader_id=2))
+            result = node.wait_for_deadline()
+        for send in result.sends:
+            result = node.respond(send, VoteResponse(leader_epoch=5, leader_id=2))
         assert node.node.role is Role.FOLLOWER
-        (fetch,) = outcome.sends
+        (fetch,) = result.sends
 
 
 def end_epoch(lab, *candidates: int) -> EndQuorumEpochRequest:
@@ -309,7 +309,7 @@ def test_a_leader_heard_of_again_ends_the_pre_vote(lab) -> None:
 
 
 def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
-    """A leader that takes us for another one is told so, and its epoch counts."""
+    """A leader that takes us for another voter gets an error, and its epoch counts."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     response, _ = node.ask(begin_epoch(lab, leader=2, epoch=5, voter=3))
@@ -319,18 +319,18 @@ def test_begin_epoch_for_another_replica_is_refused_but_heeded(lab) -> None:
 
 def test_two_leaders_in_one_epoch_are_not_believed(lab) -> None:
     node, _ = follower(lab)
-    response, outcome = node.ask(begin_epoch(lab, leader=3, epoch=5))
+    response, result = node.ask(begin_epoch(lab, leader=3, epoch=5))
     assert response.error_code is ErrorCode.unknown_server_error
-    assert [note.event for note in outcome.warnings] == ["contradicting_leaders"]
+    assert [note.event for note in result.warnings] == ["contradicting_leaders"]
     assert node.node.leader_id == 2
 
 
 def test_the_only_voter_leads_at_once(lab) -> None:
     node = lab.node(1, log=lab.formatted(1))
-    outcome = node.start()
+    result = node.start()
     assert node.node.role is Role.LEADER
-    assert outcome.high_watermark == node.node.log_end_offset == 3
-    assert not outcome.sends
+    assert result.high_watermark == node.node.log_end_offset == 3
+    assert not result.sends
 
 
 @pytest.mark.parametrize("voter_ids", [(1,), (1, 2, 3)])
@@ -384,16 +384,16 @@ def test_the_leader_of_the_own_epoch_is_followed_when_it_shows(lab) -> None:
 
 
 def test_a_higher_epoch_without_a_leader_ends_the_following(lab) -> None:
-    node, outcome = follower(lab)
+    node, result = follower(lab)
     deposed = FetchResponse(error_code=ErrorCode.fenced_leader_epoch, leader_id=-1, leader_epoch=9)
-    node.answer(outcome.sends[-1], deposed)
+    node.respond(result.sends[-1], deposed)
     assert (node.node.role, node.node.leader_id, node.node.epoch) == (Role.UNATTACHED, -1, 9)
 
 
 def test_a_voter_that_knows_of_the_resignation_is_not_told_again(lab) -> None:
-    """EndQuorumEpoch is repeated only to who has not answered."""
+    """EndQuorumEpoch is repeated only to voters that have not responded."""
     node = lab.leader()
     sends = {send.destination.node_id: send for send in node.step(Shutdown(timeout_ms=5000)).sends}
-    acknowledged = node.answer(sends[2], EndQuorumEpochResponse(leader_id=1, leader_epoch=node.node.epoch))
+    acknowledged = node.respond(sends[2], EndQuorumEpochResponse(leader_id=1, leader_epoch=node.node.epoch))
     again = [*acknowledged.sends, *node.fail(sends[3], FailureReason.TIMED_OUT).sends, *node.wait(1000).sends]
     assert {(send.destination.node_id, type(send.request)) for send in again} == {(3, EndQuorumEpochRequest)}

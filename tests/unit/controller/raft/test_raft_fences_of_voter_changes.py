@@ -77,18 +77,18 @@ def test_no_voter_change_while_only_earlier_epochs_are_committed(lab: Any, reque
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=1, leader_id=2))
     raft = node.node
     (fetch,) = node.start().sends
-    node.answer(fetch, FetchResponse(leader_id=2, leader_epoch=1, high_watermark=10))
+    node.respond(fetch, FetchResponse(leader_id=2, leader_epoch=1, high_watermark=10))
     election = node.wait_for_deadline()
     while raft.role is Role.FOLLOWER:
         election = node.wait_for_deadline()
     node.win_votes(node.win_votes(election))
     assert (raft.role, raft.high_watermark, raft.log_end_offset) == (Role.LEADER, 10, 11)
     node.ask(lab.fetch(4, 11))
-    response, outcome = node.ask(request_of(lab))
+    response, result = node.ask(request_of(lab))
     assert response is not None
     assert response.error_code is ErrorCode.request_timed_out
-    assert not outcome.appended
-    assert not [send for send in outcome.sends if send.destination.node_id == 4]
+    assert not result.appended
+    assert not [send for send in result.sends if send.destination.node_id == 4]
     assert raft.voters.ids == (1, 2, 3)
     node.ask(lab.fetch(2, 11))
     assert raft.high_watermark == 11

@@ -6,7 +6,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
-    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
     FetchResponse,
@@ -59,10 +58,10 @@ def update(lab, node_id: int, **changes: object) -> UpdateRaftVoterRequest:
 def test_static_voters_elect_by_node_id(lab) -> None:
     node = static(lab)
     node.start()
-    outcome = node.wait_for_deadline()
-    assert all(isinstance(send.request, VoteRequest) for send in outcome.sends)
-    assert {send.request.voter for send in outcome.sends} == {ReplicaKey(node_id=2), ReplicaKey(node_id=3)}
-    node.win_votes(node.win_votes(outcome))
+    result = node.wait_for_deadline()
+    assert all(isinstance(send.request, VoteRequest) for send in result.sends)
+    assert {send.request.voter for send in result.sends} == {ReplicaKey(node_id=2), ReplicaKey(node_id=3)}
+    node.win_votes(node.win_votes(result))
     assert node.node.role is Role.LEADER
 
 
@@ -94,23 +93,17 @@ def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
     node = static(lab, 3)
     node.start()
     for leader, epoch in ((1, 5), (2, 6)):
-        begin = BeginQuorumEpochRequest(
-            cluster_id=None,
-            voter=None,
-            leader_id=leader,
-            leader_epoch=epoch,
-            leader_endpoints=lab.endpoints(leader),
-        )
-        answer = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=0)
+        begin = lab.begin_epoch(leader, epoch)
+        response = FetchResponse(leader_id=leader, leader_epoch=epoch, high_watermark=0)
         send = node.ask(begin)[1].sends[-1]
         requests = []
         for _ in range(8):
             node.wait(500)
-            (send,) = node.answer(send, answer).sends
+            (send,) = node.respond(send, response).sends
             requests.append(send.request)
             if isinstance(send.request, UpdateRaftVoterRequest):
                 known = UpdateRaftVoterResponse(leader_id=leader, leader_epoch=epoch)
-                (send,) = node.answer(send, known).sends
+                (send,) = node.respond(send, known).sends
         assert [type(request).__name__ for request in requests].count("UpdateRaftVoterRequest") == 1
         assert isinstance(requests[3], UpdateRaftVoterRequest)
 
@@ -118,14 +111,12 @@ def test_a_static_follower_introduces_itself_to_each_leader(lab) -> None:
 def test_a_leader_too_old_to_be_told_is_left_alone(lab) -> None:
     node = static(lab, 3)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=1, leader_epoch=5, leader_endpoints=lab.endpoints(1)
-    )
-    answer = FetchResponse(leader_id=1, leader_epoch=5, high_watermark=0)
+    begin = lab.begin_epoch(1)
+    response = FetchResponse(leader_id=1, leader_epoch=5, high_watermark=0)
     send = node.ask(begin)[1].sends[-1]
     while not isinstance(send.request, UpdateRaftVoterRequest):
         node.wait(500)
-        (send,) = node.answer(send, answer).sends
+        (send,) = node.respond(send, response).sends
     (send,) = node.fail(send, FailureReason.UNSUPPORTED_VERSION).sends
     assert isinstance(send.request, FetchRequest)
     assert node.node._replica.state.has_updated_leader
@@ -141,9 +132,9 @@ def test_the_upgrade_waits_for_every_voter(lab) -> None:
         with pytest.raises(ProtocolError, match="not all of the voters") as refusal:
             upgrade(node)
         assert refusal.value.error_code is ErrorCode.invalid_update_version
-        response, outcome = node.ask(update(lab, node_id))
+        response, result = node.ask(update(lab, node_id))
         assert response.error_code is ErrorCode.none
-        assert not outcome.appended
+        assert not result.appended
     assert upgrade(node, validate_only=True)[0] is None
     assert node.node.kraft_version == 0
     offset, ready = upgrade(node)

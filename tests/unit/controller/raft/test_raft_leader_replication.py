@@ -38,8 +38,8 @@ def test_an_epoch_opens_with_a_leader_change(lab) -> None:
     """The first record of an epoch names leader, voters and who granted."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    outcome = node.become_leader()
-    (batch,) = decode_batches(outcome.appended)
+    result = node.become_leader()
+    (batch,) = decode_batches(result.appended)
     assert (batch.base_offset, batch.partition_leader_epoch, batch.is_control) == (10, 2, True)
     change = decode_control(batch.records[0])
     assert isinstance(change, LeaderChangeMessage)
@@ -53,16 +53,16 @@ def test_voters_are_told_of_the_new_leader_until_they_fetch(lab) -> None:
     """BeginQuorumEpoch at once and every half fetch timeout to the silent."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    outcome = node.become_leader()
-    assert outcome.requests[2] == BeginQuorumEpochRequest(
+    result = node.become_leader()
+    assert result.requests[2] == BeginQuorumEpochRequest(
         cluster_id=lab.cluster_id,
         voter=lab.key(2),
         leader_id=1,
         leader_epoch=2,
         leader_endpoints=lab.endpoints(1),
     )
-    for send in outcome.sends:
-        node.answer(send, BeginQuorumEpochResponse(leader_id=1, leader_epoch=2))
+    for send in result.sends:
+        node.respond(send, BeginQuorumEpochResponse(leader_id=1, leader_epoch=2))
     assert not node.wait(900).sends
     node.ask(fetch(lab, 2, 11))
     assert set(node.wait(200).requests) == {3}
@@ -100,18 +100,18 @@ def test_a_long_poll_ends_with_new_records(lab) -> None:
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.ask(fetch(lab, 2, 11, high_watermark=11))[0] is None
-    outcome = node.step(Propose(batches=lab.batch(11, 2)))
-    (reply,) = outcome.readies[0].replies
-    assert reply.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
+    result = node.step(Propose(batches=lab.batch(11, 2)))
+    (outgoing,) = result.readies[0].responses
+    assert outgoing.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
 
 
 def test_a_long_poll_ends_with_a_new_high_watermark(lab) -> None:
     node = leading(lab)
     held, _ = node.ask(fetch(lab, 4, 11))
     assert held is None
-    response, outcome = node.ask(fetch(lab, 2, 11))
+    response, result = node.ask(fetch(lab, 2, 11))
     assert response.high_watermark == 11
-    assert [reply.response.high_watermark for reply in outcome.replies] == [11, 11]
+    assert [outgoing.response.high_watermark for outgoing in result.responses] == [11, 11]
 
 
 def test_who_asks_the_same_shares_an_answer(lab) -> None:
@@ -122,10 +122,10 @@ def test_who_asks_the_same_shares_an_answer(lab) -> None:
         assert node.ask(fetch(lab, node_id, 11, high_watermark=11))[0] is None
     assert node.ask(fetch(lab, 6, 11, high_watermark=11, max_bytes=10))[0] is None
     appended = node.step(Propose(batches=lab.batch(11, 2)))
-    assert [reply.is_for_observer for reply in appended.replies] == [False]
+    assert [outgoing.is_for_observer for outgoing in appended.responses] == [False]
     _, committed = node.ask(fetch(lab, 2, 12, high_watermark=11))
-    assert [reply.is_for_observer for reply in committed.replies] == [True, True, True, False]
-    first, second, other, _ = committed.replies
+    assert [outgoing.is_for_observer for outgoing in committed.responses] == [True, True, True, False]
+    first, second, other, _ = committed.responses
     assert first.response is second.response
     assert first.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
     assert other.response is not first.response
@@ -136,23 +136,23 @@ def test_observers_get_no_record_that_is_not_committed(lab) -> None:
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
     assert node.ask(fetch(lab, 4, 11, high_watermark=11))[0] is None
-    assert not node.step(Propose(batches=lab.batch(11, 2))).replies
+    assert not node.step(Propose(batches=lab.batch(11, 2))).responses
     behind, _ = node.ask(fetch(lab, 5, 5, epoch=1, high_watermark=11))
     assert behind.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
-    committed, outcome = node.ask(fetch(lab, 2, 12, high_watermark=11))
-    reply, _ = outcome.replies
-    assert reply.is_for_observer
-    assert reply.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
-    assert reply.response.high_watermark == committed.high_watermark == 12
+    committed, result = node.ask(fetch(lab, 2, 12, high_watermark=11))
+    outgoing, _ = result.responses
+    assert outgoing.is_for_observer
+    assert outgoing.response.read == ReadRange(start_offset=11, end_offset=12, size_bytes_max=2**20)
+    assert outgoing.response.high_watermark == committed.high_watermark == 12
 
 
 def test_observers_of_a_new_leader_wait_for_its_first_commit(lab) -> None:
     node = leading(lab)
     assert node.ask(fetch(lab, 4, 5, epoch=1))[0] is None
-    _, outcome = node.ask(fetch(lab, 2, 11))
-    reply, _ = outcome.replies
-    assert reply.is_for_observer
-    assert reply.response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
+    _, result = node.ask(fetch(lab, 2, 11))
+    outgoing, _ = result.responses
+    assert outgoing.is_for_observer
+    assert outgoing.response.read == ReadRange(start_offset=5, end_offset=11, size_bytes_max=2**20)
 
 
 def test_an_observer_has_not_caught_up_with_what_nobody_knows(lab) -> None:
@@ -199,10 +199,10 @@ def test_a_long_poll_ends_with_its_time(lab) -> None:
     node = leading(lab)
     assert node.ask(fetch(lab, 4, 11, max_wait_ms=0))[0].read is None
     assert node.ask(fetch(lab, 4, 11, max_wait_ms=300))[0] is None
-    assert not node.wait(299).replies
-    (reply,) = node.wait(1).replies
-    assert reply.response.error_code is ErrorCode.none
-    assert reply.response.read is None
+    assert not node.wait(299).responses
+    (outgoing,) = node.wait(1).responses
+    assert outgoing.response.error_code is ErrorCode.none
+    assert outgoing.response.read is None
 
 
 def test_held_requests_are_bounded(lab) -> None:
@@ -224,8 +224,10 @@ def test_who_waits_is_told_when_the_leader_goes(lab) -> None:
         last_offset=11,
         last_offset_epoch=2,
     )
-    _, outcome = node.ask(vote)
-    refused = [reply.response for reply in outcome.replies if not hasattr(reply.response, "vote_granted")]
+    _, result = node.ask(vote)
+    refused = [
+        outgoing.response for outgoing in result.responses if not hasattr(outgoing.response, "vote_granted")
+    ]
     assert [(response.error_code, response.leader_epoch) for response in refused] == [
         (ErrorCode.not_leader_or_follower, 9)
     ]
@@ -281,9 +283,7 @@ def test_a_fetch_does_not_use_epochs_up(lab, epoch: int) -> None:
 def test_a_follower_sends_replicas_to_the_leader(lab) -> None:
     node = lab.node(3, log=lab.log(1, 2, 3))
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch(2, 2)
     node.ask(begin)
     response, _ = node.ask(fetch(lab, 4, 5, epoch=1))
     assert response.error_code is ErrorCode.not_leader_or_follower
@@ -322,9 +322,9 @@ def test_a_leader_without_a_majority_resigns(lab) -> None:
     node.ask(fetch(lab, 2, 11, max_wait_ms=0))
     node.wait(2999)
     assert node.node.role is Role.LEADER
-    outcome = node.wait(1)
+    result = node.wait(1)
     assert node.node.role is Role.RESIGNED
-    assert "lost_quorum" in [note.event for note in outcome.warnings]
+    assert "lost_quorum" in [note.event for note in result.warnings]
 
 
 def test_observers_do_not_keep_a_leader(lab) -> None:
@@ -340,18 +340,18 @@ def test_the_most_caught_up_is_asked_to_succeed_first(lab) -> None:
     node = leading(lab)
     node.ask(fetch(lab, 2, 5, epoch=1))
     node.ask(fetch(lab, 3, 11))
-    outcome = node.step(Resign(epoch=2))
-    assert outcome.requests[2] == EndQuorumEpochRequest(
+    result = node.step(Resign(epoch=2))
+    assert result.requests[2] == EndQuorumEpochRequest(
         cluster_id=lab.cluster_id,
         leader_id=1,
         leader_epoch=2,
         preferred_candidates=(lab.key(3), lab.key(2)),
     )
-    assert set(outcome.requests) == {2, 3}
+    assert set(result.requests) == {2, 3}
 
 
 def test_a_resignation_of_a_former_epoch_is_void(lab) -> None:
-    """Whoever asks too late unseats nobody."""
+    """A late request does not depose the leader."""
     node = leading(lab)
     node.step(Resign(epoch=1))
     assert node.node.role is Role.LEADER
@@ -361,7 +361,7 @@ def test_a_resigned_leader_is_heard_until_acknowledged_then_moves_on(lab) -> Non
     """EndQuorumEpoch is repeated to the deaf; in the end the epoch goes up."""
     node = leading(lab)
     first, second = node.step(Resign(epoch=2)).sends
-    node.answer(first, EndQuorumEpochResponse(leader_id=1, leader_epoch=2))
+    node.respond(first, EndQuorumEpochResponse(leader_id=1, leader_epoch=2))
     node.fail(second)
     again = node.wait(20)
     assert set(again.requests) == {second.destination.node_id}
@@ -394,7 +394,7 @@ def test_the_quorum_is_described(lab) -> None:
 
 
 def test_without_leading_a_replica_describes_the_voters_alone(lab) -> None:
-    """The survivor of a lost quorum says whom it misses."""
+    """The survivor of a lost quorum names the missing voters."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=2))
     node.start()
     description = node.node.describe_quorum(node.now_ms)
@@ -419,8 +419,8 @@ def test_a_falling_fetch_offset_is_reported(
     """
     node = leading(lab)
     node.ask(fetch(lab, 2, 11))
-    _, outcome = node.ask(fetch(lab, 2, 5, epoch=1, high_watermark=high_watermark))
-    (note,) = (note for ready in outcome.readies for note in ready.notes)
+    _, result = node.ask(fetch(lab, 2, 5, epoch=1, high_watermark=high_watermark))
+    (note,) = (note for ready in result.readies for note in ready.notes)
     assert (note.event, note.is_warning) == (event, is_warning)
     assert (note.facts["before"], note.facts["now"]) == (11, 5)
     assert node.node.high_watermark == 11

@@ -1,8 +1,7 @@
 """The log's metadata: epochs, divergence, truncation, snapshots."""
 
 import pytest
-from quorate_controller.raft.history import OffsetHistory, VoterHistory
-from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.log import LogMetadata, OffsetHistory, VoterHistory
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, OffsetAndEpoch, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet

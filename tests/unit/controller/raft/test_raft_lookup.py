@@ -35,30 +35,30 @@ def is_old(send: Send) -> bool:
 
 def stand(node):
     """Let it stand, and refuse each connection to an old address. Returns what it asked at the others."""
-    outcome = node.wait_for_deadline()
+    result = node.wait_for_deadline()
     while node.node.role is not Role.PROSPECTIVE:
-        outcome = node.wait_for_deadline()
+        result = node.wait_for_deadline()
     lookups = []
-    for send in outcome.sends:
+    for send in result.sends:
         if is_old(send):
             lookups += node.fail(send, FailureReason.UNREACHABLE).sends
     return lookups
 
 
 def refuse_others(node, lookups: list[Send], homes: dict[str, int]):
-    """Answer as the voters of `homes` do, by host: a vote for its own key alone. Returns the last outcome."""
-    todo, outcome = list(lookups), None
+    """Answer as the voters of `homes` do, by host: a vote for its own key alone. Returns the last result."""
+    todo, result = list(lookups), None
     while todo:
         send = todo.pop(0)
         is_meant = homes.get(send.destination.host) == send.request.voter.node_id
         response = VoteResponse(leader_epoch=node.node.epoch, vote_granted=True)
         if not is_meant:
             response = replace(response, vote_granted=False, error_code=ErrorCode.invalid_voter_key)
-        outcome = node.answer(send, response)
-        if outcome.roles:
-            return outcome
-        todo += [one for one in outcome.sends if not is_old(one)]
-    return outcome
+        result = node.respond(send, response)
+        if result.roles:
+            return result
+        todo += [sending for sending in result.sends if not is_old(sending)]
+    return result
 
 
 HOMES = {"new1": 1, "new2": 2, "new3": 3}
@@ -88,7 +88,7 @@ def test_voters_that_were_found_elect_a_leader_and_hear_of_it(lab):
     found = [send for send in votes if not is_old(send)]
     assert found
     assert all(HOMES[send.destination.host] == send.destination.node_id for send in found)
-    elected = node.answer(found[0], VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
+    elected = node.respond(found[0], VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
     assert node.node.role is Role.LEADER
     announced = [send for send in elected.sends if isinstance(send.request, BeginQuorumEpochRequest)]
     assert found[0].destination in [send.destination for send in announced]
@@ -114,7 +114,7 @@ def test_another_node_directory_or_cluster_is_never_taken_for_the_voter(lab, err
         refusal = VoteResponse(
             leader_epoch=node.node.epoch, vote_granted=True, error_code=error, top_level_error_code=top_level
         )
-        todo += [one for one in node.answer(send, refusal).sends if not is_old(one)]
+        todo += [sending for sending in node.respond(send, refusal).sends if not is_old(sending)]
     assert node.node.role is Role.PROSPECTIVE
     assert asked == 4, "each of two servers is asked for each of two voters, and then rests"
     later = node.wait(10_000)
@@ -126,13 +126,13 @@ def test_a_leader_announces_itself_to_voters_that_it_cannot_reach(lab):
     node.start()
     candidate = refuse_others(node, stand(node), HOMES | {"new3": 0})
     found = next(send for send in candidate.sends if not is_old(send))
-    elected = node.answer(found, VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
+    elected = node.respond(found, VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
     old = next(send for send in elected.sends if is_old(send))
     assert old.request.voter == lab.key(3)
     node.fail(old)
     node.ask(replace(lab.fetch(2, 10, epoch=1), current_leader_epoch=node.node.epoch))
-    outcome = node.wait(1_200)
-    asked = [send for send in outcome.sends if send.destination.node_id < 0]
+    result = node.wait(1_200)
+    asked = [send for send in result.sends if send.destination.node_id < 0]
     assert {send.destination.host for send in asked} == {"new2", "new3"}
     assert all(send.request.voter == lab.key(3) for send in asked)
     assert all(isinstance(send.request, BeginQuorumEpochRequest) for send in asked)
@@ -142,13 +142,13 @@ def test_nobody_is_looked_up_while_a_majority_answers(lab):
     """One voter of three is down: the other one answers, and no server gets a request that means another node."""
     node = moved(lab)
     node.start()
-    outcome = node.wait_for_deadline()
-    while not [send for send in outcome.sends if isinstance(send.request, VoteRequest)]:
-        outcome = node.wait_for_deadline()
-    two, three = outcome.sends
+    result = node.wait_for_deadline()
+    while not [send for send in result.sends if isinstance(send.request, VoteRequest)]:
+        result = node.wait_for_deadline()
+    two, three = result.sends
     after = node.fail(two, FailureReason.UNREACHABLE)
     assert not [send for send in after.sends if send.destination.node_id < 0]
-    granted = node.answer(three, VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
+    granted = node.respond(three, VoteResponse(leader_epoch=node.node.epoch, vote_granted=True))
     assert node.node.role is Role.CANDIDATE
     assert not [send for send in granted.sends if send.destination.node_id < 0]
 
@@ -157,8 +157,8 @@ def test_addresses_that_do_not_even_refuse_are_given_up_after_one_election(lab):
     """Packets to the old addresses vanish: the next time that it stands, the servers are asked at once."""
     node = moved(lab)
     node.start()
-    outcome = node.wait(6_000)
-    lookups = [send for send in outcome.sends if isinstance(send.request, VoteRequest) and not is_old(send)]
+    result = node.wait(6_000)
+    lookups = [send for send in result.sends if isinstance(send.request, VoteRequest) and not is_old(send)]
     assert {send.destination.host for send in lookups} == {"new2", "new3"}
 
 
@@ -187,10 +187,10 @@ def test_a_voter_that_moves_again_is_looked_up_again(lab):
     candidate = refuse_others(node, stand(node), HOMES)
     found = next(send for send in candidate.sends if not is_old(send))
     node.fail(found, FailureReason.MISROUTED)
-    outcome = node.wait(10_000)
+    result = node.wait(10_000)
     later = [
         send
-        for send in outcome.sends
+        for send in result.sends
         if isinstance(send.request, VoteRequest) and send.request.voter.node_id == found.destination.node_id
     ]
     assert not [send for send in later if send.destination == found.destination]
@@ -200,22 +200,22 @@ def test_a_voter_that_moves_again_is_looked_up_again(lab):
 def test_a_follower_of_the_new_leader_has_its_address_recorded(lab):
     """It learns the leader from a bootstrap server, and sends UpdateRaftVoter with its new address."""
     node = moved(lab, node_id=2)
-    outcome = node.start()
-    while not [send for send in outcome.sends if isinstance(send.request, FetchRequest)]:
-        outcome = node.wait_for_deadline()
-    asked = next(send for send in outcome.sends if isinstance(send.request, FetchRequest))
+    result = node.start()
+    while not [send for send in result.sends if isinstance(send.request, FetchRequest)]:
+        result = node.wait_for_deadline()
+    asked = next(send for send in result.sends if isinstance(send.request, FetchRequest))
     led = FetchResponse(
         error_code=ErrorCode.not_leader_or_follower,
         leader_id=1,
         leader_epoch=2,
         leader_endpoint=LeaderEndpoint(node_id=1, host="new1", port=9000),
     )
-    outcome = node.answer(asked, led)
+    result = node.respond(asked, led)
     assert node.node.role is Role.FOLLOWER
-    fetch = next(send for send in outcome.sends if isinstance(send.request, FetchRequest))
-    sends = node.answer(fetch, FetchResponse(leader_id=1, leader_epoch=2, high_watermark=-1)).sends
+    fetch = next(send for send in result.sends if isinstance(send.request, FetchRequest))
+    sends = node.respond(fetch, FetchResponse(leader_id=1, leader_epoch=2, high_watermark=-1)).sends
     while not [send for send in sends if isinstance(send.request, UpdateRaftVoterRequest)]:
         node.wait(500)  # the leader holds each Fetch
-        sends = node.answer(sends[-1], FetchResponse(leader_id=1, leader_epoch=2, high_watermark=-1)).sends
+        sends = node.respond(sends[-1], FetchResponse(leader_id=1, leader_epoch=2, high_watermark=-1)).sends
     update = sends[-1]
     assert (update.destination.host, update.request.endpoints[0].host) == ("new1", "new2")

@@ -9,7 +9,6 @@ from quorate_controller.raft.messages import (
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
-    BeginQuorumEpochRequest,
     FailureReason,
     FetchRequest,
     FetchResponse,
@@ -56,8 +55,8 @@ def remove(lab, node_id: int) -> RemoveRaftVoterRequest:
     return RemoveRaftVoterRequest(cluster_id=lab.cluster_id, voter=lab.key(node_id))
 
 
-def voters_in(outcome) -> tuple[int, ...]:
-    (batch,) = decode_batches(outcome.appended)
+def voters_in(result) -> tuple[int, ...]:
+    (batch,) = decode_batches(result.appended)
     assert batch.is_control
     record = decode_control(batch.records[0])
     assert isinstance(record, VotersRecord)
@@ -70,20 +69,20 @@ SUPPORTED = ApiVersionsProbeResponse(kraft_versions=VersionRange(lowest=0, highe
 def test_a_voter_is_probed_added_and_acknowledged_once_committed(lab) -> None:
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
-    response, outcome = node.ask(add(lab))
+    response, result = node.ask(add(lab))
     assert response is None
-    (probe,) = outcome.sends
+    (probe,) = result.sends
     assert probe.request == ApiVersionsProbe()
     assert (probe.destination.node_id, probe.destination.port) == (4, 9004)
-    outcome = node.answer(probe, SUPPORTED)
-    assert voters_in(outcome) == (1, 2, 3, 4)
+    result = node.respond(probe, SUPPORTED)
+    assert voters_in(result) == (1, 2, 3, 4)
     assert node.node.voters.ids == (1, 2, 3, 4)
-    assert not outcome.replies
+    assert not result.responses
     node.ask(lab.fetch(2, 12))
     assert node.node.high_watermark == 11
-    _, outcome = node.ask(lab.fetch(4, 12))
+    _, result = node.ask(lab.fetch(4, 12))
     assert node.node.high_watermark == 12
-    assert AddRaftVoterResponse() in [reply.response for reply in outcome.replies]
+    assert AddRaftVoterResponse() in [outgoing.response for outgoing in result.responses]
 
 
 def test_a_new_voter_gets_the_record_that_makes_it_one(lab) -> None:
@@ -93,20 +92,20 @@ def test_a_new_voter_gets_the_record_that_makes_it_one(lab) -> None:
     node.ask(lab.fetch(4, 11))
     held, _ = node.ask(replace(lab.fetch(4, 11), max_wait_ms=500, high_watermark=11))
     assert held is None
-    _, outcome = node.ask(add(lab))
-    outcome = node.answer(outcome.sends[0], SUPPORTED)
-    (reply,) = outcome.replies
-    assert (reply.response.read.start_offset, reply.response.read.end_offset) == (11, 12)
-    assert not reply.is_for_observer
+    _, result = node.ask(add(lab))
+    result = node.respond(result.sends[0], SUPPORTED)
+    (outgoing,) = result.responses
+    assert (outgoing.response.read.start_offset, outgoing.response.read.end_offset) == (11, 12)
+    assert not outgoing.is_for_observer
 
 
 def test_who_does_not_wait_is_answered_with_the_append(lab) -> None:
     """Ack_when_committed=False, as auto-joining nodes ask."""
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
-    _, outcome = node.ask(add(lab, ack_when_committed=False))
-    outcome = node.answer(outcome.sends[0], SUPPORTED)
-    assert [reply.response for reply in outcome.replies] == [AddRaftVoterResponse()]
+    _, result = node.ask(add(lab, ack_when_committed=False))
+    result = node.respond(result.sends[0], SUPPORTED)
+    assert [outgoing.response for outgoing in result.responses] == [AddRaftVoterResponse()]
     assert node.ask(add(lab, 5))[0].error_code is ErrorCode.request_timed_out
 
 
@@ -127,21 +126,21 @@ def test_an_unfit_voter_is_not_added(
 ) -> None:
     """Wrong versions, errors and lagging replicas are refused."""
     node = leading(lab)
-    _, outcome = node.ask(add(lab))
-    outcome = node.answer(outcome.sends[0], probe_response)
-    (reply,) = outcome.replies
-    assert reply.response.error_code is error_code
-    assert reply.response.error_message
-    assert not outcome.appended
+    _, result = node.ask(add(lab))
+    result = node.respond(result.sends[0], probe_response)
+    (outgoing,) = result.responses
+    assert outgoing.response.error_code is error_code
+    assert outgoing.response.error_message
+    assert not result.appended
 
 
 def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
-    """After `rebuild-quorum`, an old disk with records that nobody else has is no replica that lags behind."""
+    """After `rebuild-quorum`, an old disk with diverging records does not lag behind."""
 
     def ask_to_add():
-        _, outcome = node.ask(add(lab))
-        (reply,) = node.answer(outcome.sends[0], SUPPORTED).replies
-        return reply.response
+        _, result = node.ask(add(lab))
+        (outgoing,) = node.respond(result.sends[0], SUPPORTED).responses
+        return outgoing.response
 
     node = leading(lab)
     ahead = lab.fetch(4, 500, epoch=1)
@@ -161,23 +160,23 @@ def test_a_directory_whose_log_diverged_is_refused_as_such(lab) -> None:
 def test_a_voter_that_just_failed_to_answer_is_not_probed_at_once(lab) -> None:
     """A client that repeats its request does not end the leader, which has one request to a node at a time."""
     node = leading(lab)
-    _, outcome = node.ask(add(lab))
-    node.fail(outcome.sends[0])
-    response, outcome = node.ask(add(lab))
+    _, result = node.ask(add(lab))
+    node.fail(result.sends[0])
+    response, result = node.ask(add(lab))
     assert response.error_code is ErrorCode.request_timed_out
     assert "is not ready to receive requests" in response.error_message
-    assert not outcome.sends
+    assert not result.sends
 
 
 def test_a_probe_that_is_answered_late_adds_nobody(lab) -> None:
     node = leading(lab)
     node.ask(lab.fetch(4, 11))
-    _, outcome = node.ask(add(lab))
-    (probe,) = outcome.sends
+    _, result = node.ask(add(lab))
+    (probe,) = result.sends
     node.ask(lab.fetch(2, 11))
     expired = node.step(Tick(), after_ms=lab.config(1).request_timeout_ms)
-    assert [reply.response.error_code for reply in expired.replies] == [ErrorCode.request_timed_out]
-    assert not node.answer(probe, SUPPORTED).appended
+    assert [outgoing.response.error_code for outgoing in expired.responses] == [ErrorCode.request_timed_out]
+    assert not node.respond(probe, SUPPORTED).appended
     assert node.node.voters.ids == (1, 2, 3)
 
 
@@ -185,58 +184,58 @@ def test_one_voter_is_probed_at_a_time(lab) -> None:
     node = leading(lab)
     node.ask(add(lab, 4))
     for request in (add(lab, 5), remove(lab, 3)):
-        response, outcome = node.ask(request)
+        response, result = node.ask(request)
         assert response.error_code is ErrorCode.request_timed_out
         assert "previous voter change request" in response.error_message
-        assert not outcome.sends
+        assert not result.sends
 
 
 def test_a_voter_that_cannot_be_reached_is_not_added(lab) -> None:
     node = leading(lab)
-    _, outcome = node.ask(add(lab))
-    (reply,) = node.fail(outcome.sends[0], FailureReason.DISCONNECTED).replies
-    assert reply.response.error_code is ErrorCode.request_timed_out
-    assert reply.response.error_message.endswith("API_VERSIONS returned an error NETWORK_EXCEPTION")
+    _, result = node.ask(add(lab))
+    (outgoing,) = node.fail(result.sends[0], FailureReason.DISCONNECTED).responses
+    assert outgoing.response.error_code is ErrorCode.request_timed_out
+    assert outgoing.response.error_message.endswith("API_VERSIONS returned an error NETWORK_EXCEPTION")
 
 
 def test_an_address_of_somebody_else_is_not_added(lab) -> None:
     """A voter set holds no wrong address (KIP-1242)."""
     node = leading(lab)
-    _, outcome = node.ask(add(lab))
-    (reply,) = node.fail(outcome.sends[0], FailureReason.MISROUTED).replies
-    assert reply.response.error_code is ErrorCode.request_timed_out
-    assert "answers at host4:9004" in reply.response.error_message
+    _, result = node.ask(add(lab))
+    (outgoing,) = node.fail(result.sends[0], FailureReason.MISROUTED).responses
+    assert outgoing.response.error_code is ErrorCode.request_timed_out
+    assert "answers at host4:9004" in outgoing.response.error_message
     assert node.node.voters.ids == (1, 2, 3)
 
 
 def many_endpoints(lab, node_id: int, count: int) -> tuple[Endpoint, ...]:
-    """The endpoint of a node, and so many more with a host of 32 kB."""
+    """The endpoint of a node, and others with a host of 32 kB."""
     others = (Endpoint(listener=f"L{number}", host="h" * 32_767, port=9) for number in range(count))
     return (*lab.endpoints(node_id), *others)
 
 
 def test_voters_that_fit_no_record_are_refused(lab) -> None:
     node = leading(lab)
-    response, outcome = node.ask(add(lab, endpoints=many_endpoints(lab, 4, 100)))
+    response, result = node.ask(add(lab, endpoints=many_endpoints(lab, 4, 100)))
     assert response.error_code is ErrorCode.invalid_request
     assert response.error_message.startswith("The VotersRecord would have 32")
     assert response.error_message.endswith(" bytes, at most 2097152 are allowed")
-    assert not outcome.sends
-    response, outcome = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 100)))
+    assert not result.sends
+    response, result = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 100)))
     assert response.error_code is ErrorCode.invalid_request
-    assert not outcome.appended
-    response, outcome = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 3)))
+    assert not result.appended
+    response, result = node.ask(update(lab, 2, endpoints=many_endpoints(lab, 2, 3)))
     assert response.error_code is ErrorCode.none
-    assert outcome.appended
+    assert result.appended
 
 
 def test_a_change_that_does_not_commit_times_out(lab) -> None:
-    """The client hears after the request timeout; the change stays in force."""
+    """The response is sent after the request timeout; the change stays in force."""
     node = leading(lab)
     response, _ = node.ask(remove(lab, 3))
     assert response is None
-    outcome = node.wait(2000)
-    assert [reply.response.error_code for reply in outcome.replies] == [ErrorCode.request_timed_out]
+    result = node.wait(2000)
+    assert [outgoing.response.error_code for outgoing in result.responses] == [ErrorCode.request_timed_out]
     assert node.node.voters.ids == (1, 2)
 
 
@@ -250,10 +249,10 @@ def test_a_change_that_does_not_commit_times_out(lab) -> None:
     ],
 )
 def test_flaws_of_an_add_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    response, outcome = leading(lab).ask(add(lab, **changes))
+    response, result = leading(lab).ask(add(lab, **changes))
     assert response.error_code is error_code
     assert response.error_message
-    assert not outcome.sends
+    assert not result.sends
 
 
 def test_a_node_id_is_taken_once(lab) -> None:
@@ -289,11 +288,11 @@ def test_only_the_leader_changes_voters(lab) -> None:
 
 def test_a_voter_is_removed_by_the_majority_of_the_rest(lab) -> None:
     node = leading(lab)
-    response, outcome = node.ask(remove(lab, 3))
+    response, result = node.ask(remove(lab, 3))
     assert response is None
-    assert voters_in(outcome) == (1, 2)
-    _, outcome = node.ask(lab.fetch(2, 12))
-    assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
+    assert voters_in(result) == (1, 2)
+    _, result = node.ask(lab.fetch(2, 12))
+    assert RemoveRaftVoterResponse() in [outgoing.response for outgoing in result.responses]
     observers = node.node.describe_quorum(node.now_ms).observers
     assert [(observer.key.node_id, observer.log_end_offset) for observer in observers] == [(3, 11)]
 
@@ -331,9 +330,9 @@ def test_a_removed_leader_resigns_once_that_is_committed(lab) -> None:
     assert not node.node.is_voter
     node.ask(lab.fetch(2, 12))
     assert node.node.high_watermark == 11
-    _, outcome = node.ask(lab.fetch(3, 12))
+    _, result = node.ask(lab.fetch(3, 12))
     assert node.node.high_watermark == 12
-    assert RemoveRaftVoterResponse() in [reply.response for reply in outcome.replies]
+    assert RemoveRaftVoterResponse() in [outgoing.response for outgoing in result.responses]
     assert node.node.role is Role.RESIGNED
     node.wait(2000)
     assert (node.node.role, node.node.epoch, node.node.leader_id) == (Role.UNATTACHED, 3, -1)
@@ -378,19 +377,17 @@ def test_a_voter_of_the_configuration_does_not_stand_against_a_checkpoint(
 def test_truncation_brings_the_former_voters_back(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
     records = encode_control_batch([lab.voters(1, 2, 3, 4).to_record()], 10, 5, lab.start_ms)
-    outcome = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, records=records))
+    result = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, records=records))
     assert node.node.voters.ids == (1, 2, 3, 4)
-    assert outcome.readies[0].voters == lab.voters(1, 2, 3, 4)
+    assert result.readies[0].voters == lab.voters(1, 2, 3, 4)
     begin = replace(begin, leader_id=3, leader_epoch=6, leader_endpoints=lab.endpoints(3))
     send = node.ask(begin)[1].sends[-1]
     diverging = FetchResponse(leader_id=3, leader_epoch=6, diverging_epoch=OffsetAndEpoch(epoch=1, offset=10))
-    outcome = node.answer(send, diverging)
-    assert outcome.truncated_to == [10]
+    result = node.respond(send, diverging)
+    assert result.truncated_to == [10]
     assert node.node.voters.ids == (1, 2, 3)
     assert node.node.voters_at(9) == lab.voters(1, 2, 3)
 
@@ -416,14 +413,14 @@ def update(lab, node_id: int = 2, **changes: object) -> UpdateRaftVoterRequest:
 
 def test_a_moved_voter_is_written_down(lab) -> None:
     node = leading(lab)
-    response, outcome = node.ask(update(lab))
+    response, result = node.ask(update(lab))
     assert (response.error_code, response.leader_id, response.leader_epoch) == (ErrorCode.none, 1, 2)
-    assert voters_in(outcome) == (1, 2, 3)
+    assert voters_in(result) == (1, 2, 3)
     assert node.node.voters.endpoints(2)[0].host == "moved"
     node.ask(lab.fetch(3, 12))
-    response, outcome = node.ask(update(lab))
+    response, result = node.ask(update(lab))
     assert response.error_code is ErrorCode.none
-    assert not outcome.appended
+    assert not result.appended
 
 
 def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> None:
@@ -431,9 +428,9 @@ def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> 
     probing.ask(add(lab))
     assert updated.ask(update(lab, 3))[0].error_code is ErrorCode.none
     for node in (probing, updated):
-        response, outcome = node.ask(update(lab))
+        response, result = node.ask(update(lab))
         assert response.error_code is ErrorCode.request_timed_out
-        assert not outcome.appended
+        assert not result.appended
     updated.ask(lab.fetch(2, 12))
     assert updated.ask(update(lab))[0].error_code is ErrorCode.none
 
@@ -453,9 +450,9 @@ def test_a_voter_waits_to_be_updated_until_the_change_under_way_is_over(lab) -> 
     ],
 )
 def test_flaws_of_an_update_request(lab, changes: dict[str, object], error_code: ErrorCode) -> None:
-    response, outcome = leading(lab).ask(update(lab, **changes))
+    response, result = leading(lab).ask(update(lab, **changes))
     assert response.error_code is error_code
-    assert not outcome.appended
+    assert not result.appended
 
 
 def test_only_voters_are_updated(lab) -> None:
@@ -467,15 +464,13 @@ def test_a_follower_that_moved_tells_the_leader(lab) -> None:
     moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
     node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
-    answer = FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)
+    response = FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)
     node.wait(1000)
-    (send,) = node.answer(send, answer).sends
+    (send,) = node.respond(send, response).sends
     node.wait(1000)
-    (send,) = node.answer(send, answer).sends
+    (send,) = node.respond(send, response).sends
     assert send.request == UpdateRaftVoterRequest(
         cluster_id=lab.cluster_id,
         current_leader_epoch=5,
@@ -483,16 +478,16 @@ def test_a_follower_that_moved_tells_the_leader(lab) -> None:
         endpoints=moved,
         kraft_versions=VersionRange(lowest=0, highest=1),
     )
-    outcome = node.answer(send, UpdateRaftVoterResponse(leader_id=2, leader_epoch=5))
-    assert isinstance(outcome.sends[0].request, FetchRequest)
+    result = node.respond(send, UpdateRaftVoterResponse(leader_id=2, leader_epoch=5))
+    assert isinstance(result.sends[0].request, FetchRequest)
 
 
 def test_a_leader_that_moved_writes_itself_down(lab) -> None:
     moved = (Endpoint(listener=lab.listener, host="moved", port=1),)
     node = lab.node(1, log=lab.log(1, 2, 3), endpoints=moved)
     node.start()
-    outcome = node.become_leader()
-    (batch,) = decode_batches(outcome.appended)
+    result = node.become_leader()
+    (batch,) = decode_batches(result.appended)
     assert len(batch.records) == 3
     assert node.node.voters.endpoints(1) == moved
 
@@ -501,8 +496,8 @@ def test_the_first_epoch_brings_the_bootstrap_voters_into_the_log(lab) -> None:
     """{LeaderChange, KRaftVersion, Voters} in one batch, as Kafka writes it."""
     node = lab.node(1)
     node.start()
-    outcome = node.become_leader()
-    (batch,) = decode_batches(outcome.appended)
+    result = node.become_leader()
+    (batch,) = decode_batches(result.appended)
     kinds = [type(decode_control(record)).__name__ for record in batch.records]
     assert kinds == ["LeaderChangeMessage", "KRaftVersionRecord", "VotersRecord"]
     assert node.node.voters_at(2) == lab.voters(1, 2, 3)
@@ -512,14 +507,12 @@ def test_the_first_epoch_brings_the_bootstrap_voters_into_the_log(lab) -> None:
 def joining(lab, *, log, **config: object):
     node = lab.node(4, log=log, auto_join=True, **config)
     node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch()
     send = node.ask(begin)[1].sends[-1]
     node.wait(1900)
-    (send,) = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
+    (send,) = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
     node.wait(200)
-    return node, node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends[0]
+    return node, node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends[0]
 
 
 def test_a_controller_joins_by_itself_only_if_told_to(lab) -> None:
@@ -532,7 +525,7 @@ def test_a_controller_joins_by_itself_only_if_told_to(lab) -> None:
         ack_when_committed=False,
     )
     refused = AddRaftVoterResponse(error_code=ErrorCode.request_timed_out)
-    assert 2 not in node.answer(send, refused).requests
+    assert 2 not in node.respond(send, refused).requests
     _, send = joining(lab, log=lab.log(1, 2, 3), can_vote=False)
     assert isinstance(send.request, FetchRequest)
 

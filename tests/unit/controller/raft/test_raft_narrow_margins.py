@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     Persisted,
     Propose,
     RemoveRaftVoterRequest,
@@ -47,7 +46,7 @@ def test_a_vote_stays_given_through_lost_pre_votes(lab: Any) -> None:
     assert pre_votes.hard_state is None
     assert not node.ask(rival)[0].vote_granted
     for send in pre_votes.sends:
-        assert node.answer(send, VoteResponse(leader_epoch=4)).hard_state is None
+        assert node.respond(send, VoteResponse(leader_epoch=4)).hard_state is None
     assert (node.node.role, node.node.epoch, node.node.voted_id) == (Role.UNATTACHED, 4, 2)
     assert not node.ask(rival)[0].vote_granted
     assert node.ask(request)[0].vote_granted
@@ -97,13 +96,17 @@ def test_a_removal_counts_once_its_own_record_is_committed(lab: Any) -> None:
     node.step(Propose(batches=lab.batch(11, 2)))
     response, _ = node.ask(removal(lab, 1))
     assert response is None
-    responses = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 12))[1].replies]
+    responses = [
+        outgoing for voter_id in (2, 3) for outgoing in node.ask(lab.fetch(voter_id, 12))[1].responses
+    ]
     assert node.node.high_watermark == 12
-    assert RemoveRaftVoterResponse() not in [reply.response for reply in responses]
+    assert RemoveRaftVoterResponse() not in [outgoing.response for outgoing in responses]
     assert node.node.role is Role.LEADER
-    responses = [reply for voter_id in (2, 3) for reply in node.ask(lab.fetch(voter_id, 13))[1].replies]
+    responses = [
+        outgoing for voter_id in (2, 3) for outgoing in node.ask(lab.fetch(voter_id, 13))[1].responses
+    ]
     assert node.node.high_watermark == 13
-    assert RemoveRaftVoterResponse() in [reply.response for reply in responses]
+    assert RemoveRaftVoterResponse() in [outgoing.response for outgoing in responses]
     assert node.node.role is Role.RESIGNED
 
 
@@ -123,8 +126,8 @@ def test_a_voter_change_is_refused_while_one_is_uncommitted_by_a_record(lab: Any
         node.ask(lab.fetch(voter_id, 11))
     node.step(Propose(batches=lab.batch(11, 2)))
     node.ask(removal(lab, 4))
-    timed_out = node.wait(lab.config(1).request_timeout_ms).replies
-    assert [reply.response.error_code for reply in timed_out] == [ErrorCode.request_timed_out]
+    timed_out = node.wait(lab.config(1).request_timeout_ms).responses
+    assert [outgoing.response.error_code for outgoing in timed_out] == [ErrorCode.request_timed_out]
     for voter_id in (2, 3):
         node.ask(lab.fetch(voter_id, 12))
     assert node.node.high_watermark == 12
@@ -143,9 +146,7 @@ def test_no_role_grants_a_pre_vote_to_a_shorter_log(lab: Any, role: Role) -> Non
     election = node.start()
     match role:
         case Role.FOLLOWER:
-            begin = BeginQuorumEpochRequest(
-                cluster_id=None, voter=None, leader_id=3, leader_epoch=2, leader_endpoints=lab.endpoints(3)
-            )
+            begin = lab.begin_epoch(3, 2)
             node.ask(begin)
         case Role.PROSPECTIVE | Role.CANDIDATE:
             while node.node.role is not Role.PROSPECTIVE:

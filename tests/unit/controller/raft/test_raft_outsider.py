@@ -1,22 +1,22 @@
-"""A controller that is in no voter set says so: whom it takes for the voters, and which property to set."""
+"""A controller that is in no voter set logs a warning with the voters that it knows, and the property to set."""
 
 from dataclasses import replace
 
 from quorate_controller.raft.messages import FailureReason
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.outsider import WARN_AFTER_MS
+from quorate_controller.raft.node import WARN_AFTER_MS
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.uuids import uuid_to_text
 
 
 def warnings(node, duration_ms: int):
     """What is logged of it while no other controller can be reached."""
-    found, end_ms, outcome = [], node.now_ms + duration_ms, node.start()
+    found, end_ms, result = [], node.now_ms + duration_ms, node.start()
     while node.now_ms < end_ms:
-        found += [note.facts for note in outcome.warnings if note.event == "not_a_voter"]
-        for send in outcome.sends:
+        found += [note.facts for note in result.warnings if note.event == "not_a_voter"]
+        for send in result.sends:
             node.fail(send, FailureReason.UNREACHABLE)
-        outcome = node.wait_for_deadline()
+        result = node.wait_for_deadline()
     return found
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import quorate_controller.raft as package
 from quorate_controller.raft.handlers.common import leader_state
-from quorate_controller.raft.history import OffsetHistory
-from quorate_controller.raft.log import LogMetadata
+from quorate_controller.raft.log import LogMetadata, OffsetHistory
 from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     Destination,
@@ -18,8 +17,7 @@ from quorate_controller.raft.messages import (
     SnapshotRestored,
     SnapshotTaken,
 )
-from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, RaftSafetyError, ReplicaKey, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.records.control import encode_control_batch
@@ -166,7 +164,7 @@ def _upgrade_in_the_past(lab: Any) -> None:
         (_start_without_a_snapshot, rf"moved to 3 .* up to {BOOTSTRAP_SNAPSHOT_ID.offset}"),
         (_vote_twice, r"votes for .*2.* and then for .*3.* in epoch"),
         (_stand_as_an_observer, r"no voter and does not stand: \(1, 2, 3\)"),
-        (_go_on_as_a_follower, r"only the leader goes on here: "),
+        (_go_on_as_a_follower, r"the leader is expected here: "),
         (_lose_a_pre_vote_as_a_follower, r"a pre-vote is lost in the role "),
         (_vote_for_itself, r"1.* votes for .*1.* in the role "),
         (_lead_without_standing, r"no way from Role.UNATTACHED to Role.LEADER"),

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -40,16 +39,6 @@ def leading(lab):
     node = lab.leader(log=lab.log(1, 2, 3))
     node.ask(lab.fetch(2, 11, 2))
     return node
-
-
-def following(lab, **node: object):
-    """Node 1 follows node 2 in epoch 5, and its first Fetch."""
-    scripted = lab.node(1, **({"log": lab.log(1, 2, 3)} | node))
-    scripted.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=5, leader_endpoints=lab.endpoints(2)
-    )
-    return scripted, scripted.ask(begin)[1].sends[-1]
 
 
 def test_an_empty_replica_is_sent_to_the_latest_snapshot(lab) -> None:
@@ -133,9 +122,9 @@ def chunk(position: int, records: bytes, **changes: object) -> FetchSnapshotResp
 
 def offered(lab, **node: object):
     """A follower that was offered a snapshot, and its first FetchSnapshot."""
-    scripted, send = following(lab, **node)
+    scripted, send = lab.follower(**node)
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=20, epoch=4))
-    return scripted, scripted.answer(send, offer).sends[0]
+    return scripted, scripted.respond(send, offer).sends[0]
 
 
 def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(lab) -> None:
@@ -150,30 +139,30 @@ def test_a_snapshot_is_downloaded_chunk_by_chunk_and_takes_the_place_of_the_log(
         position=0,
         max_bytes=2**20,
     )
-    outcome = node.answer(send, chunk(0, b"abc"))
-    assert outcome.chunks == [SnapshotChunk(snapshot_id=snapshot_id, position=0, data=b"abc")]
-    assert not outcome.restores
-    (send,) = outcome.sends
+    result = node.respond(send, chunk(0, b"abc"))
+    assert result.chunks == [SnapshotChunk(snapshot_id=snapshot_id, position=0, data=b"abc")]
+    assert not result.restores
+    (send,) = result.sends
     assert send.request.position == 3
-    outcome = node.answer(send, chunk(3, b"de"))
-    assert outcome.restores == [snapshot_id]
-    assert not outcome.sends
+    result = node.respond(send, chunk(3, b"de"))
+    assert result.restores == [snapshot_id]
+    assert not result.sends
     voters = lab.voters(1, 2)
     restored = SnapshotRestored(snapshot_id=snapshot_id, kraft_version=1, voters=voters)
-    outcome = node.step(restored)
+    result = node.step(restored)
     assert node.node.voters == voters
     assert (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch) == (20, 20, 4)
-    assert outcome.high_watermark == 20
-    (send,) = outcome.sends
+    assert result.high_watermark == 20
+    (send,) = result.sends
     assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_the_time_of_a_load_is_no_silence_of_the_leader(lab, is_readable: bool) -> None:
-    """Who has loaded a large snapshot fetches again, and asks for no election."""
+    """After loading a large snapshot a follower fetches again, without an election."""
     node, send = offered(lab)
     fetch_timeout_ms = lab.config(1).fetch_timeout_ms
-    node.answer(send, chunk(0, b"abcde"))
+    node.respond(send, chunk(0, b"abcde"))
     node.wait(10 * fetch_timeout_ms)
     snapshot_id = SnapshotId(offset=20, epoch=4)
     node.step(
@@ -194,18 +183,18 @@ def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) ->
     snapshot_id = SnapshotId(offset=20, epoch=4)
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=snapshot_id)
     for pause_ms in (1_000, 2_000):
-        assert node.answer(send, chunk(0, b"abcde")).restores == [snapshot_id]
-        outcome = node.step(SnapshotRefused(snapshot_id=snapshot_id, reason="a bit flipped"))
-        assert [note.event for note in outcome.warnings] == ["fetched_snapshot_damaged"]
+        assert node.respond(send, chunk(0, b"abcde")).restores == [snapshot_id]
+        result = node.step(SnapshotRefused(snapshot_id=snapshot_id, reason="a bit flipped"))
+        assert [note.event for note in result.warnings] == ["fetched_snapshot_damaged"]
         after = (node.node.log_start_offset, node.node.log_end_offset, node.node.last_epoch, node.node.voters)
         assert after == before
         paused_since_ms = node.now_ms
-        (send,) = outcome.sends
+        (send,) = result.sends
         while not isinstance(send.request, FetchSnapshotRequest):
-            outcome = node.answer(send, offer)
-            while not outcome.sends:
-                outcome = node.wait_for_deadline()
-            (send,) = outcome.sends
+            result = node.respond(send, offer)
+            while not result.sends:
+                result = node.wait_for_deadline()
+            (send,) = result.sends
         # The leader is asked ever less often meanwhile, at least every second.
         assert pause_ms <= node.now_ms - paused_since_ms < pause_ms + 1_200
         assert node.node.role is Role.FOLLOWER
@@ -213,7 +202,7 @@ def test_a_damaged_snapshot_leaves_the_log_and_is_downloaded_again_later(lab) ->
 
 def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:
     node, send = offered(lab)
-    node.answer(send, chunk(0, b"abcde"))
+    node.respond(send, chunk(0, b"abcde"))
     assert not node.wait(10_000).sends
     assert node.node.role is Role.FOLLOWER
 
@@ -221,9 +210,9 @@ def test_nothing_is_begun_while_a_snapshot_is_put_in_place(lab) -> None:
 def test_a_snapshot_that_is_gone_is_given_up(lab) -> None:
     node, send = offered(lab)
     gone = chunk(0, b"", error_code=ErrorCode.snapshot_not_found, snapshot_id=None)
-    outcome = node.answer(send, gone)
-    assert isinstance(outcome.sends[0].request, FetchRequest)
-    assert not outcome.warnings
+    result = node.respond(send, gone)
+    assert isinstance(result.sends[0].request, FetchRequest)
+    assert not result.warnings
 
 
 def test_wrong_chunks_end_the_download(lab) -> None:
@@ -234,27 +223,25 @@ def test_wrong_chunks_end_the_download(lab) -> None:
         chunk(0, b"abc", snapshot_id=SnapshotId(offset=21, epoch=4)),
     ]:
         node, send = offered(lab)
-        outcome = node.answer(send, wrong)
-        assert not outcome.chunks
-        assert [note.event for note in outcome.warnings] == ["snapshot_chunk_not_acceptable"]
+        result = node.respond(send, wrong)
+        assert not result.chunks
+        assert [note.event for note in result.warnings] == ["snapshot_chunk_not_acceptable"]
 
 
 def test_a_new_epoch_starts_over(lab) -> None:
     node, send = offered(lab)
-    node.answer(send, chunk(0, b"abc"))
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=3, leader_epoch=6, leader_endpoints=lab.endpoints(3)
-    )
-    _, outcome = node.ask(begin)
-    assert isinstance(outcome.sends[0].request, FetchRequest)
+    node.respond(send, chunk(0, b"abc"))
+    begin = lab.begin_epoch(3, 6)
+    _, result = node.ask(begin)
+    assert isinstance(result.sends[0].request, FetchRequest)
 
 
 def test_a_snapshot_below_the_high_watermark_is_not_loaded(lab) -> None:
-    node, send = following(lab)
-    (send,) = node.answer(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
+    node, send = lab.follower()
+    (send,) = node.respond(send, FetchResponse(leader_id=2, leader_epoch=5, high_watermark=10)).sends
     offer = FetchResponse(leader_id=2, leader_epoch=5, snapshot_id=SnapshotId(offset=9, epoch=1))
-    outcome = node.answer(send, offer)
-    assert [note.event for note in outcome.warnings] == ["snapshot_not_acceptable"]
+    result = node.respond(send, offer)
+    assert [note.event for note in result.warnings] == ["snapshot_not_acceptable"]
 
 
 def test_a_log_that_starts_late_knows_its_snapshots_epoch(lab) -> None:
@@ -281,5 +268,5 @@ def test_a_log_of_a_snapshot_alone_has_its_epoch(lab) -> None:
         voters=(replace(lab.log(1, 2, 3).voters[0], offset=19),),
         kraft_versions=(replace(lab.log(1, 2, 3).kraft_versions[0], offset=19),),
     )
-    _, send = following(lab, log=log)
+    _, send = lab.follower(log=log)
     assert (send.request.fetch_offset, send.request.last_fetched_epoch) == (20, 4)

@@ -16,9 +16,8 @@ from quorate_controller.raft.messages import (
     Tick,
     VoteRequest,
 )
-from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.node import TELL_SUCCESSOR_MS
-from quorate_controller.raft.safety import RaftSafetyError
+from quorate_controller.raft.model import RaftSafetyError, ReplicaKey
+from quorate_controller.raft.node import REDIRECT_MS
 from quorate_controller.raft.startup import HardState
 
 
@@ -37,16 +36,16 @@ def test_a_restart_takes_the_role_it_had_at_most(
 ) -> None:
     """Kafka's rules of QuorumState.initialize."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
-    outcome = node.start()
+    result = node.start()
     assert (node.node.role, node.node.leader_id) == (role, leader_id)
     assert node.node.epoch == max(hard_state.leader_epoch, 1)
-    assert outcome.roles[-1].role is role
-    assert (outcome.hard_state is None) == (hard_state.leader_epoch > 0)
+    assert result.roles[-1].role is role
+    assert (result.hard_state is None) == (hard_state.leader_epoch > 0)
 
 
 @pytest.mark.parametrize("leader_id", [1, 2, 9])
 def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: int) -> None:
-    """The survivor of a lost quorum knows that nobody leads it."""
+    """The survivor of a lost quorum reports no leader."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=leader_id))
     node.start()
     assert node.node.leader_id == leader_id
@@ -58,9 +57,9 @@ def test_the_leader_of_the_disk_is_not_taken_for_a_living_one(lab, leader_id: in
 def test_a_vote_for_itself_makes_a_candidate_again(lab) -> None:
     hard_state = HardState(leader_epoch=5, voted_key=lab.key(1))
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=hard_state)
-    outcome = node.start()
+    result = node.start()
     assert node.node.role is Role.CANDIDATE
-    assert {(type(send.request), send.request.replica_epoch) for send in outcome.sends} == {(VoteRequest, 5)}
+    assert {(type(send.request), send.request.replica_epoch) for send in result.sends} == {(VoteRequest, 5)}
 
 
 def test_a_vote_for_a_former_self_does_not(lab) -> None:
@@ -72,17 +71,15 @@ def test_a_vote_for_a_former_self_does_not(lab) -> None:
 
 def test_a_quorum_state_behind_the_log_is_reported(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3, epochs=((3, 0),)), hard_state=HardState(leader_epoch=2))
-    outcome = node.start()
+    result = node.start()
     assert node.node.epoch == 3
-    assert [note.event for note in outcome.warnings] == ["quorum_state_behind_log"]
+    assert [note.event for note in result.warnings] == ["quorum_state_behind_log"]
 
 
 def test_a_former_leader_hands_over_at_start(lab) -> None:
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=5, leader_id=1))
-    outcome = node.start()
-    assert outcome.requests[2] == EndQuorumEpochRequest(
-        cluster_id=lab.cluster_id, leader_id=1, leader_epoch=5
-    )
+    result = node.start()
+    assert result.requests[2] == EndQuorumEpochRequest(cluster_id=lab.cluster_id, leader_id=1, leader_epoch=5)
 
 
 def test_the_only_voter_leads_again_after_a_restart(lab) -> None:
@@ -142,17 +139,15 @@ def test_a_follower_leaves_at_once(lab) -> None:
 def test_a_leader_hands_over_before_it_leaves(lab) -> None:
     """It stays until a successor is known, its vote may be needed."""
     node = lab.leader()
-    outcome = node.step(Shutdown(timeout_ms=5000))
+    result = node.step(Shutdown(timeout_ms=5000))
     assert node.node.role is Role.RESIGNED
-    for send in outcome.sends:
+    for send in result.sends:
         assert isinstance(send.request, EndQuorumEpochRequest)
-        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+        node.respond(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
     node.wait(3000)
     assert node.node.role is Role.RESIGNED
     assert not node.node.is_shut_down
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=2, leader_epoch=2, leader_endpoints=lab.endpoints(2)
-    )
+    begin = lab.begin_epoch(2, 2)
     node.ask(begin)
     assert not node.node.is_shut_down
 
@@ -163,7 +158,7 @@ def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
     """
     node = lab.leader()
     for send in node.step(Shutdown(timeout_ms=5000)).sends:
-        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+        node.respond(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
     epoch, end_offset = node.node.epoch, node.node.log_end_offset
     fetch = replace(lab.fetch(9, end_offset, epoch), current_leader_epoch=epoch)
     vote = VoteRequest(
@@ -185,7 +180,7 @@ def test_a_leader_that_has_handed_over_tells_of_its_successor(lab) -> None:
     assert response.error_code is ErrorCode.fenced_leader_epoch
     assert (response.leader_id, response.leader_epoch) == (2, epoch + 1)
     assert response.leader_endpoint.host == "host2"
-    node.wait(TELL_SUCCESSOR_MS - 1)
+    node.wait(REDIRECT_MS - 1)
     assert not node.node.is_shut_down
     node.wait(1)
     assert node.node.is_shut_down
@@ -202,8 +197,8 @@ def test_a_leader_does_not_wait_for_ever(lab) -> None:
 
 def test_a_leader_whose_voters_are_all_gone_leaves_at_once(lab) -> None:
     node = lab.leader()
-    outcome = node.step(Shutdown(timeout_ms=5000))
-    for send in outcome.sends:
+    result = node.step(Shutdown(timeout_ms=5000))
+    for send in result.sends:
         assert not node.node.is_shut_down
         node.fail(send)
     assert node.node.is_shut_down
@@ -220,7 +215,7 @@ def test_the_only_voter_leaves_at_once(lab) -> None:
 def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
     node = lab.leader()
     for send in node.step(Shutdown(timeout_ms=5000)).sends:
-        node.answer(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
+        node.respond(send, EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
     for node_id in (2, 3):
         assert not node.node.is_shut_down
         node.step(ConnectionLost(node_id=node_id))
@@ -228,7 +223,7 @@ def test_a_leader_whose_voters_leave_with_it_does_not_wait(lab) -> None:
 
 
 def test_a_leader_that_leaves_at_once_refuses_what_still_comes(lab) -> None:
-    """Nobody takes an answer of a node that ends for one of the leader."""
+    """A response of a node that shuts down is not the leader's."""
     node = lab.leader()
     node.step(Shutdown(timeout_ms=0))
     assert node.node.is_shut_down

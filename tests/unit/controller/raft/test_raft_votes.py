@@ -1,14 +1,12 @@
-"""Votes from the side of who is asked: one vote per epoch, to logs that are not behind (Raft 5.4.1)."""
+"""Votes from the side of the voter: one vote per epoch, to logs that are not behind (Raft 5.4.1)."""
 
 from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FailureReason,
-    FetchResponse,
     Role,
     VoteRequest,
     VoteResponse,
@@ -37,9 +35,9 @@ def started(lab, **config: object):
 
 
 def test_a_vote_is_durable_in_the_step_that_answers(lab) -> None:
-    response, outcome = started(lab).ask(vote(lab))
+    response, result = started(lab).ask(vote(lab))
     assert response.vote_granted
-    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+    assert result.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
 
 
 def test_one_vote_per_epoch(lab) -> None:
@@ -122,7 +120,7 @@ def test_another_cluster_is_a_top_level_error(lab) -> None:
 
 
 def test_an_old_epoch_is_fenced_and_told_the_leader(lab) -> None:
-    """A late candidate learns whom to follow."""
+    """A late candidate learns the leader."""
     node = lab.leader(log=lab.log(1, 2, 3))
     response, _ = node.ask(vote(lab, replica_epoch=1, last_offset_epoch=0))
     assert response.error_code is ErrorCode.fenced_leader_epoch
@@ -151,29 +149,15 @@ def test_a_leader_grants_nothing_in_its_epoch(lab) -> None:
     assert node.node.role is Role.LEADER
 
 
-def following(lab, node_id: int = 1, *, has_fetched: bool):
-    """A node that follows node 3, and its Fetch in flight."""
-    node = lab.node(node_id, log=lab.log(1, 2, 3))
-    node.start()
-    begin = BeginQuorumEpochRequest(
-        cluster_id=None, voter=None, leader_id=3, leader_epoch=4, leader_endpoints=lab.endpoints(3)
-    )
-    _, outcome = node.ask(begin)
-    if has_fetched:
-        answer = FetchResponse(leader_id=3, leader_epoch=4, high_watermark=10)
-        outcome = node.answer(outcome.sends[-1], answer)
-    return node, outcome.sends[-1]
-
-
 def test_a_follower_that_has_fetched_refuses_pre_votes(lab) -> None:
     """A voter that alone lost the leader does not disturb it (KIP-996)."""
     pre_vote = vote(lab, pre_vote=True)
-    assert following(lab, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
-    assert not following(lab, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
+    assert lab.follower(leader=3, epoch=4, has_fetched=False)[0].ask(pre_vote)[0].vote_granted
+    assert not lab.follower(leader=3, epoch=4, has_fetched=True)[0].ask(pre_vote)[0].vote_granted
 
 
 def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
-    node, fetch = following(lab, has_fetched=True)
+    node, fetch = lab.follower(leader=3, epoch=4, has_fetched=True)
     (again,) = node.fail(fetch, FailureReason.DISCONNECTED).sends
     node.fail(again)
     assert node.ask(vote(lab, pre_vote=True))[0].vote_granted
@@ -181,7 +165,7 @@ def test_a_follower_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
     """A replica that does not know yet that it is a voter again helps to elect the one that knows it."""
-    node, _ = following(lab, 4, has_fetched=True)
+    node, _ = lab.follower(4, leader=3, epoch=4, has_fetched=True)
     pre_vote = vote(lab, voter=lab.key(4), pre_vote=True)
     node.wait(lab.config(4).fetch_timeout_ms - 1)
     assert not node.ask(pre_vote)[0].vote_granted
@@ -190,16 +174,16 @@ def test_an_observer_that_lost_its_leader_grants_pre_votes(lab) -> None:
 
 
 def test_a_follower_gives_no_vote_in_its_leaders_epoch(lab) -> None:
-    assert not following(lab, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
+    assert not lab.follower(leader=3, epoch=4, has_fetched=False)[0].ask(vote(lab))[0].vote_granted
 
 
 def test_a_pre_vote_changes_nothing(lab) -> None:
     node = started(lab)
     for node_id in (2, 3):
         request = vote(lab, replica=lab.key(node_id), replica_epoch=1, pre_vote=True)
-        response, outcome = node.ask(request)
+        response, result = node.ask(request)
         assert response.vote_granted
-        assert outcome.hard_state is None
+        assert result.hard_state is None
 
 
 def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
@@ -207,10 +191,10 @@ def test_a_prospective_voter_asks_again_who_asks_it(lab) -> None:
     node = started(lab)
     prospective = node.wait_for_deadline()
     refusal = next(send for send in prospective.sends if send.destination.node_id == 2)
-    node.answer(refusal, VoteResponse(leader_epoch=1))
-    response, outcome = node.ask(vote(lab, replica_epoch=1, last_offset=5, pre_vote=True))
+    node.respond(refusal, VoteResponse(leader_epoch=1))
+    response, result = node.ask(vote(lab, replica_epoch=1, last_offset=5, pre_vote=True))
     assert not response.vote_granted
-    assert [send.destination.node_id for send in outcome.sends] == [2]
+    assert [send.destination.node_id for send in result.sends] == [2]
 
 
 def test_a_prospective_voter_may_vote_for_another(lab) -> None:
@@ -218,17 +202,17 @@ def test_a_prospective_voter_may_vote_for_another(lab) -> None:
     node.start()
     node.wait_for_deadline()
     assert node.node.role is Role.PROSPECTIVE
-    response, outcome = node.ask(vote(lab))
+    response, result = node.ask(vote(lab))
     assert response.vote_granted
-    assert outcome.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
+    assert result.hard_state == HardState(leader_epoch=4, voted_key=lab.key(2))
     assert node.node.role is Role.PROSPECTIVE
 
 
 def test_nobody_else_may_use_our_id(lab) -> None:
     clone = ReplicaKey(node_id=1, directory_id=lab.directory(99))
-    response, outcome = started(lab).ask(vote(lab, replica=clone))
+    response, result = started(lab).ask(vote(lab, replica=clone))
     assert not response.vote_granted
-    assert [note.event for note in outcome.warnings] == ["vote_from_own_id"]
+    assert [note.event for note in result.warnings] == ["vote_from_own_id"]
 
 
 @pytest.mark.parametrize(("sender_id", "step_max"), [(2, 1_000_000), (9, 1_000)])
@@ -238,13 +222,7 @@ def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_
     for too_high in (epoch + step_max + 1, EPOCH_MAX):
         for request in (
             vote(lab, replica=lab.key(sender_id), replica_epoch=too_high),
-            BeginQuorumEpochRequest(
-                cluster_id=None,
-                voter=None,
-                leader_id=sender_id,
-                leader_epoch=too_high,
-                leader_endpoints=lab.endpoints(sender_id),
-            ),
+            lab.begin_epoch(sender_id, too_high),
             EndQuorumEpochRequest(
                 cluster_id=None,
                 leader_id=sender_id,
@@ -253,10 +231,10 @@ def test_a_request_raises_the_epoch_by_a_bounded_step(lab, sender_id: int, step_
                 leader_endpoints=lab.endpoints(sender_id),
             ),
         ):
-            response, outcome = node.ask(request)
+            response, result = node.ask(request)
             assert response.error_code is ErrorCode.invalid_request
-            assert [note.event for note in outcome.warnings] == ["epoch_out_of_range"]
-            assert (node.node.epoch, outcome.hard_state) == (epoch, None)
+            assert [note.event for note in result.warnings] == ["epoch_out_of_range"]
+            assert (node.node.epoch, result.hard_state) == (epoch, None)
     assert node.ask(vote(lab, replica=lab.key(sender_id), replica_epoch=epoch + step_max))[0].vote_granted
 
 
@@ -275,7 +253,7 @@ def test_nobody_stands_when_the_epochs_are_used_up(lab) -> None:
 
 
 def test_who_has_voted_still_grants_pre_votes_to_logs_that_are_not_behind(lab) -> None:
-    """A pre-vote binds nobody, and the vote of the epoch is no answer to it (KIP-996)."""
+    """A pre-vote does not bind the voter, and does not depend on the vote of the epoch (KIP-996)."""
     node = started(lab)
     assert node.ask(vote(lab))[0].vote_granted
     asked = vote(lab, replica=lab.key(3), pre_vote=True)

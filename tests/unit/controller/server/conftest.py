@@ -14,7 +14,7 @@ from kit.java.tls import Certificates
 from kit.peer_connections import PeerBench
 from kit.tls_listener import TlsRig
 from kit.waiting import HANG_S
-from quorate_controller.node.events import Caller, RaftAnswer
+from quorate_controller.node.events import Caller, ResponseWithData
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft import messages
@@ -46,7 +46,7 @@ class FakeNode:
     is_active: bool = True
     turn_age_s: float = 0.1
     decide: Callable[[Any, Caller], Any] | None = None
-    reply: Callable[[Any], RaftAnswer] | None = None
+    reply: Callable[[Any], ResponseWithData] | None = None
     quorum: messages.QuorumDescription = field(default_factory=messages.QuorumDescription)
     feature_levels: FinalizedFeatures = field(
         default_factory=lambda: FinalizedFeatures(
@@ -57,7 +57,7 @@ class FakeNode:
     )
     node_status: NodeStatus = field(default_factory=node_status)
     controls: list[tuple[Any, Caller, asyncio.Future[Any]]] = field(default_factory=list)
-    rafts: list[tuple[Any, str, asyncio.Future[RaftAnswer]]] = field(default_factory=list)
+    rafts: list[tuple[Any, str, asyncio.Future[ResponseWithData]]] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     authorizer: Authorizer | None = None
 
@@ -73,7 +73,7 @@ class FakeNode:
         self.arrived.set()
         return future
 
-    def raft(self, request: Any, listener: str) -> asyncio.Future[RaftAnswer]:
+    def raft(self, request: Any, listener: str) -> asyncio.Future[ResponseWithData]:
         future = asyncio.get_running_loop().create_future()
         self.rafts.append((request, listener, future))
         if self.reply is not None:

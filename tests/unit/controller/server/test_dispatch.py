@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
-from quorate_controller.node.events import NotAwaited, RaftAnswer
+from quorate_controller.node.events import NotAwaited, ResponseWithData
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
@@ -185,7 +185,7 @@ async def test_requests_time_out(rig: Any) -> None:
 
 
 async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
-    rig.node.reply = lambda _request: RaftAnswer(
+    rig.node.reply = lambda _request: ResponseWithData(
         response=m.VoteResponse(
             leader_id=2,
             leader_epoch=8,
@@ -259,7 +259,7 @@ async def test_fetch_waits_and_carries_the_bytes_of_the_log(rig: Any, version: i
     (future,) = await rig.node.requests(1)
     data = bytes(range(256)) * 4096
     future.set_result(
-        RaftAnswer(response=m.FetchResponse(leader_id=1, leader_epoch=1, high_watermark=9), data=data)
+        ResponseWithData(response=m.FetchResponse(leader_id=1, leader_epoch=1, high_watermark=9), data=data)
     )
     (topic,) = (await client.receive()).responses
     assert topic.partitions[0].records == data
@@ -275,7 +275,7 @@ async def test_fetch_of_another_topic_is_an_invalid_request(rig: Any) -> None:
 
 
 async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig: Any) -> None:
-    rig.node.reply = lambda _request: RaftAnswer(response=m.FetchResponse(leader_id=1, leader_epoch=4))
+    rig.node.reply = lambda _request: ResponseWithData(response=m.FetchResponse(leader_id=1, leader_epoch=4))
     await rig.listen()
     client = await rig.connect()
     client.send(metadata_fetch(last_fetched_epoch=-1), 11)
@@ -453,7 +453,7 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A Java controller, which does not say whom it means, is found by its votes."""
-    rig.node.reply = lambda _request: RaftAnswer(response=m.VoteResponse(leader_epoch=8))
+    rig.node.reply = lambda _request: ResponseWithData(response=m.VoteResponse(leader_epoch=8))
     await rig.listen()
     client = await rig.connect()
     misrouted = vote_request(voter_id=2)
@@ -482,7 +482,7 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
 
 async def test_a_controller_that_looks_up_voters_is_not_misrouted(rig: Any) -> None:
     """A voter that asks its bootstrap servers for the others (KIP-1347) counts as no wrong address."""
-    rig.node.reply = lambda _request: RaftAnswer(
+    rig.node.reply = lambda _request: ResponseWithData(
         response=m.VoteResponse(error_code=ErrorCode.invalid_voter_key, leader_epoch=8)
     )
     await rig.listen()
@@ -503,7 +503,7 @@ async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
     """A follower whose address of the leader leads here is found."""
     monkeypatch.setattr(misrouting, "LEADER_DOUBTS_SPAN_MS_MIN", 0)
     rig.node.node_status = replace(rig.node.node_status, current_state=state)
-    rig.node.reply = lambda _request: RaftAnswer(
+    rig.node.reply = lambda _request: ResponseWithData(
         response=m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=8)
     )
     await rig.listen()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.node.events import RaftAnswer
+from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft.messages import FetchResponse, LeaderEndpoint, RaftResponse, VoteResponse
 from quorate_controller.raft.model import OffsetAndEpoch
 from quorate_controller.server import answer_frames
@@ -31,7 +31,7 @@ def asked(version: int, correlation_id: int, api: object = FETCH) -> Request:
     )  # type: ignore[arg-type]
 
 
-def alone(reply: RaftAnswer, request: Request) -> bytes:
+def alone(reply: ResponseWithData, request: Request) -> bytes:
     """The frame of an answer that nobody else gets."""
     response = response_to_wire(reply.response, reply.data, version=request.version)
     return bytes(encode_answer(request.api, request.version, request.correlation_id, response))
@@ -40,8 +40,11 @@ def alone(reply: RaftAnswer, request: Request) -> bytes:
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))
 def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
     frames = SharedFrames()
-    responses = [RaftAnswer(response=RECORDS, data=b"records" * 9), RaftAnswer(response=RECORDS, data=b"")]
-    responses += [RaftAnswer(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
+    responses = [
+        ResponseWithData(response=RECORDS, data=b"records" * 9),
+        ResponseWithData(response=RECORDS, data=b""),
+    ]
+    responses += [ResponseWithData(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
     correlation_ids = (0, 1, 0x7FFF_FFFF, -1)
     for reply in [*responses, *responses]:
         for correlation_id in correlation_ids:
@@ -51,7 +54,10 @@ def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
 
 def test_versions_and_apis_do_not_share() -> None:
     frames = SharedFrames()
-    reply, vote = RaftAnswer(response=WATERMARK), RaftAnswer(response=VoteResponse(vote_granted=True))
+    reply, vote = (
+        ResponseWithData(response=WATERMARK),
+        ResponseWithData(response=VoteResponse(vote_granted=True)),
+    )
     for request, answer in (
         (asked(18, 1), reply),
         (asked(17, 2), reply),
@@ -71,12 +77,12 @@ def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
             encoded.append(response) or response_to_wire(response, data, version=version)
         ),
     )
-    frames, reply = SharedFrames(), RaftAnswer(response=RECORDS, data=b"r" * 1000)
+    frames, reply = SharedFrames(), ResponseWithData(response=RECORDS, data=b"r" * 1000)
     first = frames.frame(reply, asked(18, 1))
     shared = [frames.frame(reply, asked(18, number)) for number in range(2, 500)]
     assert len(encoded) == 1
     assert all(frame is not first and frame[8:] == first[8:] for frame in shared)
-    large = RaftAnswer(response=RECORDS, data=b"r" * SHARED_BYTES_MAX)
+    large = ResponseWithData(response=RECORDS, data=b"r" * SHARED_BYTES_MAX)
     for number in range(2):
         frames.frame(large, asked(18, number))
     assert len(encoded) == 3

@@ -35,8 +35,8 @@ OTHER_FILES = (
 def test_closed_segments_and_checkpoints_go_in_the_order_in_which_they_will_be_deleted():
     source = (log(100), checkpoint(90), log(0), log(200), checkpoint(150), *OTHER_FILES)
     planned = plan_shipments(source, ())
-    assert [one.file for one in planned] == [log(0), checkpoint(90), log(100), checkpoint(150)]
-    assert not any(one.is_active or one.is_shipped for one in planned)
+    assert [shipment.file for shipment in planned] == [log(0), checkpoint(90), log(100), checkpoint(150)]
+    assert not any(shipment.is_active or shipment.is_shipped for shipment in planned)
 
 
 def test_the_active_segment_goes_when_it_is_asked_for():
@@ -66,9 +66,9 @@ def test_a_second_round_has_nothing_to_do(bases: set[int], shipped: set[int], en
     source = [*(log(base) for base in bases), *(checkpoint(end) for end in ends)]
     there = {log(base) for base in shipped}
     planned = plan_shipments(source, there)
-    assert plan_shipments(source, there | {one.file for one in planned}) == ()
+    assert plan_shipments(source, there | {shipment.file for shipment in planned}) == ()
     closed = {log(base) for base in bases} - ({log(max(bases))} if bases else set())
-    assert {one.file for one in planned} | there >= closed | {checkpoint(end) for end in ends}
+    assert {shipment.file for shipment in planned} | there >= closed | {checkpoint(end) for end in ends}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_second_round_has_nothing_to_do(bases: set[int], shipped: set[int], en
 )
 def test_nothing_that_a_log_ever_had_is_lost(source: bytes, shipped: bytes, verdict: Verdict):
     common = next(
-        (at for at, (one, other) in enumerate(zip(source, shipped, strict=False)) if one != other),
+        (at for at, (byte, other) in enumerate(zip(source, shipped, strict=False)) if byte != other),
         min(len(source), len(shipped)),
     )
     found = verdict_on(common_bytes=common, source_bytes=len(source), shipped_bytes=len(shipped))

@@ -11,6 +11,7 @@ from kit.storage_parts import DIRECTORY_ID, PARTITION, SMALL, add_snapshot, prep
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, ReplicaKey, SnapshotId
 from quorate_controller.raft.records import check_fetched
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt
+from quorate_controller.storage.checkpoint_files import RECOVERY_POINTS
 from quorate_controller.storage.controller_storage import (
     RECOVERY_POINT_INTERVAL_MS,
     ControllerStorage,
@@ -19,7 +20,6 @@ from quorate_controller.storage.controller_storage import (
 from quorate_controller.storage.errors import CorruptFileError, DirectoryInUseError, StorageError
 from quorate_controller.storage.meta_properties import MetaProperties, write_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.storage.recovery_point import RECOVERY_POINTS
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.batch import Record, RecordBatch, encode_batch
 from quorate_protocol.records.control import KRaftVersionRecord, encode_control_batch
@@ -303,7 +303,7 @@ def test_power_loss_in_restore_or_retention_is_mended(
     """Lose power at every operation in turn: the node opens before or after the change, never between."""
     directory = Path("/disk/meta")
     fetched = SnapshotId(offset=500, epoch=3)
-    outcomes = set()
+    results = set()
     for operations in range(120):
         disk = new_crash_disk()
         prepare(disk, directory)
@@ -326,14 +326,14 @@ def test_power_loss_in_restore_or_retention_is_mended(
         disk.restart(Random(operations))
         storage = ControllerStorage.open(disk, config)
         state = storage.log_state()
-        outcomes.add((state.start_offset, state.end_offset))
+        results.add((state.start_offset, state.end_offset))
         if state.start_offset:
             assert state.earliest_snapshot_id is not None
             assert state.earliest_snapshot_id.offset == state.start_offset
         storage.append(make_batches(state.end_offset, 1, epoch=9))
         storage.close()
-    assert outcomes <= ({(0, 60), (20, 60), (40, 60)} if is_clean else {(0, 60), (500, 500)})
-    assert len(outcomes) > 1
+    assert results <= ({(0, 60), (20, 60), (40, 60)} if is_clean else {(0, 60), (500, 500)})
+    assert len(results) > 1
 
 
 def test_power_loss_while_the_log_is_cut_is_no_damage(new_crash_disk, power_loss, make_batches):

@@ -1,4 +1,4 @@
-"""Formatting: which files, for whom, and what is refused."""
+"""Formatting: files, voters, refusals."""
 
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from quorate_controller.directories.format import (
 )
 from quorate_controller.raft.model import Endpoint
 from quorate_controller.storage.bootstrap import encode_bootstrap_checkpoint, read_bootstrap_records
-from quorate_controller.storage.control_records import read_snapshot_quorum
+from quorate_controller.storage.controller_storage import read_snapshot_quorum
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.meta_properties import read_meta_properties
 from quorate_controller.storage.os_filesystem import OsFileSystem
@@ -93,7 +93,7 @@ def test_standalone_controller_is_its_own_voter(os_files: OsFileSystem, tmp_path
 
 
 def test_initial_controllers_give_the_directory_id(os_files: OsFileSystem, tmp_path: Path):
-    """--initial-controllers: a listed node gets its id from the list, another one is told the voters."""
+    """--initial-controllers: a listed node gets its id from the list, another node gets the voters."""
     result = format_with(
         os_files,
         target(tmp_path),
@@ -214,7 +214,7 @@ def test_wrong_options_write_nothing(
     options: dict[str, object],
     message: str,
 ):
-    """Each contradiction is told as kafka-storage tells it, before anything is written."""
+    """Each contradiction is reported like by kafka-storage, before anything is written."""
     if options:
         options = {"quorum": QuorumChoice.NO_INITIAL_CONTROLLERS} | options
     with pytest.raises(FormatError) as caught:

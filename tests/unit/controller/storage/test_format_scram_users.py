@@ -16,7 +16,7 @@ from quorate_protocol.records.generated import UserScramCredentialRecord
 from typer.testing import CliRunner
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-"""That of the example in RFC 7677, whose user is `user` and whose password is `pencil`."""
+"""The credential of the example in RFC 7677, whose user is `user` and whose password is `pencil`."""
 PENCIL = UserScramCredentialRecord(
     name="user",
     mechanism=1,
@@ -67,7 +67,10 @@ def test_users_have_a_mechanism_and_iterations_each() -> None:
         ("SCRAM-SHA-256", "not of the form"),
         ("SCRAM-SHA-256=name=a,password=secret", "not of the form"),
         ("SCRAM-SHA-256=[name=a,password=secret", "not of the form"),
-        ("PLAIN=[name=a,password=secret]", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            "PLAIN=[name=a,password=secret]",
+            "the mechanism 'PLAIN' must be one of SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
         ("SCRAM-SHA-256=[password=secret]", "name must have from 1 to 32767 bytes"),
         ("SCRAM-SHA-256=[name=" + "a" * 32768 + ",password=secret]", "name must have from 1"),
         ("SCRAM-SHA-256=[name=a,password=se,cret]", "between the brackets must be KEY=VALUE"),
@@ -122,7 +125,7 @@ def test_users_come_from_files(tmp_path: Path) -> None:
         (users / "..data" / name).write_text(password)
         (users / name).symlink_to(f"..data/{name}")
     found = read_scram_users([f"SCRAM-SHA-256={users}"], generate_salt=lambda: SALT)
-    assert [one.name for one in found] == ["other", "user"]
+    assert [record.name for record in found] == ["other", "user"]
     assert found[1] == PENCIL
     config = write_controller_properties(tmp_path, {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"})
     arguments = ["format", "-c", str(config), "-t", "4L6g3nShT-eMCtK--X86sw", "--standalone"]
@@ -139,13 +142,13 @@ def test_users_come_from_files(tmp_path: Path) -> None:
     ("entry", "told"),
     [
         ("users", "'users' is not of the form SCRAM-SHA-512=DIRECTORY"),
-        ("PLAIN=users", "the mechanism 'PLAIN' is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("PLAIN=users", "the mechanism 'PLAIN' must be one of SCRAM-SHA-256, SCRAM-SHA-512"),
         ("SCRAM-SHA-512=/nowhere", "/nowhere: No such file or directory"),
         ("SCRAM-SHA-512=@", "@/empty: a password must not be empty"),
     ],
 )
-def test_files_that_cannot_be_used_are_told(tmp_path: Path, entry: str, told: str) -> None:
+def test_files_that_cannot_be_used_are_told(tmp_path: Path, entry: str, expected: str) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(FormatError) as caught:
         read_scram_users([entry.replace("@", str(tmp_path))], generate_salt=lambda: SALT)
-    assert str(caught.value) == f"--add-scram-from: {told.replace('@', str(tmp_path))}"
+    assert str(caught.value) == f"--add-scram-from: {expected.replace('@', str(tmp_path))}"

@@ -43,14 +43,16 @@ def test_reads_are_whole_batches_within_bounds(os_files: OsFileSystem, tmp_path:
     """Read from within a batch, with size and end bounds that cut through batches, and at the log's end."""
     log = MetadataLog.open(os_files, tmp_path, SMALL)
     assert log.append(make_batches(0, 10, records=3)) == 30
-    one = len(make_batches(0, 1, records=3))
-    assert offsets(log.read(0, 10 * one)) == list(range(0, 30, 3))
-    assert offsets(log.read(4, 10 * one)) == list(range(3, 30, 3))
-    assert offsets(log.read(3, 2 * one + 5)) == [3, 6]
+    batch_bytes = len(make_batches(0, 1, records=3))
+    assert offsets(log.read(0, 10 * batch_bytes)) == list(range(0, 30, 3))
+    assert offsets(log.read(4, 10 * batch_bytes)) == list(range(3, 30, 3))
+    assert offsets(log.read(3, 2 * batch_bytes + 5)) == [3, 6]
     assert offsets(log.read(3, 1)) == [3], "a first batch that is too large is given whole"
-    assert offsets(log.read(0, 10 * one, 9)) == [0, 3, 6]
-    assert offsets(log.read(0, 10 * one, 10)) == [0, 3, 6], "no batch that reaches past the end offset"
-    assert log.read(6, 10 * one, 6) == b""
+    assert offsets(log.read(0, 10 * batch_bytes, 9)) == [0, 3, 6]
+    assert offsets(log.read(0, 10 * batch_bytes, 10)) == [0, 3, 6], (
+        "no batch that reaches past the end offset"
+    )
+    assert log.read(6, 10 * batch_bytes, 6) == b""
     assert log.read(30, 1000) == b""
     log.close()
 
@@ -115,7 +117,7 @@ EPOCH_POSITION = 12
 
 
 def test_an_epoch_that_changed_on_disk_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
-    """A bit that turned in an epoch lets nobody win an election with a log that ends too early."""
+    """A bit that turned in an epoch does not let a log win an election that ends too early."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 3, epoch=1))
     log.append(make_batches(3, 2, epoch=6))
@@ -210,7 +212,7 @@ def test_truncating_inside_a_batch_drops_the_batch(os_files: OsFileSystem, tmp_p
 
 
 def test_reset_starts_an_empty_log_at_an_offset(os_files: OsFileSystem, tmp_path: Path, make_batches):
-    """After a snapshot was fetched the log goes on at its end, with none of the old files."""
+    """After a snapshot was fetched the log continues at its end, with none of the old files."""
     log = MetadataLog.open(os_files, tmp_path, SMALL)
     for start in range(50):
         log.append(make_batches(start, 1))
@@ -272,7 +274,7 @@ def test_control_batches_are_remembered(os_files: OsFileSystem, tmp_path: Path, 
 def test_garbage_behind_the_last_batch_is_cut_off(
     os_files: OsFileSystem, tmp_path: Path, make_batches, tail: bytes
 ):
-    """A torn write leaves anything behind the last good batch; the log opens without it and goes on."""
+    """A torn write leaves anything behind the last good batch; the log opens without it and continues."""
     log = MetadataLog.open(os_files, tmp_path)
     log.append(make_batches(0, 5))
     log.close()
@@ -288,15 +290,15 @@ def test_garbage_behind_the_last_batch_is_cut_off(
 def test_every_cut_through_the_last_batches_recovers(os_files: OsFileSystem, tmp_path: Path, make_batches):
     """Cut the file at each byte: exactly the whole batches before the cut remain."""
     whole = make_batches(0, 3)
-    one = len(whole) // 3
+    batch_bytes = len(whole) // 3
     MetadataLog.open(os_files, tmp_path).close()
     path = tmp_path / "00000000000000000000.log"
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
         log = MetadataLog.open(os_files, tmp_path)
-        assert log.end_offset == cut // one
+        assert log.end_offset == cut // batch_bytes
         log.close()
-        assert path.stat().st_size == cut // one * one
+        assert path.stat().st_size == cut // batch_bytes * batch_bytes
 
 
 def test_flipped_bit_before_good_batches_is_refused(os_files: OsFileSystem, tmp_path: Path, make_batches):
@@ -306,18 +308,18 @@ def test_flipped_bit_before_good_batches_is_refused(os_files: OsFileSystem, tmp_
     log.close()
     path = tmp_path / "00000000000000000000.log"
     good = path.read_bytes()
-    one = len(good) // 5
-    for byte in range(2 * one, 3 * one):
+    batch_bytes = len(good) // 5
+    for byte in range(2 * batch_bytes, 3 * batch_bytes):
         data = bytearray(good)
         data[byte] ^= 4
         path.write_bytes(data)
-        if byte in range(2 * one + 12, 2 * one + 16):
+        if byte in range(2 * batch_bytes + 12, 2 * batch_bytes + 16):
             continue  # the checksum does not cover the epoch
         with pytest.raises(CorruptFileError) as caught:
             MetadataLog.open(os_files, tmp_path)
         assert str(caught.value).startswith(
-            f"{path}: expected a batch at offset 2, position {2 * one}, but it is damaged, "
-            f"and a good batch of offset 3 follows at position {3 * one}. "
+            f"{path}: expected a batch at offset 2, position {2 * batch_bytes}, but it is damaged, "
+            f"and a good batch of offset 3 follows at position {3 * batch_bytes}. "
         )
         assert "remove this node from the voter set" in str(caught.value)
         assert path.read_bytes() == bytes(data), "what is left stays as it is"
@@ -348,11 +350,11 @@ def test_log_that_ends_below_what_was_durable_is_refused(
     log.close()
     path = tmp_path / "00000000000000000000.log"
     good = path.read_bytes()
-    one = len(good) // 5
-    for cut, end_offset in ((5 * one - 1, 4), (3 * one, 3), (0, 0)):
+    batch_bytes = len(good) // 5
+    for cut, end_offset in ((5 * batch_bytes - 1, 4), (3 * batch_bytes, 3), (0, 0)):
         path.write_bytes(good[:cut])
         expected = (
-            rf"000\.log: ends at offset {end_offset}, position {end_offset * one}, "
+            rf"000\.log: ends at offset {end_offset}, position {end_offset * batch_bytes}, "
             "but records up to offset 4 were made durable"
         )
         with pytest.raises(CorruptFileError, match=expected):
@@ -360,7 +362,7 @@ def test_log_that_ends_below_what_was_durable_is_refused(
         assert path.read_bytes() == good[:cut]
         if cut:
             MetadataLog.open(os_files, tmp_path, durable_end_offset=end_offset).close()
-            assert path.stat().st_size == end_offset * one
+            assert path.stat().st_size == end_offset * batch_bytes
     path.unlink()
     with pytest.raises(CorruptFileError, match="up to offset 4 were made durable"):
         MetadataLog.open(os_files, tmp_path, durable_end_offset=5)

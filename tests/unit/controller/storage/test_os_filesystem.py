@@ -104,7 +104,7 @@ def test_short_writes_are_completed(os_files: OsFileSystem, tmp_path: Path, monk
 
 
 def test_missing_files_are_told_apart(os_files: OsFileSystem, tmp_path: Path):
-    """FileMissingError is for what is not there; exists and remove take it as an answer."""
+    """FileMissingError is for missing files; exists and remove do not raise it."""
     with pytest.raises(FileMissingError):
         os_files.open_file(tmp_path / "nothing")
     with pytest.raises(FileMissingError):

@@ -61,7 +61,7 @@ def test_version_0_has_kafkas_bytes(os_files: OsFileSystem, tmp_path: Path):
     ],
 )
 def test_damaged_state_is_refused(os_files: OsFileSystem, tmp_path: Path, content: str):
-    """A vote must not be forgotten: the error names the file and says how to go on."""
+    """A vote must not be forgotten: the error names the file and has advice."""
     path = tmp_path / "quorum-state"
     path.write_text(content)
     with pytest.raises(CorruptFileError, match=r"quorum-state: is not a quorum state.*remove this node"):

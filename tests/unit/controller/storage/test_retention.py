@@ -53,7 +53,7 @@ def test_age_retention_looks_at_the_snapshots_records(open_storage: Open, make_b
 def test_age_retention_goes_on_with_damaged_checkpoints(
     open_storage: Open, tmp_path: Path, make_batches, caplog: pytest.LogCaptureFixture
 ):
-    """An older checkpoint that a later one replaces does not end a healthy controller, is served to nobody,
+    """An older checkpoint that a later one replaces does not end a healthy controller, is not served,
     and is deleted.
     """
     storage = open_storage(retention_bytes=-1, retention_ms=1000)

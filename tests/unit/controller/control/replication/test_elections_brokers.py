@@ -86,7 +86,7 @@ def test_an_unclean_election_only_where_it_is_enabled(cluster, make_partition) -
 
 
 def test_offline_directories_take_only_their_partitions(make_cluster, make_partition) -> None:
-    """A broker with a lost disk goes on leading from the others."""
+    """A broker with a lost disk continues to lead from the others."""
     cluster = make_cluster()
     cluster.add_broker(1, directories=2)
     cluster.add_broker(2)
@@ -184,7 +184,7 @@ def test_a_new_minimum_clears_the_elr(cluster, make_partition) -> None:
 
 
 def test_a_partition_without_isr_keeps_its_elr_when_others_are_cleared(elr_cluster, make_partition) -> None:
-    """Nothing is written to it meanwhile, and nobody else can lead it cleanly."""
+    """It gets no writes meanwhile, and no other replica can lead it cleanly."""
     elr_cluster.add_topic(
         "a",
         make_partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),

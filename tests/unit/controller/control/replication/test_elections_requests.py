@@ -186,7 +186,7 @@ def test_the_unclean_pass_asks_each_topic(cluster, make_partition, monkeypatch) 
 
 
 def test_a_step_looks_at_a_bounded_number_of_partitions(cluster, make_partition, monkeypatch) -> None:
-    """Partitions that nobody can lead cost no turn its time."""
+    """Partitions without an electable replica do not delay a turn."""
     monkeypatch.setattr(elections, "EXAMINED_PER_STEP_MAX", 2)
     cluster.configure("lossy", "unclean.leader.election.enable", "true")
     cluster.mark(1, fenced=True)

@@ -74,7 +74,7 @@ def test_before_3_6_a_shrink_bumps_the_leader_epoch(
 
 
 def test_an_isr_that_is_as_it_was_writes_nothing(cluster, make_partition) -> None:
-    """No record without a change; the answer is the present state."""
+    """No record without a change; the response has the present state."""
     topic_id = cluster.add_topic("a", make_partition(1, 2))
     decision = alter(cluster, topic_id, [1, 2])
     assert decision.records == ()

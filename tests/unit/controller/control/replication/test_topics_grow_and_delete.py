@@ -54,7 +54,7 @@ def responses(decision):
 
 
 def test_new_partitions_follow_the_old_ones(cluster, make_partition) -> None:
-    """Ids go on, and the replication factor stays."""
+    """Ids continue, and the replication factor stays."""
     cluster.add_topic("a", make_partition(1, 2), make_partition(2, 3))
     decision = grow(cluster, ("a", 5, None))
     assert results(decision) == [("a", ErrorCode.none, None)]

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from kit.controller_parts import LoneQuorum
-from kit.work.counting import Stopwatch, WorkCounter, visible
+from kit.work.counter import Stopwatch, WorkCounter, visible
 from kit.work.large_image import SENDER, Size, build
 from kit.work.requests_of_apis import TOKEN_SECRET, Case, Place, Run
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
@@ -36,7 +36,7 @@ LINEAR: Final = 1.35
 if a tenth of it does not.
 """
 CONSTANT: Final = 0.25
-"""Growth up to this exponent is none."""
+"""Growth up to this exponent is ignored."""
 UNDO_MAX: Final = 5
 """An undo may take this many times as many lines as what it undoes."""
 ROUNDING: Final = 1_000
@@ -81,7 +81,7 @@ class WorkBench:
             forwarded=True,
             access=self._access(),
         )
-        self._take(metadata, lambda: metadata.control.decide(request, context), steps)
+        self._run_steps(metadata, lambda: metadata.control.decide(request, context), steps)
         return self._undone(steps)
 
     def run(self, case: Case, items: int) -> Measured:
@@ -98,7 +98,7 @@ class WorkBench:
     def tick(self, prepare: Callable[[QuorumController], ControlResult | None]) -> Measured:
         """Do one thing that no request asks for."""
         metadata, steps = self._active()
-        self._take(metadata, lambda: prepare(metadata.control), steps)
+        self._run_steps(metadata, lambda: prepare(metadata.control), steps)
         return self._undone(steps)
 
     def replay(self, records: Sequence[MetadataRecord]) -> Measured:
@@ -132,10 +132,10 @@ class WorkBench:
             audits_allowed=False,
         )
 
-    def _take(
+    def _run_steps(
         self, metadata: MetadataState, decide: Callable[[], ControlResult | None], counts: list[int]
     ) -> None:
-        """Take all steps as a node does, each with what it writes."""
+        """Run all steps as a node does, and replay the records of each."""
 
         def first() -> ControlResult | None:
             return _write(metadata, decide())
@@ -213,7 +213,7 @@ class Row:
     by_items: float | None
     """The exponent of the growth with the items of the request; None if it has one."""
     by_cluster: float
-    """That of the growth with the cluster."""
+    """The exponent of the growth with the cluster."""
 
     @property
     def problems(self) -> list[str]:

@@ -1,27 +1,36 @@
-"""Registrations of brokers: BrokerRegistration and UnregisterBroker (KIP-631)."""
+"""Registrations of brokers (KIP-631) and controllers (KIP-919, KIP-1312)."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from quorate_protocol import features
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import (
     BrokerEndpoint,
     BrokerFeature,
+    ControllerEndpoint,
+    ControllerFeature,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 
 from quorate_controller.control.api import (
-    BrokerTransitions,
+    ControlConfig,
     ControlError,
     ControlResult,
-    QuorumView,
+    QuorumPort,
     RequestContext,
 )
 from quorate_controller.control.heartbeats import HeartbeatManager
@@ -32,10 +41,12 @@ if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration, MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
 
+    from quorate_controller.control.broker_transitions import PartitionTransitions
+
 RESERVED_DIRECTORY_IDS: Final = 100
 """The ids 0 to 99 are reserved: they do not name a directory (DirectoryId)."""
 
-TELLS_PREVIOUS_EPOCH_SINCE: Final = 3
+PREVIOUS_EPOCH_SINCE: Final = 3
 """First version of BrokerRegistration whose previous_broker_epoch proves a clean shutdown (KIP-966)."""
 
 
@@ -47,8 +58,8 @@ class ClusterManager:
         cluster_id: str,
         image: "MetadataImage",
         heartbeats: HeartbeatManager,
-        transitions: BrokerTransitions,
-        quorum: QuorumView,
+        transitions: "PartitionTransitions",
+        quorum: QuorumPort,
     ) -> None:
         self._cluster_id = cluster_id
         self._image = image
@@ -99,7 +110,7 @@ class ClusterManager:
         return ControlResult(records=records, response=response, atomic=False)
 
     def unregister_broker(self, request: UnregisterBrokerRequest) -> ControlResult:
-        """UnregisterBroker 0 (KIP-631): takes a broker out of all ISRs and forgets it.
+        """UnregisterBroker 0 (KIP-631): removes a broker from all ISRs and from the cluster.
 
         Raises:
             ControlError: BROKER_ID_NOT_REGISTERED.
@@ -150,9 +161,7 @@ class ClusterManager:
                     )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Each finalized level must be in the broker's range; a feature that it does not name has only
-        level 0.
-        """
+        """Each finalized level must be in the broker's range; a feature without a range has only level 0."""
         finalized = {**self._image.features, features.KRAFT_VERSION: self._quorum.kraft_version}
         named = {feature.name for feature in request.features}
         if features.METADATA_VERSION not in named:
@@ -180,13 +189,13 @@ class ClusterManager:
         existing: "BrokerRegistration | None",
         context: RequestContext,
     ) -> "tuple[MetadataRecord, ...]":
-        """A new incarnation begins outside of every ISR.
+        """The records that remove the previous incarnation from every ISR.
 
         Raises:
-            ControlError: DUPLICATE_BROKER_REGISTRATION while the previous one is in too many of them.
+            ControlError: DUPLICATE_BROKER_REGISTRATION while it is in too many of them.
         """
         is_clean_shutdown = (
-            context.api_version >= TELLS_PREVIOUS_EPOCH_SINCE
+            context.api_version >= PREVIOUS_EPOCH_SINCE
             and existing is not None
             and existing.epoch == request.previous_broker_epoch
         )
@@ -195,7 +204,7 @@ class ClusterManager:
         )
         records = tuple(leave(request.broker_id))
         if self._transitions.is_departing(request.broker_id):
-            # Once it is registered nobody could tell any more that its copies may have lost records. It asks again.
+            # A new registration would hide that its copies may have lost records. The broker retries.
             raise ControlError(
                 ErrorCode.duplicate_broker_registration,
                 "The previous incarnation of that broker id is still being taken out of its partitions.",
@@ -205,7 +214,7 @@ class ClusterManager:
     def _record(
         self, request: BrokerRegistrationRequest, epoch: int, same: "BrokerRegistration | None"
     ) -> RegisterBrokerRecord:
-        """`same`: what is registered of the same incarnation."""
+        """`same`: the registration of the same incarnation."""
         has_directories = self._image.metadata_version >= features.DIRECTORY_ASSIGNMENT_SINCE
         return RegisterBrokerRecord(
             broker_id=request.broker_id,
@@ -233,3 +242,114 @@ class ClusterManager:
             in_controlled_shutdown=same.in_controlled_shutdown if same else False,
             log_dirs=request.log_dirs if has_directories else (),
         )
+
+
+class ControllerManager:
+    """Decides on registrations of controllers, voters and observers alike. Stateless."""
+
+    def __init__(self, config: ControlConfig, image: "MetadataImage", quorum: QuorumPort) -> None:
+        self._node_id = config.node_id
+        self._incarnation_id = config.incarnation_id
+        self._image = image
+        self._quorum = quorum
+
+    def register_controller(self, request: ControllerRegistrationRequest) -> ControlResult:
+        """ControllerRegistration 0. The newest registration of an id replaces the previous one.
+
+        A controller can only verify registrations with its own id: it runs itself.
+
+        Raises:
+            ControlError: UNSUPPORTED_VERSION below metadata.version 15; INVALID_REQUEST without an
+                incarnation id or with an unknown security protocol, which no controller could replay, and for
+                another process that registers with the id of the active controller.
+        """
+        if self._image.metadata_version < features.CONTROLLER_REGISTRATION_SINCE:
+            raise ControlError(
+                ErrorCode.unsupported_version,
+                "The current MetadataVersion is too old to support controller registrations.",
+            )
+        if request.incarnation_id is None:
+            raise ControlError(ErrorCode.invalid_request, "No incarnation ID specified in request")
+        is_own_id = request.controller_id == self._node_id and self._incarnation_id is not None
+        if is_own_id and request.incarnation_id != self._incarnation_id:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Controller {request.controller_id} is the active controller: no other process can register "
+                "with its id.",
+            )
+        known_protocols = frozenset(SecurityProtocol)
+        for listener in request.listeners:
+            if listener.security_protocol not in known_protocols:
+                raise ControlError(
+                    ErrorCode.invalid_request,
+                    f"Listener {listener.name} has unknown security protocol {listener.security_protocol}",
+                )
+        record = RegisterControllerRecord(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            zk_migration_ready=False,
+            end_points=tuple(
+                ControllerEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in request.listeners
+            ),
+            features=tuple(
+                ControllerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in request.features
+            ),
+        )
+        response = ControllerRegistrationResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""
+        )
+        return ControlResult(records=(record,), response=response)
+
+    def unregister_controller(self, request: UnregisterControllerRequest) -> ControlResult:
+        """UnregisterController 0 (KIP-1312): the registration no longer counts, nor do its feature levels.
+
+        A controller that is still running registers again by itself.
+
+        Raises:
+            ControlError: INVALID_REQUEST for a voter, static or dynamic; UNSUPPORTED_VERSION below
+                metadata.version 33; CONTROLLER_ID_NOT_REGISTERED. In this order, as in Kafka 4.4, whose 4.4.0 refuses
+                no voter but the active controller.
+        """
+        controller_id = request.controller_id
+        # The last voter set counts, committed or not: its record precedes ours in the log.
+        if controller_id in self._quorum.voter_ids:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Cannot unregister controller {controller_id} because it is part of the voter set. "
+                "Stop it and remove it from the voters first.",
+            )
+        level = self._image.metadata_version
+        if level < features.CONTROLLER_UNREGISTRATION_SINCE:
+            raise ControlError(ErrorCode.unsupported_version, _too_old_to_unregister(level, controller_id))
+        if controller_id not in self._image.cluster.controllers:
+            raise ControlError(
+                CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+            )
+        response = UnregisterControllerResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""
+        )
+        record = UnregisterControllerRecord(controller_id=controller_id)
+        return ControlResult(records=(record,), response=response)
+
+
+def _too_old_to_unregister(level: int, controller_id: int) -> str:
+    """The reason, and both remedies: a newer level, or a registration that blocks no level."""
+    needed = features.CONTROLLER_UNREGISTRATION_SINCE
+    return (
+        "The current MetadataVersion is too old to support controller unregistration: metadata.version is "
+        f"{level} ({features.metadata_version_name(level)}), it must be at least {needed} "
+        f"({features.metadata_version_name(needed)}). Finalize that level first; if the registration of "
+        f"controller {controller_id} stands in the way, refresh it with a ControllerRegistration request "
+        "that has the feature levels of the other controllers."
+    )

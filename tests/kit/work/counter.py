@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Stopwatch:
-    """Measures the microseconds of what it runs, for who wants to know what the lines mean on a machine."""
+    """Measures the microseconds of what it runs, for a comparison with the lines on a machine."""
 
     def __init__(self) -> None:
         self.counted = 0

@@ -1,6 +1,6 @@
 """The requests that a replica sends, each when its receiver is ready for one.
 
-A function that may have to wait returns when to call it again (Unix milliseconds).
+A function that may have to wait returns when its next call is due (Unix milliseconds).
 """
 
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def send_votes(replica: "Replica", tally: "VoteTally", *, is_pre_vote: bool) -> int:
-    """Send Vote to every voter whose answer is missing."""
+    """Send Vote to every voter that has not responded."""
     for voter in _missing_voters(replica, tally):
         _send_to_voter(replica, voter.node_id, _vote_request(replica, voter, is_pre_vote=is_pre_vote))
     return replica.peers.wake_ms(replica.now_ms)
 
 
 def look_up_voters(replica: "Replica", tally: "VoteTally") -> int:
-    """Ask each bootstrap server for the voters whose answer is missing, one after the other, by a pre-vote.
+    """Look up each voter that has not responded at the bootstrap servers, one after the other, by a pre-vote.
 
     Only a pre-vote: it needs Vote v2, which has the voter's key. Version 0 has none, and another node could grant it.
     """
@@ -151,7 +151,7 @@ def send_join(replica: "Replica") -> bool:
 
 
 def fetch(replica: "Replica", download: Download | None) -> int:
-    """Fetch records or the next chunk of the snapshot from the leader; while it does not answer, look for another.
+    """Fetch records or the next chunk of the snapshot from the leader; while it does not respond, look for another.
 
     A Fetch is sent only when the whole log is durable: to the leader, it acknowledges all records before its offset.
     """
@@ -180,7 +180,7 @@ def discover(replica: "Replica") -> int:
     if not ready:
         return wake_ms
     destination = ready[replica.rng.randrange(len(ready))]
-    # A node that knows no leader answers at once: ask again after a pause, not in a loop.
+    # A node that knows no leader responds at once: ask again after a pause, not in a loop.
     replica.next_discovery_ms = now_ms + replica.config.retry_backoff_ms
     replica.peers.send(replica.effects, destination, _fetch_request(replica, None), now_ms)
     return replica.peers.wake_ms(now_ms)
@@ -211,7 +211,7 @@ def _fetch_request(replica: "Replica", download: Download | None) -> RaftRequest
 
 
 def _known_peers(replica: "Replica") -> list[Destination]:
-    """The other voters, and the bootstrap servers that are none of them, each address once."""
+    """The other voters and the bootstrap servers, each address once."""
     peers = {}
     for voter in replica.voters:
         endpoint = find_endpoint(voter.endpoints, replica.config.listener)
@@ -242,7 +242,7 @@ def _send_to_leader(replica: "Replica", request: RaftRequest) -> bool:
 
 
 def _send(replica: "Replica", node_id: int, endpoints: tuple[Endpoint, ...], request: RaftRequest) -> bool:
-    """Returns False if another request to that node is in flight, or it has no endpoint that we can use."""
+    """Returns False if another request to that node is in flight, or it has no endpoint on our listener."""
     endpoint = find_endpoint(endpoints, replica.config.listener)
     if endpoint is None or not replica.peers.is_ready(node_id, replica.now_ms):
         return False

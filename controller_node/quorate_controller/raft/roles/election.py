@@ -1,20 +1,23 @@
-"""On the way to an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
+"""The roles of an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
 
 from dataclasses import field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft import outgoing
+from quorate_controller.raft import peer_requests
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.replica import Replica, RoleState
+from quorate_controller.raft.roles import RoleState
 from quorate_controller.raft.voters import VoteTally
+
+if TYPE_CHECKING:
+    from quorate_controller.raft.replica import Replica
 
 
 @dataclass(slots=True, kw_only=True)
 class Unattached(RoleState):
-    """Knows the epoch, follows nobody. A voter waits for its time to stand; all look for a leader."""
+    """Knows the epoch and no leader to follow. A voter waits for its election timeout; all look for a leader."""
 
     role: ClassVar[Role] = Role.UNATTACHED
     election_deadline_ms: int
@@ -22,20 +25,20 @@ class Unattached(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         if not replica.can_stand:
-            return outgoing.discover(replica)
+            return peer_requests.discover(replica)
         if replica.now_ms >= self.election_deadline_ms:
             replica.become_prospective()
             return replica.now_ms
-        return min(outgoing.discover(replica), self.election_deadline_ms)
+        return min(peer_requests.discover(replica), self.election_deadline_ms)
 
 
 @dataclass(slots=True, kw_only=True)
 class Prospective(RoleState):
     """Asks for pre-votes, which do not disturb a leader, before it stands (KIP-996).
 
-    It still knows the leader of the epoch, if there is one, and goes back to it when too many refuse.
+    It keeps the leader of the epoch, if there is one, and follows it again when too many voters refuse.
     """
 
     role: ClassVar[Role] = Role.PROSPECTIVE
@@ -45,22 +48,22 @@ class Prospective(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         if self.tally.is_won:
             replica.become_candidate()
             return replica.now_ms
         if self.tally.is_lost or replica.now_ms >= self.election_deadline_ms:
             replica.give_up_standing()
             return replica.now_ms
-        wake_ms = outgoing.send_votes(replica, self.tally, is_pre_vote=True)
+        wake_ms = peer_requests.send_votes(replica, self.tally, is_pre_vote=True)
         if self.tally.is_lost_without(replica.lookup.silent):
-            wake_ms = outgoing.look_up_voters(replica, self.tally)
+            wake_ms = peer_requests.look_up_voters(replica, self.tally)
         return min(wake_ms, self.election_deadline_ms)
 
 
 @dataclass(slots=True, kw_only=True)
 class Candidate(RoleState):
-    """Has voted for itself in a new epoch and asks the other voters to do so.
+    """Has voted for itself in a new epoch and requests the votes of the others.
 
     `unreachable` are the voters whose connection failed: without them, a split vote shows at once.
     """
@@ -75,7 +78,7 @@ class Candidate(RoleState):
         is_own = self.voted_key is not None and candidate.node_id == self.voted_key.node_id
         return is_pre_vote and is_up_to_date and not is_own
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         if self.tally.is_won:
             replica.become_leader(self.tally.granting)
             return replica.now_ms
@@ -86,4 +89,6 @@ class Candidate(RoleState):
         if replica.now_ms >= self.election_deadline_ms:
             replica.become_prospective()
             return replica.now_ms
-        return min(outgoing.send_votes(replica, self.tally, is_pre_vote=False), self.election_deadline_ms)
+        return min(
+            peer_requests.send_votes(replica, self.tally, is_pre_vote=False), self.election_deadline_ms
+        )
