@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 import time
 from collections import deque
 from dataclasses import replace
@@ -18,31 +19,21 @@ from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.apis import ApiKey
 
 from quorate_controller.control.client_quotas import host_names
-from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import (
     UNAWAITED_TIMEOUT_MS,
     ControlRequest,
     OwnRequestAnswered,
     OwnRequestFailed,
 )
-from quorate_controller.node.fair_queue import FairQueue
-from quorate_controller.node.latency import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
-from quorate_controller.node.request_classes import OF_NODES
-from quorate_controller.node.status import finalized_features, node_status
+from quorate_controller.node.request_queue import LONG_READS, OF_NODES, FairQueue
+from quorate_controller.node.status import LatencyHistogram, finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
-from quorate_controller.scheduler import (
-    LONG_READS,
-    REQUESTS_PER_TURN_MAX,
-    Outcome,
-    Scheduler,
-    ServiceClass,
-    Steps,
-)
+from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Outcome, Scheduler, ServiceClass, Steps
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from kio.static.protocol import Payload
 
@@ -77,6 +68,32 @@ SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 STEP_MS_MIN: Final = 10
 """Smaller differences of the clocks are no step: each read of them takes some time."""
+
+
+class HostNames:
+    """Looks names up, one at a time: a request with many of them occupies one thread."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def unresolved(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of `names` that are neither addresses nor names of hosts."""
+        async with self._turn:
+            return frozenset([name for name in sorted(names) if not await _resolves(name)])
+
+
+async def _resolves(name: str) -> bool:
+    is_bracketed = name.startswith("[") and name.endswith("]")
+    try:
+        await asyncio.get_running_loop().getaddrinfo(
+            name[1:-1] if is_bracketed else name,
+            None,
+            family=socket.AF_INET6 if is_bracketed else socket.AF_UNSPEC,
+            type=socket.SOCK_STREAM,
+        )
+    except (OSError, ValueError):  # ValueError: text that no name can have
+        return False
+    return True
 
 
 class Clock:

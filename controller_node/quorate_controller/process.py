@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import importlib
 import logging
 import signal
 import sys
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
@@ -16,14 +18,13 @@ from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tokens import TokenKeeper
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 
-from quorate_controller.allocator import return_freed_memory
+from quorate_controller.config.keys import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
+from quorate_controller.control.policies import Policies
 from quorate_controller.driver import Clock, Driver
-from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
-from quorate_controller.policy_classes import PolicyError, load_policies
-from quorate_controller.server.connection_bounds import UnknownHostError, bounds_of
+from quorate_controller.server.connection_quotas import UnknownHostError, bounds_of
 from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.large_requests import SWITCH_INTERVAL_S
+from quorate_controller.server.dispatch import SWITCH_INTERVAL_S
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import (
     ControllerServer,
@@ -33,9 +34,11 @@ from quorate_controller.server.server import (
 )
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.structured_logs import REPEAT_INTERVAL_S, report_repeats
+from quorate_controller.structured_logs import REPEAT_INTERVAL_S, ProcessLoggers, report_repeats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quorate_controller.config import ControllerConfig
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,56 @@ GC_THRESHOLDS: Final = (10_000, 2, 150)
 Nearly all that is allocated is a part of the image and stays. A run visits 10,000 or 30,000 objects, some 5 or 15 ms;
 a full one is left to each five million.
 """
+
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+"""Names and values of malloc.h of the GNU C library."""
+MAPPED_BYTES_MIN: Final = 128 * 1024
+"""Blocks of this size and more are mapped one by one, and unmapped when they are freed.
+
+It is glibc's initial value. Without a setting, glibc raises it to the size of each block that is freed, up to 32 MiB.
+Afterwards the buffers of connections, 256 KiB each with TLS, are cut from the heap, which shrinks only at its end.
+"""
+TRIMMED_BYTES_MIN: Final = 1024 * 1024
+"""The free memory at the end of the heap that is given back."""
+
+_FIELDS: Final = {CREATE_TOPIC_POLICY: "create_topic", ALTER_CONFIG_POLICY: "alter_config"}
+
+
+def return_freed_memory() -> bool:
+    """Let the allocator give freed memory back to the system. Returns whether the C library has such settings."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # musl's allocator gives it back anyway
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) and mallopt(M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN))
+
+
+class PolicyError(Exception):
+    """A policy cannot be loaded. The message is one line for people."""
+
+
+def load_policies(properties: Mapping[str, str]) -> Policies:
+    """Import the classes that the properties name, make one object of each and configure it.
+
+    Raises:
+        PolicyError: there is no such class, it has no `validate`, or it raises an exception.
+    """
+    named = {key: properties.get(key, "").strip() for key in _FIELDS}
+    return Policies(**{_FIELDS[key]: _load(key, name, properties) for key, name in named.items() if name})
+
+
+def _load(key: str, name: str, properties: Mapping[str, str]) -> Any:
+    module, _, class_name = name.partition(":")
+    try:
+        policy = getattr(importlib.import_module(module), class_name)()
+        configure = getattr(policy, "configure", None)
+        if configure is not None:
+            configure(dict(properties))
+    except Exception as error:  # the code of others may raise anything
+        raise PolicyError(f"{key}={name}: cannot be loaded: {error!r}") from error
+    if not callable(getattr(policy, "validate", None)):
+        raise PolicyError(f"{key}={name}: the class has no method validate")
+    return policy
 
 
 class StartError(Exception):

@@ -23,9 +23,9 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, ApiKey
+from quorate_protocol.kafka.apis import ApiKey
 
-from quorate_controller.node.request_classes import OF_NODES
+from quorate_controller.node.request_queue import OF_NODES
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -55,17 +55,6 @@ _OF_QUORUM: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-LONG_READS: Final = frozenset(
-    {
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_ACLS,
-        *CONTROLLER_READ_APIS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    }
-)
-"""Reads that may take several turns, and decisions that begin with one: see `node/long_reads.py`."""
 
 
 class ServiceClass(Enum):

@@ -15,13 +15,10 @@ from uuid import UUID
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.config.own_keys import AnswerPolicy
 from quorate_controller.control.api import ControlResult
-from quorate_controller.node.broker_waits import BrokerWaits
-from quorate_controller.node.first_catch_up import FirstCatchUp
-from quorate_controller.node.heartbeats import HeartbeatKeeper
+from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
 from quorate_controller.node.metadata import MetadataState
-from quorate_controller.node.own_requests import OwnRequests
-from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
+from quorate_controller.node.own_requests import ControllerIdentity, OwnRequests, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import HeartbeatKeeper, SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
 from quorate_controller.raft.peers import NEVER_MS

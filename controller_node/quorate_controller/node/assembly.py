@@ -14,15 +14,11 @@ from quorate_controller.control.api import BootstrapMetadata, ControlConfig, Con
 from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.control.policies import NO_POLICIES
-from quorate_controller.node.broker_waits import BrokerWaits
-from quorate_controller.node.first_catch_up import FirstCatchUp
-from quorate_controller.node.heartbeats import HeartbeatKeeper
-from quorate_controller.node.loader import SnapshotLoader
+from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
 from quorate_controller.node.metadata import MetadataState
-from quorate_controller.node.own_requests import OwnRequests
-from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
-from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.node.own_requests import ControllerIdentity, OwnRequests, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import HeartbeatKeeper, SnapshotTurns
+from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
 from quorate_controller.raft.node import RaftNode

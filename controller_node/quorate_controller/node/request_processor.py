@@ -13,26 +13,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 from quorate_controller.control.steps import StepBudget, work_of
 from quorate_controller.node.events import Asker, NotAwaited
-from quorate_controller.node.fair_queue import FairQueue
-from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads, Part
-from quorate_controller.node.metadata import Waiter
-from quorate_controller.node.proposals import not_controller
-from quorate_controller.node.request_classes import OF_NODES
+from quorate_controller.node.metadata import Waiter, not_controller
+from quorate_controller.node.request_queue import LARGE_OF_NODES, LONG_READS, OF_NODES, FairQueue
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Note
 from quorate_controller.raft.safety import RaftSafetyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Hashable, Iterator
 
     from kio.static.protocol import Payload
 
     from quorate_controller.node.events import ControlRequest
-    from quorate_controller.node.metadata import MetadataState
-    from quorate_controller.node.proposals import Proposals
+    from quorate_controller.node.metadata import MetadataState, Proposals
 
 DECISIONS_MS_MAX: Final = 20
 """Once the decisions of a class have taken this long in a turn, the others are left for the next turn. Their work is
@@ -42,6 +40,105 @@ bounded, too, by that of one step (`control/steps.py`).
 UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
 """Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
+
+READ_SLICE_MS: Final = 5
+"""The time that a turn spends on all long reads."""
+
+OF_BROKERS: Final = "brokers"
+"""The client that the large reports of brokers count as: it is always next."""
+READS: Final = "reads"
+"""The client that all long reads count as: one response is in memory until its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRead:
+    """A read whose response is not found yet; after `asker.deadline_ms` (Unix time) nobody waits for it."""
+
+    token: int
+    request: str
+    """The name of the request's class."""
+    steps: Generator[ControlResult | None, None, Payload | ControlResult]
+    asker: Asker
+    client: Hashable
+    """OF_BROKERS, READS, or `Caller.client`."""
+    has_written: bool = False
+    """A part of it is written. It goes on to its end then, since a half of it would be left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a decision that is to be written now; more follows."""
+
+    result: ControlResult
+
+
+class LongReads:
+    """Reads and decisions under way, those of brokers first, then one client after the other."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._waiting: FairQueue[LongRead] = FairQueue()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether one of LONG_READS is under way."""
+        return READS in self._waiting
+
+    def begin(self, read: LongRead) -> None:
+        """Add a read behind those of the same client."""
+        self._waiting.append(read.client, read)
+
+    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Part | Payload | ControlResult | Exception]]:
+        """Go on with the reads for a while.
+
+        Yields those that are done, with the response or what went wrong, and at last a part that is to be written.
+        """
+        if not self._waiting:
+            return
+        ends_ms = self._clock() + READ_SLICE_MS
+        while self._waiting:
+            client, read = self._waiting.take(preferred=OF_BROKERS)
+            outcome = self._read_on(read, now_ms)
+            if isinstance(outcome, Part):
+                self._waiting.put_back(client, replace(read, has_written=True))
+                yield read, outcome
+                return
+            if outcome is None:
+                self._waiting.put_back(client, read)
+                return
+            yield read, outcome
+            if self._clock() >= ends_ms:
+                return
+
+    def _read_on(self, read: LongRead, now_ms: int) -> Part | Payload | ControlResult | Exception | None:
+        """Do the next steps, until one ends READ_SLICE_MS after the first began, or with a part."""
+        if now_ms > read.asker.deadline_ms and not read.has_written:
+            return ControlError(ErrorCode.request_timed_out)
+        begun_ms = self._clock()
+        try:
+            for _ in range(STEPS_PER_SLICE_MAX):
+                result = next(read.steps)
+                if result is not None:
+                    return Part(result)
+                if self._clock() - begun_ms >= READ_SLICE_MS:
+                    break
+        except StopIteration as ended:
+            outcome: Payload | ControlResult = ended.value
+            return outcome
+        except Exception as error:
+            return error
+        return None
+
+    def give_up(self, read: LongRead) -> bool:
+        """End a read before its time. Returns False if it has ended since."""
+        return self._waiting.remove(read.client, lambda waiting: waiting.token == read.token)
+
+    def take_all(self) -> list[int]:
+        """Give up all reads. Returns their tokens."""
+        return [read.token for read in self._waiting.take_all()]
 
 
 class TurnBudget:
@@ -88,11 +185,11 @@ class RequestProcessor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether one of `READS` is under way, or waits to begin."""
+        """Whether one of `LONG_READS` is under way, or waits to begin."""
         if self._long_reads.has_reads:
             return True
         return bool(self._of_clients) and any(
-            type(client.request).__name__ in READS for client in self._of_clients.items()
+            event.request.__api_key__ in LONG_READS for event in self._of_clients.items()
         )
 
     @property
@@ -104,10 +201,10 @@ class RequestProcessor:
 
     def take(self, event: ControlRequest, now_ms: int) -> None:
         """Takes a request: it is decided now or waits for `decide_waiting`."""
-        request = event.request
-        if request.__api_key__ not in OF_NODES:
+        key = event.request.__api_key__
+        if key not in OF_NODES:
             self._of_clients.append(event.caller.client, event)
-        elif type(request).__name__ in LARGE_OF_NODES:
+        elif key in LARGE_OF_NODES:
             self._of_nodes.append(event)
         else:
             self._decide(event, now_ms)
@@ -206,7 +303,7 @@ class RequestProcessor:
                 request=name,
                 steps=result.steps,
                 asker=_asker_of(event),
-                client=event.caller.client,
+                client=_client_of(event),
             )
             self._begin(read, result, context.now_ms)
         return work_of(result)
@@ -252,6 +349,13 @@ class RequestProcessor:
             metadata.wait(Waiter(self._proposals.next_offset, token, outcome, asker))
         else:
             self._deliver(token, outcome)
+
+
+def _client_of(event: ControlRequest) -> Hashable:
+    key = event.request.__api_key__
+    if key in LARGE_OF_NODES:
+        return OF_BROKERS
+    return READS if key in LONG_READS else event.caller.client
 
 
 def _asker_of(event: ControlRequest) -> Asker:

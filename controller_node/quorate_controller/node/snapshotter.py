@@ -1,18 +1,22 @@
-"""Writes checkpoints of the committed metadata in slices, so that turns stay short (KIP-630).
+"""Writes and loads checkpoints of the committed metadata in slices, so that turns stay short (KIP-630).
 
-A slice takes a few milliseconds, and a pause follows that is longer: what arrives meanwhile is decided at once.
+A slice of writing takes a few milliseconds, and a longer pause follows, in which requests are decided at once.
 Without pauses each hop of a request, at each of the controllers, would wait for a slice.
+
+A fetched snapshot replaces image and log once all of it is read. Until then raft begins nothing, but responds to its
+peers between the slices: a large snapshot takes many seconds, and a vote has to be answered within one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image.snapshot import write_checkpoint
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note
+from quorate_controller.raft.messages import Note, SnapshotRefused, SnapshotRestored
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.unix_time import unchanged
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
 
+    from quorate_controller.node.metadata import MetadataState
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
     from quorate_controller.storage.snapshots import SnapshotWriter
@@ -46,6 +51,10 @@ OVERDUE_FACTOR: Final = 2
 
 SPREAD_SHARES: Final = 5
 """Controllers with consecutive ids use this many different limits, from 100 % down to 80 % of the configured one."""
+
+LOAD_SLICE_MS: Final = 10
+"""A slice of loading ends with the first step after this time, without a pause: this node is behind, and serves
+little."""
 
 
 def spread(limit: int, node_id: int) -> int:
@@ -222,3 +231,49 @@ def _writing(writer: SnapshotWriter, parts: Iterable[bytes]) -> Generator[None, 
         yield
     writer.freeze()
     return writer.snapshot_id
+
+
+class SnapshotLoader:
+    """Loads the snapshot that the storage has fetched, one at a time."""
+
+    def __init__(
+        self, *, storage: ControllerStorage, metadata: MetadataState, clock: Callable[[], int]
+    ) -> None:
+        self._storage = storage
+        self._metadata = metadata
+        self._clock = clock
+        self._snapshot_id: SnapshotId | None = None
+        self._steps: Generator[int, None, SnapshotRestored] | None = None
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a snapshot is being loaded, so that the node should turn again at once."""
+        return self._steps is not None
+
+    def begin(self, snapshot_id: SnapshotId) -> None:
+        """Begins with the snapshot that was fetched; raft waits for the outcome."""
+        assert self._steps is None, snapshot_id
+        self._snapshot_id = snapshot_id
+        self._steps = self._loading(snapshot_id)
+
+    def load_slice(self) -> SnapshotRestored | SnapshotRefused | None:
+        """Loads the next slice. Returns the outcome, once, when all was read or the snapshot cannot be read."""
+        if self._steps is None or self._snapshot_id is None:
+            return None
+        outcome: SnapshotRestored | SnapshotRefused | None
+        try:
+            outcome = run_slice(self._steps, self._clock, LOAD_SLICE_MS)
+        except ProtocolError as error:
+            self._storage.discard_fetched()
+            outcome = SnapshotRefused(snapshot_id=self._snapshot_id, reason=error.message)
+        if outcome is not None:
+            self._snapshot_id = self._steps = None
+        return outcome
+
+    def _loading(self, snapshot_id: SnapshotId) -> Generator[int, None, SnapshotRestored]:
+        quorum = self._storage.fetched_quorum()
+        yield from self._metadata.loading(self._storage.fetched_chunks(), snapshot_id)
+        self._storage.restore(snapshot_id)
+        return SnapshotRestored(
+            snapshot_id=snapshot_id, kraft_version=quorum.kraft_version, voters=quorum.voters
+        )

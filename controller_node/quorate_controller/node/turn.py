@@ -14,7 +14,6 @@ from quorate_protocol.kafka.extensions.controller_heartbeat_request import Contr
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
     ControlAnswer,
     ControlRequest,
@@ -25,9 +24,10 @@ from quorate_controller.node.events import (
     RaftAnswer,
     RaftReply,
 )
-from quorate_controller.node.proposals import Proposals, not_controller
+from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
-from quorate_controller.node.served import answer_from_disk
+from quorate_controller.node.response_data import answer_from_disk
+from quorate_controller.node.status import ElectionCounts
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
@@ -46,15 +46,13 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlResult
-    from quorate_controller.node.broker_waits import BrokerWaits
+    from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
     from quorate_controller.node.events import NodeEvent
-    from quorate_controller.node.first_catch_up import FirstCatchUp
-    from quorate_controller.node.latency import LatencyHistogram
-    from quorate_controller.node.loader import SnapshotLoader
     from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
-    from quorate_controller.node.snapshotter import Snapshotter
+    from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
+    from quorate_controller.node.status import LatencyHistogram
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer

@@ -1,6 +1,10 @@
 """The server's side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, KIP-84), as Kafka's servers do it.
 
-Messages go in and come out; nonces are parameters. What a client may not know is not in the text that it gets.
+Messages go in and come out; nonces are parameters. Messages to clients contain nothing that is secret.
+
+Kafka's servers refuse an unknown user before the challenge. Here SCRAM challenges it with a decoy, so that no stranger
+can list users: its salt is as Kafka's tools make it, always the same for a name and a mechanism, and no password
+matches it.
 """
 
 import base64
@@ -16,8 +20,7 @@ from quorate_protocol.image.security import ScramCredential
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
-
-from quorate_controller.security.decoys import Decoys
+from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {
@@ -38,6 +41,37 @@ _CLIENT_FIRST: Final = re.compile(
 _CLIENT_FINAL: Final = re.compile(
     rf"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
 )
+
+_COST: Final = 2**14
+"""Of scrypt: 16 MiB and some 50 ms, once in a process. A guess at the text from its decoys costs as much."""
+
+
+def decoy_secret(shared: str, cluster_id: str) -> bytes:
+    """The secret of the decoys of a cluster, from a text that all its controllers have and no stranger knows."""
+    return hashlib.scrypt(
+        shared.encode(), salt=f"decoys of {cluster_id}".encode(), n=_COST, r=8, p=1, dklen=32
+    )
+
+
+class Decoys:
+    """The credentials of users that do not exist."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def credential(self, mechanism: ScramMechanism, name: str, iterations: int) -> ScramCredential:
+        """The decoy of a name. `iterations` are those that users of the mechanism have."""
+        salt = self._derived(f"salt {mechanism.mechanism_name} {name}", "sha256")
+        key = self._derived(f"key {mechanism.mechanism_name} {name}", mechanism.hash_name)
+        return ScramCredential(
+            salt=salt_of(int.from_bytes(salt) >> (8 * len(salt) - SALT_BITS)),
+            stored_key=key,
+            server_key=key,
+            iterations=iterations,
+        )
+
+    def _derived(self, text: str, hash_name: str) -> bytes:
+        return hmac.digest(self._secret, text.encode(errors="surrogatepass"), hash_name)
 
 
 class SaslRefusalError(Exception):

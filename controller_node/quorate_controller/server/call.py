@@ -21,11 +21,17 @@ from quorate_controller.node.events import (
 )
 from quorate_controller.scheduler import Scheduler, Steps
 from quorate_controller.security.access import UNRESTRICTED
-from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of
 from quorate_controller.server.error_responses import error_response, not_awaited
-from quorate_controller.server.long_answers import long_arrays, writing_long
+from quorate_controller.server.response_frames import (
+    LENGTH,
+    SharedFrames,
+    encode_answer,
+    long_arrays,
+    writing_answer,
+    writing_long,
+)
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle

@@ -16,7 +16,7 @@ import logging
 import socket
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.plain_data import dataclass
@@ -24,25 +24,24 @@ from quorate_protocol.wire.frames import FrameDecoder
 
 from quorate_controller.node.events import ANONYMOUS
 from quorate_controller.scheduler import Account, Outcome, ServiceClass, class_of
-from quorate_controller.server.answer_memory import UNCOUNTED_BYTES_MAX as UNCOUNTED_ANSWER_BYTES_MAX
+from quorate_controller.server.connection_memory import (
+    UNCOUNTED_REQUEST_BYTES_MAX,
+    UNCOUNTED_RESPONSE_BYTES_MAX,
+    Arrival,
+)
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
+from quorate_controller.server.exchange import Exchange, Peer
 from quorate_controller.server.misrouting import ConnectionFindings
-from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, Arrival
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_protocol.kafka.enums import SecurityProtocol
-
     from quorate_controller.node.events import Principal
-    from quorate_controller.scheduler import Scheduler
-    from quorate_controller.server.answer_memory import AnswerMemory
-    from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
-    from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.request_memory import RequestMemory
+    from quorate_controller.server.connection_quotas import Place
+    from quorate_controller.server.listener import Listener
+    from quorate_controller.server.sasl import SaslSession
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -94,37 +93,13 @@ class _EndedTransport(asyncio.Transport):
 ENDED: Final = _EndedTransport()
 
 
-class Owner(Protocol):
-    """What a connection shares with others. Implemented by `listener.Listener`."""
-
-    name: str
-    tls: TlsOfListener | None
-    has_sasl: bool
-    security_protocol: SecurityProtocol
-    first_frames_size_bytes_max: int
-    handler: RequestHandler
-    limits: ListenerLimits
-    memory: RequestMemory
-    answers: AnswerMemory
-    scheduler: Scheduler
-    read_buffer: memoryview
-    quotas: ConnectionQuotas
-    counters: RequestCounters
-
-    def admit(self, connection: Connection) -> None:
-        """Count a new connection."""
-
-    def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection."""
 
-    def __init__(self, listener: Owner, place: Place) -> None:
+    def __init__(self, listener: Listener, place: Place) -> None:
         self.peer = Peer(host="", port=0, listener=listener.name)
         self.findings = ConnectionFindings()
-        self.session: Session | None = None
+        self.session: SaslSession | None = None
         self.last_activity = 0.0
         """When a request was complete, or an answer sent: single bytes do not keep a connection open."""
         self._place = place
@@ -251,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         elif frames:
             self.arrival.completed()
         # Most data is one small request.
-        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:
+        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_REQUEST_BYTES_MAX:
             self._find_class()
             self._count()
         self._serve_in_turn()
@@ -283,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         missing_bytes = max(0, size_bytes - buffered_bytes)
         may_read = self._listener.memory.hold(self, self._arriving_class, held_bytes, missing_bytes)
         self._waits_for_memory = not may_read
-        self._is_counted = held_bytes > UNCOUNTED_BYTES_MAX
+        self._is_counted = held_bytes > UNCOUNTED_REQUEST_BYTES_MAX
 
     def memory_granted(self) -> None:
         """Read on: there is memory for more of the unfinished request."""
@@ -316,8 +291,8 @@ class Connection(asyncio.BufferedProtocol):
         unread_bytes = self._unsent_bytes
         if not self._is_writable:
             unread_bytes += self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
-        if unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX or self._has_unread:
-            self._has_unread = unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX
+        if unread_bytes > UNCOUNTED_RESPONSE_BYTES_MAX or self._has_unread:
+            self._has_unread = unread_bytes > UNCOUNTED_RESPONSE_BYTES_MAX
             self._listener.answers.waits(self, unread_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:

@@ -14,7 +14,9 @@ from quorate_controller.scheduler import Account, ServiceClass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from quorate_controller.server.connection import Connection
     from quorate_controller.server.misrouting import ConnectionFindings
+    from quorate_controller.server.sasl import SaslSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,49 +46,6 @@ class RequestHandler(Protocol):
         """
 
 
-class Session(Protocol):
-    """What the handler of a listener knows of one connection. Implemented by `sasl.SaslSession`."""
-
-    def handle(self, exchange: Exchange) -> None:
-        """Serve a frame of the connection."""
-
-
-class Carrier(Protocol):
-    """What an exchange needs of the connection on which its request came. Implemented by `connection.Connection`."""
-
-    account: Account
-    session: Session | None
-
-    @property
-    def peer(self) -> Peer:
-        """Who is at the other end."""
-
-    @property
-    def findings(self) -> ConnectionFindings:
-        """What was found on the connection."""
-
-    def authenticated(self, principal: Principal) -> None:
-        """The other end has proven who it is."""
-
-    def answered(self, size_bytes: int) -> None:
-        """An exchange has its answer."""
-
-    def refuse(self, reason: str) -> None:
-        """Read no more; close when all that came before is answered."""
-
-    def drain(self) -> None:
-        """Take no more requests, and close once those in flight are answered."""
-
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
-        """Call back after a while."""
-
-    def hold(self) -> None:
-        """Take no further request."""
-
-    def release(self) -> None:
-        """Take further requests, once for each `hold`."""
-
-
 class Exchange:
     """One request frame and the answer owed for it."""
 
@@ -102,7 +61,7 @@ class Exchange:
     )
 
     def __init__(
-        self, connection: Carrier, frame: bytes, service_class: ServiceClass = ServiceClass.CLIENTS
+        self, connection: Connection, frame: bytes, service_class: ServiceClass = ServiceClass.CLIENTS
     ) -> None:
         self.frame = frame
         """The request without its length prefix."""
@@ -127,12 +86,12 @@ class Exchange:
         return self._connection.findings
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> SaslSession | None:
         """The authentication on the connection, if its listener asks for one."""
         return self._connection.session
 
     @session.setter
-    def session(self, session: Session) -> None:
+    def session(self, session: SaslSession) -> None:
         self._connection.session = session
 
     def authenticated(self, principal: Principal) -> None:

@@ -26,11 +26,11 @@ from quorate_protocol.wire.server import parse_request, serialize_response
 
 from quorate_controller.node.events import Principal
 from quorate_controller.security.bearer import BearerServer
-from quorate_controller.security.decoys import Decoys
 from quorate_controller.security.guesses import FAILURES_MAX, Guesses
 from quorate_controller.security.sasl import (
     PLAIN,
     SCRAM_MECHANISMS,
+    Decoys,
     LoginHeldBackError,
     Passwords,
     PlainServer,

@@ -13,8 +13,7 @@ from kit.simulator.disk import SimulatedDisk
 from kit.waiting import turn_until
 from quorate_controller.config import parse_config, parse_format_target
 from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
-from quorate_controller.driver import Clock, Driver
-from quorate_controller.host_names import HostNames
+from quorate_controller.driver import Clock, Driver, HostNames
 from quorate_controller.node.assembly import open_node
 from quorate_controller.node.events import Principal
 from quorate_controller.scheduler import Account

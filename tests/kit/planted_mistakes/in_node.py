@@ -72,7 +72,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="times of proposals survive the loss of leadership",
-        file=f"{_NODE}/proposals.py",
+        file=f"{_NODE}/metadata.py",
         edits=(("        self._proposed.clear()\n", "        pass\n"),),
         harm="the commit latency of the next leadership has the time in between",
         tests=(f"{_TESTS}/test_soft_state.py",),
@@ -116,20 +116,20 @@ MISTAKES: Final = (
     Mistake(
         name="what other controllers write is remembered beyond the epoch",
         file=f"{_NODE}/snapshot_turns.py",
-        edits=(("            self._heard.clear()\n", ""),),
+        edits=(("            self._states.clear()\n", ""),),
         harm="a controller that leads again lets others wait for one that has written long ago",
         tests=(f"{_TESTS}/test_turns_of_former_leaders.py",),
     ),
     Mistake(
         name="a turn to write a checkpoint counts more than once",
-        file=f"{_NODE}/heartbeats.py",
+        file=f"{_NODE}/snapshot_turns.py",
         edits=(("            self._turn_of = None\n            return True\n", "            return True\n"),),
         harm="a controller writes its next checkpoint while another one writes",
         tests=(f"{_TESTS}/test_snapshot_turns.py",),
     ),
     Mistake(
         name="a turn to write a checkpoint survives the leader that gave it",
-        file=f"{_NODE}/heartbeats.py",
+        file=f"{_NODE}/snapshot_turns.py",
         edits=(
             (
                 "self._turn_of is not None and self._turn_of == self._leader()",
@@ -141,7 +141,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="an answer waits for a record more than it wrote",
-        file=f"{_NODE}/broker_waits.py",
+        file=f"{_NODE}/consistency.py",
         edits=(
             (
                 "known_high_watermark(one.brokers[-1]) >= one.waiter.end_offset",
@@ -153,7 +153,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a restarted controller answers from its checkpoint",
-        file=f"{_NODE}/first_catch_up.py",
+        file=f"{_NODE}/consistency.py",
         edits=(
             (
                 "raft.has_caught_up and raft.high_watermark <= self._metadata.applied_offset",
@@ -165,14 +165,14 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a restarted controller waits for the leader of its disk",
-        file=f"{_NODE}/first_catch_up.py",
+        file=f"{_NODE}/consistency.py",
         edits=(("self._raft.is_led or now_ms", "self._raft.leader_id >= 0 or now_ms"),),
         harm="the survivor of a lost quorum answers nothing, not even who is registered",
         tests=(f"{_TESTS}/test_first_catch_up.py",),
     ),
     Mistake(
         name="a decision that is half written ends with its client",
-        file=f"{_NODE}/long_reads.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(
             (
                 "if now_ms > read.asker.deadline_ms and not read.has_written:",
@@ -196,7 +196,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="the read of another is given up",
-        file=f"{_NODE}/long_reads.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(("lambda waiting: waiting.token == read.token", "lambda _: True"),),
         harm="a client is never answered",
         tests=(f"{_TESTS}/test_long_reads_given_up.py",),
@@ -210,7 +210,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a client has the next turn as well",
-        file=f"{_NODE}/fair_queue.py",
+        file=f"{_NODE}/request_queue.py",
         edits=(("            self._by_client.move_to_end(client)\n", "            pass\n"),),
         harm="a client that creates topics without end keeps all others waiting",
         tests=(f"{_TESTS}/test_budget_of_a_turn.py",),
@@ -224,7 +224,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a damaged download stays",
-        file=f"{_NODE}/loader.py",
+        file=f"{_NODE}/snapshotter.py",
         edits=(("            self._storage.discard_fetched()\n", ""),),
         harm="files of damaged downloads fill the disk",
         tests=("unit/controller/node/test_damaged_files.py",),

@@ -48,7 +48,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a prefix that is the whole name",
-        file=f"{_CONTROLLER}/security/acl_index.py",
+        file=f"{_CONTROLLER}/security/authorizer.py",
         edits=(("            if length <= len(name):\n", "            if length < len(name):\n"),),
         harm="a denial by prefix does not hold for the resource of that very name",
         tests=(f"{_TESTS}/test_authorizer.py",),
@@ -67,7 +67,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="an ACL that is stored twice is gone with one of its records",
-        file=f"{_CONTROLLER}/security/acl_index.py",
+        file=f"{_CONTROLLER}/security/authorizer.py",
         edits=(("counts[acl] = counts.get(acl, 0) + by", "counts[acl] = max(0, by)"),),
         harm="a denial does not hold although a record of it is left",
         tests=(f"{_TESTS}/test_authorizer.py",),

@@ -17,7 +17,7 @@ from quorate_controller.control.policies import (
     Policies,
     PolicyViolationError,
 )
-from quorate_controller.policy_classes import PolicyError, load_policies
+from quorate_controller.process import PolicyError, load_policies
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 TIMEOUT = timedelta(seconds=10)

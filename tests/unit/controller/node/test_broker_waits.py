@@ -8,7 +8,7 @@ from kit.controller_parts import caller
 from kit.turn_parts import NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.config.own_keys import AnswerPolicy, AnswersWaitFor
 from quorate_controller.control.api import ControlResult
-from quorate_controller.node.broker_waits import BrokerWaits
+from quorate_controller.node.consistency import BrokerWaits
 from quorate_controller.node.events import Asker, ControlRequest
 from quorate_controller.node.metadata import Waiter
 from quorate_controller.raft.messages import ConnectionLost

@@ -17,9 +17,8 @@ from kit.simulator.disk import SimulatedDisk
 from kit.storage_parts import prepare
 from kit.turn_parts import EPOCH, NOW_MS, ScriptedControl, ScriptedDisk, ScriptedRaft, ScriptedSnapshots
 from quorate_controller.control.controller import QuorumController
-from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.snapshot_turns import BEHIND_MS_MAX, SnapshotTurns
-from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
 from quorate_controller.raft.messages import Persisted, Propose, Resign, Role, SnapshotTaken, Tick
 from quorate_controller.raft.model import (
     BOOTSTRAP_SNAPSHOT_ID,

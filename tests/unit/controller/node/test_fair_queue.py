@@ -1,6 +1,6 @@
 """Round robin over clients."""
 
-from quorate_controller.node.fair_queue import FairQueue
+from quorate_controller.node.request_queue import FairQueue
 
 
 def queue(*items: str) -> FairQueue[str]:

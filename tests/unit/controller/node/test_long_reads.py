@@ -12,11 +12,9 @@ from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
 from quorate_controller.node.events import Asker
-from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads
+from quorate_controller.node.request_processor import OF_BROKERS, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
-from quorate_controller.scheduler import LONG_READS
-from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records.generated import ConfigRecord, TopicRecord
 
@@ -227,10 +225,10 @@ def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pyt
 
 def test_reports_of_brokers_come_before_clients() -> None:
     reads = LongReads(lambda: 0)
-    for token, request in enumerate(("CreateAclsRequest", *LARGE_OF_NODES, "DescribeAclsRequest")):
+    for token, client in enumerate((READS, OF_BROKERS, OF_BROKERS, READS)):
         steps = in_parts(token + 1)
         reads.begin(
-            LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62), client=None)
+            LongRead(token=token, request="r", steps=steps, asker=Asker(None, 1 << 62), client=client)
         )
     ended = [read.token for read, _ in reads.run_slice(0)]
     assert ended == [1, 2, 0, 3]
@@ -240,10 +238,8 @@ def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
     """A client that creates topics without end does not keep others from reading."""
     reads = LongReads(lambda: 0)
     asker = Asker(None, 1 << 62)
-    reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker, client=None))
+    reads.begin(LongRead(token=1, request="r", steps=in_parts(1), asker=asker, client="client"))
     assert reads
     assert not reads.has_reads
-    reads.begin(LongRead(token=2, request="DescribeAclsRequest", steps=in_parts(2), asker=asker, client=None))
+    reads.begin(LongRead(token=2, request="r", steps=in_parts(2), asker=asker, client=READS))
     assert reads.has_reads
-    held_back = (APIS[key] for key in LONG_READS)
-    assert {api.request_class(api.version_max).__name__ for api in held_back} == READS

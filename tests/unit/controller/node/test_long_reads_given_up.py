@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Any
 
 from quorate_controller.node.events import Asker
-from quorate_controller.node.long_reads import LongRead, LongReads
+from quorate_controller.node.request_processor import LongRead, LongReads
 
 
 def endless() -> Generator[None, None, Any]:

@@ -7,7 +7,7 @@ import pytest
 from kit.controller_parts import caller
 from kit.led_node import PEERS, creation, level_of
 from quorate_controller.node import ControlRequest
-from quorate_controller.node.first_catch_up import FirstCatchUp
+from quorate_controller.node.consistency import FirstCatchUp
 
 NOW_MS = 1_000_000
 

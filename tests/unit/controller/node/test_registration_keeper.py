@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
-from quorate_controller.node.registration import (
+from quorate_controller.node.own_requests import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,
     ControllerIdentity,

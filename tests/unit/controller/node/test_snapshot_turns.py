@@ -7,17 +7,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
-from quorate_controller.node.heartbeats import (
-    INTERVAL_MS,
-    INTERVAL_WAITING_MS,
-    PATIENCE_MS,
-    HeartbeatKeeper,
-)
 from quorate_controller.node.snapshot_turns import (
     BEHIND_MS_MAX,
     HANDOVER_PAUSE_MS,
+    INTERVAL_MS,
+    INTERVAL_WAITING_MS,
+    PATIENCE_MS,
     SILENCE_MS_MAX,
     WAITING_MS_MAX,
+    HeartbeatKeeper,
     SnapshotTurns,
 )
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.node.heartbeats import PATIENCE_MS, HeartbeatKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
+from quorate_controller.node.snapshot_turns import PATIENCE_MS, HeartbeatKeeper, SnapshotTurns
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
     ControllerHeartbeatRequest,
     SnapshotState,

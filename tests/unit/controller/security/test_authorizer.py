@@ -5,8 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.security.acl_index import AclsOfPattern
-from quorate_controller.security.authorizer import KNOWN_MAX, Action, Authorizer
+from quorate_controller.security.authorizer import KNOWN_MAX, AclsOfPattern, Action, Authorizer
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry

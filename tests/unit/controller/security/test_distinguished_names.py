@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.java.tls import Certificates
-from quorate_controller.security.certificates import subject_of
-from quorate_controller.security.distinguished_names import name_of
+from quorate_controller.security.certificates import name_of, subject_of
 
 
 @pytest.fixture(scope="module")

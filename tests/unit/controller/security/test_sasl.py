@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from quorate_controller.control.delegation_tokens import token_hmac
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.security.decoys import Decoys, decoy_secret
 from quorate_controller.security.sasl import (
     SCRAM_MECHANISMS,
     Authenticated,
+    Decoys,
     LoginHeldBackError,
     Passwords,
     PlainServer,
     SaslRefusalError,
     ScramServer,
+    decoy_secret,
 )
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import DelegationToken

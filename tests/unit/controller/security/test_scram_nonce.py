@@ -7,8 +7,7 @@ import hmac
 import pytest
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.security.decoys import Decoys
-from quorate_controller.security.sasl import SaslRefusalError, ScramServer
+from quorate_controller.security.sasl import Decoys, SaslRefusalError, ScramServer
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ScramMechanism
 

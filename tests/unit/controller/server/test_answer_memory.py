@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from kit.waiting import HANG_S, turn_until, until
 from quorate_controller import scheduler
-from quorate_controller.server import answer_memory
-from quorate_controller.server.answer_memory import HARD_FACTOR, SLOW_S_MIN, AnswerMemory
+from quorate_controller.server import connection_memory
 from quorate_controller.server.connection import REQUESTS_AT_ONCE, ListenerLimits
+from quorate_controller.server.connection_memory import HARD_FACTOR, READ_BYTES_MAX, SLOW_S_MIN, AnswerMemory
 from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.exchange import Exchange
-from quorate_controller.server.request_memory import READ_BYTES_MAX
 from quorate_protocol.wire.frames import encode_frame
 
 MIB = 1024 * 1024
@@ -85,7 +84,7 @@ async def test_clients_that_never_read_are_closed(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(answer_memory, "SLOW_S_MIN", SLOW_S)
+    monkeypatch.setattr(connection_memory, "SLOW_S_MIN", SLOW_S)
     # The system has room for what one client reads while the others of this process ask.
     await rig.listen(ListenerLimits(answer_memory_bytes_max=2 * MIB, socket_send_buffer_bytes=-1))
     rig.listener.handler = LargeAnswers()

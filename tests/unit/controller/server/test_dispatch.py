@@ -31,7 +31,7 @@ from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
-from quorate_controller.server.answer_frames import encode_answer
+from quorate_controller.server.response_frames import encode_answer
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse

@@ -21,12 +21,12 @@ from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import dispatch
+from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.large_requests import (
+from quorate_controller.server.dispatch import (
     PARSED_AT_ONCE_BYTES_MAX,
     PARSED_BYTES_MAX,
 )
-from quorate_controller.server.request_memory import ELEMENTS_MAX
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.frames import encode_frame

@@ -19,12 +19,12 @@ from kit.waiting import turn_until
 from quorate_controller import scheduler
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import call, long_answers
-from quorate_controller.server.answer_frames import (
+from quorate_controller.server.response_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
     encode_answer,
+    long_arrays,
     writing_answer,
 )
-from quorate_controller.server.long_answers import long_arrays
 from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
 
 from tests.property.test_codec_functions import entity_of, outcome

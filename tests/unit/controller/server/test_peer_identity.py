@@ -14,7 +14,7 @@ from kit.waiting import turn_until
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import VersionRange
-from quorate_controller.server import examining
+from quorate_controller.server import peers
 from quorate_controller.server.raft_wire import response_to_wire
 
 
@@ -126,7 +126,7 @@ async def test_a_java_controller_behind_the_address_of_another_is_named(
 async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
     bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], counted: int
 ) -> None:
-    monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
+    monkeypatch.setattr(peers, "TIMEOUT_S", 30.0 if answers else 0.05)
     bench.peer.answers |= {1: not_leader, **answers}
     await bench.start()
     bench.send(FETCH)
@@ -157,7 +157,7 @@ async def test_a_probe_finds_out_whose_the_address_of_a_new_voter_is(
     bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], is_refused: bool
 ) -> None:
     """No voter is added with the address of another Java controller, which accepts any identity."""
-    monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
+    monkeypatch.setattr(peers, "TIMEOUT_S", 30.0 if answers else 0.05)
     bench.peer.answers |= answers
     await bench.start()
     probe = bench.send(m.ApiVersionsProbe())

@@ -14,17 +14,17 @@ from kit.waiting import HANG_S, turn_until
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import listener, request_memory
 from quorate_controller.server.connection import REQUEST_BYTES_MAX, ListenerLimits
-from quorate_controller.server.counters import Limit, RequestCounters
-from quorate_controller.server.exchange import Exchange
-from quorate_controller.server.request_memory import (
+from quorate_controller.server.connection_memory import (
     CREDIT_S_MAX,
     LEAST_BYTES_PER_S,
     READ_BYTES_MAX,
     RESERVED_BYTES,
-    UNCOUNTED_BYTES_MAX,
+    UNCOUNTED_REQUEST_BYTES_MAX,
     Arrival,
     RequestMemory,
 )
+from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.server import ControllerServer, request_memory_bytes_max
 from quorate_protocol.wire.frames import encode_frame
 
@@ -154,7 +154,10 @@ async def test_strangers_take_bounded_memory(rig: Any) -> None:
     finally:
         tracemalloc.stop()
     # The bound, an eighth more of growing buffers, and what connections hold uncounted.
-    assert after - before < STRANGERS_BYTES_MAX * 9 / 8 + 8 * (UNCOUNTED_BYTES_MAX + READ_BYTES_MAX) + 2 * MIB
+    assert (
+        after - before
+        < STRANGERS_BYTES_MAX * 9 / 8 + 8 * (UNCOUNTED_REQUEST_BYTES_MAX + READ_BYTES_MAX) + 2 * MIB
+    )
     for sender, key in ((node, HEARTBEAT_KEY), (client, CREATE_TOPICS_KEY)):
         await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(key + bytes(4 * MIB)))
         assert await sender.answered() == 4 * MIB + 2
@@ -195,7 +198,7 @@ async def test_requests_count_until_they_are_answered(rig: Any) -> None:
     for sender in (first, second):
         await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(FRAME))
     await turn_until(lambda: len(handler.held) == 2)
-    used_bytes = len(FRAME) - UNCOUNTED_BYTES_MAX
+    used_bytes = len(FRAME) - UNCOUNTED_REQUEST_BYTES_MAX
     assert rig.listener.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
     answer(handler.held[0])
     await turn_until(lambda: rig.listener.memory.total_bytes == used_bytes)
@@ -282,7 +285,7 @@ class Held:
         self._class = service_class
 
     def hold(self, size_bytes: int, missing_bytes: int = 0) -> bool:
-        return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_BYTES_MAX, missing_bytes)
+        return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_REQUEST_BYTES_MAX, missing_bytes)
 
     def memory_granted(self) -> None:
         self.events.append("granted")

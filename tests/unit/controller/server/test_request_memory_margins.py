@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING
 
 from quorate_controller.scheduler import ServiceClass
-from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.request_memory import (
+from quorate_controller.server.connection_memory import (
     ARRIVING_S_MIN,
     CREDIT_S_MAX,
     LEAST_BYTES_PER_S,
     RESERVED_BYTES,
-    UNCOUNTED_BYTES_MAX,
+    UNCOUNTED_REQUEST_BYTES_MAX,
     Arrival,
     RequestMemory,
 )
+from quorate_controller.server.counters import RequestCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def test_the_request_that_lacks_least_never_gives_way() -> None:
     missing_bytes = {Connection("least"): 10, Connection("second"): 1_000, Connection("third"): 1_000}
     for size_bytes in (1, BYTES_MAX // 2, BYTES_MAX // 2):
         for connection, missing in missing_bytes.items():
-            memory.hold(connection, ServiceClass.STRANGERS, UNCOUNTED_BYTES_MAX + size_bytes, missing)
+            memory.hold(connection, ServiceClass.STRANGERS, UNCOUNTED_REQUEST_BYTES_MAX + size_bytes, missing)
             now_s += 0.01
     least, second, _ = missing_bytes
     now_s += ARRIVING_S_MIN

@@ -7,9 +7,9 @@ from kio.schema.errors import ErrorCode
 from quorate_controller.node.events import RaftAnswer
 from quorate_controller.raft.messages import FetchResponse, LeaderEndpoint, RaftResponse, VoteResponse
 from quorate_controller.raft.model import OffsetAndEpoch
-from quorate_controller.server import answer_frames
-from quorate_controller.server.answer_frames import SHARED_BYTES_MAX, SharedFrames, encode_answer
+from quorate_controller.server import response_frames
 from quorate_controller.server.raft_wire import response_to_wire
+from quorate_controller.server.response_frames import SHARED_BYTES_MAX, SharedFrames, encode_answer
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.wire.server import Request
 
@@ -65,7 +65,7 @@ def test_versions_and_apis_do_not_share() -> None:
 def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[RaftResponse] = []
     monkeypatch.setattr(
-        answer_frames,
+        response_frames,
         "response_to_wire",
         lambda response, data, version: (
             encoded.append(response) or response_to_wire(response, data, version=version)

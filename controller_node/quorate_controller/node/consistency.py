@@ -8,7 +8,7 @@ time. `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.plain_data import dataclass
 
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration
 
     from quorate_controller.config.own_keys import AnswerPolicy
-    from quorate_controller.node.events import Asker
-    from quorate_controller.node.metadata import Waiter
+    from quorate_controller.node.events import Asker, ControlRequest
+    from quorate_controller.node.metadata import MetadataState, Waiter
+    from quorate_controller.raft.node import RaftNode
+
+
+NO_LEADER_WAIT_MS: Final = 5_000
+"""How long requests wait after the start while no leader answers. Then they are served from the image as it is: the
+tools that find out why a quorum has no leader need to know which nodes are registered."""
 
 
 @dataclass(slots=True)
@@ -99,3 +105,49 @@ class BrokerWaits:
         """Removes and returns all answers, after a loss of leadership: only a leader knows what brokers have read."""
         held, self._held = self._held, []
         return [one.waiter for one in held]
+
+
+class FirstCatchUp:
+    """The time from a node's start until its image has caught up with the quorum, once."""
+
+    def __init__(self, *, raft: RaftNode, metadata: MetadataState, now_ms: int) -> None:
+        self._raft = raft
+        self._metadata = metadata
+        self._wait_ends_ms = now_ms + NO_LEADER_WAIT_MS
+        self._is_over = False
+        self._held: list[ControlRequest] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the image has had all that was committed, at least once."""
+        if not self._is_over:
+            raft = self._raft
+            self._is_over = raft.has_caught_up and raft.high_watermark <= self._metadata.applied_offset
+        return self._is_over
+
+    def _is_waiting(self, now_ms: int) -> bool:
+        return not self.is_over and (self._raft.is_led or now_ms < self._wait_ends_ms)
+
+    def hold(self, event: ControlRequest, now_ms: int) -> bool:
+        """Keeps a request if it has to wait. Returns whether it has."""
+        is_waiting = self._is_waiting(now_ms)
+        if is_waiting:
+            self._held.append(event)
+        return is_waiting
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the waiting requests are answered in any case; None if no request waits."""
+        if not self._held:
+            return None
+        overdue_ms = min(event.deadline_ms for event in self._held) + 1
+        return overdue_ms if self._raft.is_led else min(overdue_ms, self._wait_ends_ms)
+
+    def take_due(self, now_ms: int) -> Sequence[ControlRequest]:
+        """Removes and returns the requests that need not wait any more, or whose time is over."""
+        if not self._held:
+            return ()
+        is_waiting = self._is_waiting(now_ms)
+        due = [event for event in self._held if not is_waiting or event.deadline_ms < now_ms]
+        self._held = [event for event in self._held if is_waiting and event.deadline_ms >= now_ms]
+        return due

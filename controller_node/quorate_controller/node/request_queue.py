@@ -1,14 +1,45 @@
-"""A queue that takes from one client after the other."""
+"""The classes of requests, and the queue that serves one client after the other."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, ApiKey
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 Item = TypeVar("Item")
+
+OF_NODES: Final = frozenset(
+    {
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ControllerHeartbeatRequest.__api_key__,
+    }
+)
+"""Requests that only nodes of the cluster send (CLUSTER_ACTION). They come before those of clients."""
+LARGE_OF_NODES: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
+"""Requests of brokers that may take several turns."""
+LONG_READS: Final = frozenset(
+    {
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_ACLS,
+        *CONTROLLER_READ_APIS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""Reads that may take several turns, and decisions that begin with one. While one of them is under way, the others
+wait in the driver. Other decisions that have begun do not hold them back: there may always be some.
+"""
 
 
 class FairQueue(Generic[Item]):
