@@ -205,12 +205,9 @@ class Driver:
     # -------------------------------------------------------------------------------------------- turns
 
     def _enqueue(self, event: NodeEvent) -> None:
-        if self._stopped:
-            return
-        if not self._events:
-            self._oldest_event_s = self._loop.time()
-        self._events.append(event)
-        self._wake()
+        if not self._stopped:
+            self._wake()
+            self._events.append(event)
 
     def _enqueue_request(self, event: ControlRequest) -> None:
         key = event.request.__api_key__
@@ -219,12 +216,13 @@ class Driver:
         if key not in LONG_READS:
             self._enqueue(event)
         elif not self._stopped:
-            if not self._events:
-                self._oldest_event_s = self._loop.time()
-            self._long_reads.append(event.caller.client, event)
             self._wake()
+            self._long_reads.append(event.caller.client, event)
 
     def _wake(self) -> None:
+        """An event is about to be queued: have a turn take it."""
+        if not self._events:
+            self._oldest_event_s = self._loop.time()
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 

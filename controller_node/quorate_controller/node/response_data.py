@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 
-def answer_from_disk(response: RaftResponse, storage: ControllerStorage) -> RaftAnswer:
+def read_response_data(response: RaftResponse, storage: ControllerStorage) -> RaftAnswer:
     """Returns the response with what it reads. What it names may be gone meanwhile: truncated, or deleted.
 
     Raises:

@@ -26,7 +26,7 @@ from quorate_controller.node.events import (
 )
 from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
-from quorate_controller.node.response_data import answer_from_disk
+from quorate_controller.node.response_data import read_response_data
 from quorate_controller.node.status import ElectionCounts
 from quorate_controller.raft.messages import (
     LogStartMoved,
@@ -242,7 +242,7 @@ class ControllerNode:
         for reply in self._replies:
             response = responses.get(id(reply.response))
             if response is None:
-                response = responses[id(reply.response)] = answer_from_disk(reply.response, self.storage)
+                response = responses[id(reply.response)] = read_response_data(reply.response, self.storage)
             self._effects.raft_replies.append(
                 RaftReply(token=reply.token, answer=response, is_for_observer=reply.is_for_observer)
             )

@@ -2,9 +2,9 @@
 
 Messages go in and come out; nonces are parameters. Messages to clients contain nothing that is secret.
 
-Kafka's servers refuse an unknown user before the challenge. Here SCRAM challenges it with a decoy, so that no stranger
-can list users: its salt is as Kafka's tools make it, always the same for a name and a mechanism, and no password
-matches it.
+Kafka's servers refuse an unknown user before the challenge. Here SCRAM challenges it with a decoy, so that no
+stranger can list users: its salt is as Kafka's tools make it, always the same for a name and a mechanism, and no
+password matches it.
 """
 
 import base64

@@ -35,7 +35,7 @@ ZERO_MINIMUM_SINCE: Final = 4
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
+def api_versions_response(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
     """The canonical answer to a canonical request; `apis` are those that this listener offers anybody.
 
     APIs that Kafka does not have are listed for Quorate's own controllers only, and reads that Kafka's controllers do

@@ -27,10 +27,10 @@ from quorate_controller.server.error_responses import error_response, not_awaite
 from quorate_controller.server.response_frames import (
     LENGTH,
     SharedFrames,
-    encode_answer,
+    encode_response_frame,
     long_arrays,
-    writing_answer,
-    writing_long,
+    response_frame_steps,
+    write_long_response,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
+    from quorate_controller.server.connection import Exchange, Peer
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.exchange import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Call:
         """What was found on the connection, see `misrouting`."""
         return self.exchange.findings
 
-    def answer(self, response: object) -> None:
+    def respond(self, response: object) -> None:
         """Send a canonical response, unless the request is answered already.
 
         If the request's version cannot carry it, the connection closes; if it cannot be encoded, the client gets an
@@ -143,20 +143,20 @@ class Call:
         """Whether the client was answered before, or is not answered at all; counts what comes after that."""
         if not self.exchange.is_over:
             return False
-        self._counters.dropped_answers += 1
+        self._counters.dropped_responses += 1
         return True
 
     def _send(self, response: object) -> None:
         request = self.request
         arrays = long_arrays(response)
         if arrays is None:
-            frame = encode_answer(request.api, request.version, request.correlation_id, response)
+            frame = encode_response_frame(request.api, request.version, request.correlation_id, response)
             self._send_frame(frame, getattr(response, "throttle_time", None))
             return
-        pieces = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
+        pieces = response_frame_steps(request.api, request.version, request.correlation_id, response, arrays)
         exchange = self.exchange
         written = partial(self._written, throttle_time=getattr(response, "throttle_time", None))
-        writing = writing_long(pieces, written, self._scheduler.long_responses)
+        writing = write_long_response(pieces, written, self._scheduler.long_responses)
         work = Steps(writing, exchange.service_class, exchange.account)
         exchange.on_abandoned(work.abandon)
         self._scheduler.add(work)
@@ -226,7 +226,7 @@ class Call:
         envelope = self._envelope
         assert envelope is not None
         self.exchange.respond(
-            encode_answer(envelope.api, envelope.version, envelope.correlation_id, response)
+            encode_response_frame(envelope.api, envelope.version, envelope.correlation_id, response)
         )
 
     # ------------------------------------------------------------------------------- answers that take time
@@ -300,7 +300,7 @@ class Call:
             self._refuse_because(error)
             return
         outcome = future.result()
-        self.answer(not_awaited(outcome.response) if isinstance(outcome, NotAwaited) else outcome)
+        self.respond(not_awaited(outcome.response) if isinstance(outcome, NotAwaited) else outcome)
 
     def _refuse_because(self, error: BaseException) -> None:
         if isinstance(error, (ControlError, ProtocolError)):

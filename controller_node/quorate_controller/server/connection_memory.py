@@ -24,7 +24,7 @@ from quorate_controller.server.counters import Limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from quorate_controller.server.connection import Connection
+    from quorate_controller.server.connection_quotas import Place
     from quorate_controller.server.counters import RequestCounters
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,10 @@ class Arrival:
         else:
             self.due_s = min(latest_s, self.due_s + size_bytes / LEAST_BYTES_PER_S)
 
+    def is_overdue(self, now_s: float) -> bool:
+        """Whether the connection has to be closed."""
+        return self.due_s is not None and self.due_s < now_s
+
     def completed(self) -> None:
         """No request is unfinished."""
         self.due_s, self._credit_s = None, 0.0
@@ -126,8 +130,8 @@ class RequestMemory:
         self._counters = counters
         self._call_later = call_later
         self._now_s = now_s
-        self._shares: dict[Connection, _Share] = {}
-        self._waiting: dict[ServiceClass, set[Connection]] = {each: set() for each in ServiceClass}
+        self._shares: dict[Place, _Share] = {}
+        self._waiting: dict[ServiceClass, set[Place]] = {each: set() for each in ServiceClass}
         self._is_checking = False
         self.used_bytes = dict.fromkeys(ServiceClass, 0)
 
@@ -141,23 +145,23 @@ class RequestMemory:
         return self._bytes_max[service_class]
 
     def hold(
-        self, connection: Connection, service_class: ServiceClass, size_bytes: int, missing_bytes: int = 0
+        self, place: Place, service_class: ServiceClass, size_bytes: int, missing_bytes: int = 0
     ) -> bool:
         """Note how many bytes a connection holds, and how many its unfinished request lacks.
 
         Returns whether the connection may read on; if not, `memory_granted` is called later.
         """
         size_bytes -= UNCOUNTED_REQUEST_BYTES_MAX
-        share = self._shares.get(connection)
+        share = self._shares.get(place)
         if share is None:
             if size_bytes <= 0:
                 return True
-            share = self._shares[connection] = _Share(service_class)
+            share = self._shares[place] = _Share(service_class)
         elif size_bytes <= 0:
-            self.forget(connection)
+            self.forget(place)
             return True
         else:
-            self._waiting[share.service_class].discard(connection)
+            self._waiting[share.service_class].discard(place)
         self.used_bytes[share.service_class] -= share.size_bytes
         self.used_bytes[service_class] += size_bytes
         if missing_bytes and not share.missing_bytes:
@@ -165,31 +169,31 @@ class RequestMemory:
         share.service_class, share.size_bytes, share.missing_bytes = service_class, size_bytes, missing_bytes
         if not missing_bytes or self._room_bytes(service_class) > 0:
             return True
-        self._wait(connection, service_class)
+        self._wait(place, service_class)
         return False
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, place: Place) -> None:
         """The connection holds nothing more."""
-        share = self._shares.pop(connection, None)
+        share = self._shares.pop(place, None)
         if share is not None:
             self.used_bytes[share.service_class] -= share.size_bytes
-            self._waiting[share.service_class].discard(connection)
+            self._waiting[share.service_class].discard(place)
 
     def _room_bytes(self, service_class: ServiceClass) -> float:
         bytes_max = self._bytes_max[service_class]
         return inf if bytes_max is None else bytes_max - self.used_bytes[service_class]
 
-    def _missing_bytes(self, connection: Connection) -> int:
-        return self._shares[connection].missing_bytes
+    def _missing_bytes(self, place: Place) -> int:
+        return self._shares[place].missing_bytes
 
-    def _wait(self, connection: Connection, service_class: ServiceClass) -> None:
+    def _wait(self, place: Place, service_class: ServiceClass) -> None:
         waiting = self._waiting[service_class]
         if not waiting:
             used_bytes, bytes_max = self.used_bytes[service_class], self._bytes_max[service_class]
             facts = {"class": service_class.value, "used_bytes": used_bytes, "size_bytes_max": bytes_max}
             log.warning("request_memory_full", extra={"facts": facts})
         self._counters.limited[Limit.REQUEST_MEMORY] += 1
-        waiting.add(connection)
+        waiting.add(place)
         self._check_later()
 
     def _check_later(self) -> None:
@@ -215,39 +219,39 @@ class RequestMemory:
         latest_s = self._now_s() - ARRIVING_S_MIN
         lacks_least = min(self._waiting[service_class], key=self._missing_bytes)
         arriving = [
-            (share.began_s, id(connection), connection, share.size_bytes)
-            for connection, share in self._shares.items()
+            (share.began_s, id(place), place, share.size_bytes)
+            for place, share in self._shares.items()
             if share.service_class is service_class and share.missing_bytes and share.began_s <= latest_s
-            if connection is not lacks_least
+            if place is not lacks_least
         ]
         if self._room_bytes(service_class) + sum(size_bytes for *_, size_bytes in arriving) <= 0:
             return
         heapify(arriving)
         while arriving and self._room_bytes(service_class) < READ_BYTES_MAX:
-            began_s, _, connection, size_bytes = heappop(arriving)
-            self.forget(connection)
+            began_s, _, place, size_bytes = heappop(arriving)
+            self.forget(place)
             self._counters.limited[Limit.REQUEST_MEMORY] += 1
             facts = {
                 "class": service_class.value,
-                "peer": connection.address,
+                "peer": place.peer,
                 "size_bytes": size_bytes,
                 "arriving_s": round(self._now_s() - began_s, 1),
             }
             log.warning("unfinished_request_gave_way", extra={"facts": facts})
-            connection.abort()
+            place.close()
 
     def _grant(self, service_class: ServiceClass) -> None:
         """Let connections read on as far as there is room, those first whose requests lack least."""
         waiting, room_bytes = self._waiting[service_class], self._room_bytes(service_class)
-        for connection in sorted(waiting, key=self._missing_bytes):
+        for place in sorted(waiting, key=self._missing_bytes):
             if room_bytes <= 0:
                 return
-            room_bytes -= min(self._missing_bytes(connection), READ_BYTES_MAX)
-            waiting.discard(connection)
-            connection.memory_granted()
+            room_bytes -= min(self._missing_bytes(place), READ_BYTES_MAX)
+            waiting.discard(place)
+            place.memory_granted()
 
 
-class AnswerMemory:
+class ResponseMemory:
     """Counts the bytes that wait on each connection. Beyond the bound, the client that read least recently is closed.
 
     Kafka's bound is one answer for each connection.
@@ -256,7 +260,7 @@ class AnswerMemory:
     def __init__(self, size_bytes_max: int, counters: RequestCounters) -> None:
         self._size_bytes_max = size_bytes_max
         self._counters = counters
-        self._waiting: dict[Connection, tuple[float, int]] = {}
+        self._waiting: dict[Place, tuple[float, int]] = {}
         """Since when a client has read nothing, and how many bytes wait for it; in the order of the times."""
         self.used_bytes = 0
 
@@ -265,38 +269,38 @@ class AnswerMemory:
         """Whether a connection should ask for one answer at a time."""
         return self.used_bytes > self._size_bytes_max
 
-    def waits(self, connection: Connection, size_bytes: int, now_s: float) -> None:
+    def waits(self, place: Place, size_bytes: int, now_s: float) -> None:
         """Note how many bytes wait for a client. With up to `UNCOUNTED_RESPONSE_BYTES_MAX` it counts as reading."""
-        since_s, former = self._waiting.get(connection, (now_s, 0))
+        since_s, former = self._waiting.get(place, (now_s, 0))
         if size_bytes <= UNCOUNTED_RESPONSE_BYTES_MAX:
             if former:
-                del self._waiting[connection]
+                del self._waiting[place]
                 self.used_bytes -= former
             return
-        self._waiting[connection] = since_s, size_bytes
+        self._waiting[place] = since_s, size_bytes
         self.used_bytes += size_bytes - former
         while self.is_full and self._close_slowest(now_s):
             pass
 
-    def reads(self, connection: Connection, now_s: float) -> None:
+    def reads(self, place: Place, now_s: float) -> None:
         """A client has read, so it is not slow."""
-        waiting = self._waiting.pop(connection, None)
+        waiting = self._waiting.pop(place, None)
         if waiting is not None:
-            self._waiting[connection] = now_s, waiting[1]
+            self._waiting[place] = now_s, waiting[1]
 
     def _close_slowest(self, now_s: float) -> bool:
-        connection, (since_s, size_bytes) = next(iter(self._waiting.items()))
+        place, (since_s, size_bytes) = next(iter(self._waiting.items()))
         is_hard = self.used_bytes > HARD_FACTOR * self._size_bytes_max
         if now_s - since_s < SLOW_S_MIN and not is_hard:
             return False
-        del self._waiting[connection]
+        del self._waiting[place]
         self.used_bytes -= size_bytes
-        self._counters.limited[Limit.ANSWER_MEMORY] += 1
+        self._counters.limited[Limit.RESPONSE_MEMORY] += 1
         facts = {
-            "peer": connection.address,
+            "peer": place.peer,
             "unread_bytes": size_bytes,
             "unread_s": round(now_s - since_s, 1),
         }
         log.warning("slow_reader_closed", extra={"facts": facts})
-        connection.abort()
+        place.close()
         return True

@@ -92,7 +92,7 @@ class Stage(Enum):
 class Place:
     """One connection, from its accept until it is gone."""
 
-    __slots__ = ("close", "host", "is_taken", "listener", "peer", "stage", "used_s")
+    __slots__ = ("close", "host", "is_taken", "listener", "memory_granted", "peer", "stage", "used_s")
 
     def __init__(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> None:
         self.listener = listener
@@ -103,7 +103,9 @@ class Place:
         """When it came, or when a request of it was last served."""
         self.is_taken = True
         self.close: Callable[[], object] = _nothing
-        """Ends the connection at once. Whoever owns the connection sets it."""
+        """Closes the connection at once. Set by the connection, as is `memory_granted`."""
+        self.memory_granted: Callable[[], object] = _nothing
+        """Called once there is memory for more of its unfinished request."""
 
 
 def _nothing() -> None:
@@ -281,6 +283,7 @@ class ConnectionQuotas:
     def leave(self, place: Place) -> None:
         """The connection is gone. Without effect if it has lost its place."""
         place.close = _nothing  # it refers to the connection, and the connection to its place
+        place.memory_granted = _nothing
         if not place.is_taken:
             return
         place.is_taken = False

@@ -31,7 +31,7 @@ class Limit(StrEnum):
     REQUEST_MEMORY = "queued.max.request.bytes"
     REQUEST_RATE = "request.rate"
     REQUEST_ELEMENTS = "request.elements"
-    ANSWER_MEMORY = "answer.memory"
+    RESPONSE_MEMORY = "answer.memory"
     MUTATION_RATE = "controller_mutation_rate"
 
 
@@ -40,7 +40,7 @@ class RequestCounters:
 
     __slots__ = (
         "denied",
-        "dropped_answers",
+        "dropped_responses",
         "errors",
         "failed_authentications",
         "failed_handshakes",
@@ -61,7 +61,7 @@ class RequestCounters:
         """Time from a control request to its committed answer, by API key."""
         self.denied: dict[str, int] = defaultdict(int)
         """Denials of an authorizer that its audit log has, by the name of the API."""
-        self.dropped_answers = 0
+        self.dropped_responses = 0
         """Answers to requests that had one already, or whose connection was refused meanwhile."""
         self.failed_authentications = 0
         """Connections that SASL has refused."""

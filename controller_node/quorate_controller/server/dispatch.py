@@ -27,7 +27,7 @@ from quorate_controller.node.request_queue import LONG_READS
 from quorate_controller.raft.messages import FetchRequest, Role
 from quorate_controller.scheduler import Budget, Scheduler, ServiceClass, Steps
 from quorate_controller.server import misrouting
-from quorate_controller.server.api_versions import answer_api_versions
+from quorate_controller.server.api_versions import api_versions_response
 from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.call import Call
 from quorate_controller.server.connection_memory import ELEMENTS_MAX
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
+    from quorate_controller.server.connection import Exchange
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.envelope import Forwarded
-    from quorate_controller.server.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class Dispatcher:
             request = request_from_wire(call.request.body)
         except RefusedMessage as refusal:
             if refusal.response is not None:
-                call.answer(refusal.response)
+                call.respond(refusal.response)
             else:
                 call.refuse(refusal.error_code, refusal.message)
             return
@@ -288,7 +288,7 @@ class Dispatcher:
             self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:
-        response = answer_api_versions(call.request, self._node, self._offered.values())
+        response = api_versions_response(call.request, self._node, self._offered.values())
         if response.error_code is not ErrorCode.none:
             self._counters.errors[ApiKey.API_VERSIONS, response.error_code] += 1
         if response.error_code is ErrorCode.rebootstrap_required:
@@ -302,7 +302,7 @@ class Dispatcher:
             }
             self._note_misrouting(call, what, meant)
         call.findings.looks_up_voters = misrouting.looks_up_voters(call.request.body)
-        call.answer(response)
+        call.respond(response)
 
     def _note_misrouting(self, call: Call, what: Misrouting, meant: Mapping[str, object]) -> None:
         """Log a client or peer whose address of another node leads here. The log bounds how often."""
@@ -323,7 +323,7 @@ class Dispatcher:
         if call.caller.forwarded and description.error_code is ErrorCode.not_leader_or_follower:
             call.refuse(ErrorCode.not_controller)
             return
-        call.answer(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
+        call.respond(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
 
     def _sasl(self, call: Call) -> None:
         # As Kafka answers on a listener that has no authentication, or has finished it.

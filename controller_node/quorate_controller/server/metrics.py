@@ -366,7 +366,7 @@ class MetricsPage(Collector):
         yield CounterMetricFamily(
             "quorate_dropped_answers",
             "Answers to requests that were answered already",
-            value=counters.dropped_answers,
+            value=counters.dropped_responses,
         )
 
     def _misrouting(self) -> Iterator[Metric]:

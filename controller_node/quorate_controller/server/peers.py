@@ -4,8 +4,8 @@ Each peer has up to three lanes, connected on first use, because Kafka answers t
 in order: a Fetch that waits at the leader, or a request that waits for a commit, must not hold back a vote.
 
 `Examiner` identifies the node at the address of a new voter, or of a peer whose responses raise a doubt. Java
-controllers serve any client and do not report their id. But every controller reports its cluster (DescribeCluster) and
-describes only its own configuration (DescribeConfigs). The requests go over a separate connection.
+controllers serve any client and do not report their id. But every controller reports its cluster (DescribeCluster)
+and describes only its own configuration (DescribeConfigs). The requests go over a separate connection.
 """
 
 from __future__ import annotations

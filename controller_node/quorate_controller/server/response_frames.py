@@ -47,7 +47,7 @@ SHARED_BYTES_MAX: Final = 64 * 1024
 INNER_ELEMENTS_AT_ONCE_MAX: Final = 128
 """Elements of an array inside an element that are written at once."""
 
-ANSWER_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
+RESPONSE_SIZE_BYTES_MAX: Final = 100 * 1024 * 1024
 """The limit of a response, the default limit of a request: clients of librdkafka read no more."""
 ELEMENTS_AT_ONCE_MAX: Final = 500
 """A response with more elements is long."""
@@ -62,9 +62,9 @@ _ALWAYS_LONG: Final = frozenset(
 )
 
 
-def encode_answer(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
+def encode_response_frame(api: Api, version: int, correlation_id: int, response: object) -> bytearray:
     """A response as a frame. Built in one buffer, so that record batches are copied once."""
-    header_version, response_class = _answer_format(api.key, version)
+    header_version, response_class = _response_format(api.key, version)
     frame = bytearray(LENGTH.size)
     frame += encode_response_header(correlation_id, header_version)
     write_entity(frame, convert(response, response_class))
@@ -84,29 +84,29 @@ class SharedFrames:
         self._frame = bytearray()
 
     def frame(self, reply: RaftAnswer, request: Request) -> bytearray:
-        """Return the frame that `encode_answer` makes of the answer to a request of raft."""
+        """Return the frame that `encode_response_frame` makes of the answer to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
         if reply is self._reply and version == self._version:
             frame = bytearray(self._frame)
             _CORRELATION.pack_into(frame, LENGTH.size, correlation_id)
             return frame
         response = response_to_wire(reply.response, reply.data, version=version)
-        frame = encode_answer(request.api, version, correlation_id, response)
+        frame = encode_response_frame(request.api, version, correlation_id, response)
         if len(frame) <= SHARED_BYTES_MAX:
             self._reply, self._version, self._frame = reply, version, frame
         return frame
 
 
-def writing_answer(
+def response_frame_steps(
     api: Api, version: int, correlation_id: int, response: Any, arrays: tuple[str, str | None]
 ) -> Generator[int, None, bytearray]:
-    """Write what `encode_answer` gives, an element of an array in each step, or a piece of the element's own array.
+    """Encode as `encode_response_frame`, an element of an array in each step, or a piece of the element's own array.
 
     `arrays` are the names of both, None if elements have no array.
     Yields the bytes so far, returns the frame.
     """
     array, inner = arrays
-    header_version, response_class = _answer_format(api.key, version)
+    header_version, response_class = _response_format(api.key, version)
     element_class = _class_of_elements(response_class, array)
     elements = getattr(response, array)
     frame = bytearray()
@@ -148,7 +148,7 @@ def _class_of_elements(of: type[Any], array: str) -> type[Any]:
 
 
 @cache
-def _answer_format(api_key: int, version: int) -> tuple[int, type[Any]]:
+def _response_format(api_key: int, version: int) -> tuple[int, type[Any]]:
     """Header version and class of a response."""
     api = find_api(api_key)
     return api.response_header_version(version), api.response_class(version)
@@ -181,7 +181,7 @@ def _array_of_structs(entity_class: type[Any]) -> FieldSchema | None:
     return None
 
 
-def writing_long(
+def write_long_response(
     pieces: Generator[int, None, bytearray], done: Callable[[bytearray | Exception], None], budget: Budget
 ) -> Generator[Outcome | Future[Any], None, None]:
     """Write a response and pass the frame to `done`, or what went wrong.
@@ -207,10 +207,10 @@ def _written(
         except StopIteration as ended:
             frame: bytearray = ended.value
             return frame
-        if size_bytes > ANSWER_SIZE_BYTES_MAX:
+        if size_bytes > RESPONSE_SIZE_BYTES_MAX:
             raise ControlError(
                 ErrorCode.policy_violation,
-                f"The answer has more than {ANSWER_SIZE_BYTES_MAX} bytes: ask for less at once.",
+                f"The answer has more than {RESPONSE_SIZE_BYTES_MAX} bytes: ask for less at once.",
             )
         budget.hold(pieces, size_bytes)
         if time.monotonic() >= ends_s:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from quorate_controller.config.listener_sasl import ListenerSasl
     from quorate_controller.security.bearer import BearerToken
     from quorate_controller.security.sasl import Authenticated, Credentials, SaslServer
+    from quorate_controller.server.connection import Exchange, RequestHandler
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.exchange import Exchange, RequestHandler
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class SaslSession:
         if key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
             self._gate.served.handle(exchange)
             # After an error the client may ask once more.
-            if exchange.answer is not None and exchange.answer[_ERROR_CODE] == _NO_ERROR:
+            if exchange.response is not None and exchange.response[_ERROR_CODE] == _NO_ERROR:
                 self._state = _State.HANDSHAKE
             return
         self._gate.counters.requests[key] += 1

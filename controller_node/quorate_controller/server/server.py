@@ -14,7 +14,7 @@ from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.security.sasl import SCRAM_MECHANISMS, Decoys, decoy_secret
 from quorate_controller.server.connection import ListenerLimits
-from quorate_controller.server.connection_memory import AnswerMemory
+from quorate_controller.server.connection_memory import ResponseMemory
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
@@ -104,7 +104,7 @@ class ControllerServer:
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
-        self._answers = AnswerMemory(limits.answer_memory_bytes_max, self._counters)
+        self._responses = ResponseMemory(limits.response_memory_bytes_max, self._counters)
         self._memory = request_memory(request_memory_bytes_max(config), self._counters)
         self._validators: list[JwksValidator] = []
         self._following: list[asyncio.Task[None]] = []
@@ -128,7 +128,7 @@ class ControllerServer:
             quotas=self._quotas,
             counters=self._counters,
             memory=self._memory,
-            answers=self._answers,
+            responses=self._responses,
             scheduler=self._scheduler,
         )
 
@@ -174,7 +174,7 @@ class ControllerServer:
             return Usage(
                 sum(listener.connection_count for listener in self._listeners),
                 {each.value: size_bytes for each, size_bytes in self._memory.used_bytes.items()},
-                self._answers.used_bytes,
+                self._responses.used_bytes,
                 {
                     listener.name: ServedCertificate(
                         listener.tls.certificate.not_after.timestamp(), listener.tls.refuses_files

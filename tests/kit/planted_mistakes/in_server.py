@@ -119,7 +119,7 @@ MISTAKES: Final = (
     Mistake(
         name="the request that lacks least gives way, too",
         file=f"{_SERVER}/connection_memory.py",
-        edits=(("            if connection is not lacks_least\n", ""),),
+        edits=(("            if place is not lacks_least\n", ""),),
         harm="with one large request and little memory nobody is ever served",
         tests=(f"{_TESTS}/test_request_memory_margins.py",),
     ),

@@ -2,23 +2,15 @@
 
 import asyncio
 import logging
-import random
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
+from kit.controller_in_process import running
 from kit.waiting import until
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
-from quorate_controller.driver import Clock, Driver
-from quorate_controller.node.assembly import open_node
-from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer
-from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_protocol.features import SUPPORTED_FEATURES
 from typer.testing import CliRunner
 
 IDLE_MS = 1_000
@@ -63,47 +55,12 @@ def configs(tmp_path: Path) -> list[ControllerConfig]:
     return [load_config(file) for file in files]
 
 
-@asynccontextmanager
-async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
-    """One controller, as its process runs it."""
-    clock, counters = Clock(), RequestCounters()
-    rng = random.Random(config.node_id)
-    node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
-    failures: list[Exception] = []
-    driver = Driver(
-        node,
-        clock=clock,
-        node_id=config.node_id,
-        cluster_id=node.storage.cluster_id,
-        supported_features=dict(SUPPORTED_FEATURES),
-        on_failure=failures.append,
-        on_loaded=lambda: None,
-    )
-    peers = PeerConnections(
-        client_id=str(config.node_id),
-        cluster_id=node.storage.cluster_id,
-        rng=rng,
-        on_raft_event=driver.raft_event,
-        counters=counters,
-    )
-    server = ControllerServer(config, driver, counters, scheduler=driver.scheduler)
-    try:
-        await server.start()
-        driver.start(peers)
-        yield driver
-    finally:
-        await server.close()
-        await peers.close()
-        driver.stop()
-        assert failures == []
-
-
 async def test_idle_connections_that_close_depose_nobody(
     configs: list[ControllerConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "quorate_controller")
     async with AsyncExitStack() as stack:
-        drivers = [await stack.enter_async_context(running(config)) for config in configs]
+        drivers = [(await stack.enter_async_context(running(config)))[0] for config in configs]
 
         def agreed() -> tuple[int, int] | None:
             """The leader and its epoch, once all have registered with it."""

@@ -15,8 +15,8 @@ from kit.controller_parts import heartbeat, heartbeat_answer
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import call as call_module
 from quorate_controller.server.call import Call
+from quorate_controller.server.connection import Exchange
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 
 HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
 
@@ -117,12 +117,12 @@ async def test_an_exception_of_the_handler_closes_one_connection(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.listen()
-    handler, rig.listener.handler = rig.listener.handler, Failing()
+    handler, rig.listener.context.handler = rig.listener.context.handler, Failing()
     client = await rig.connect()
     client.send(HEARTBEAT, 1)
     assert await client.is_closed()
     assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
-    rig.listener.handler = handler
+    rig.listener.context.handler = handler
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await (await rig.connect()).ask(HEARTBEAT, 1)).error_code is ErrorCode.none
 
@@ -153,16 +153,16 @@ async def test_the_commit_wins_a_race_with_the_timer(
 async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
     calls: list[Call] = []
     await rig.listen()
-    original = rig.listener.handler._control
-    rig.listener.handler._handlers[63] = lambda call: (calls.append(call), original(call))
+    original = rig.listener.context.handler._control
+    rig.listener.context.handler._handlers[63] = lambda call: (calls.append(call), original(call))
     client = await rig.connect()
     client.send(HEARTBEAT, 1)
     (future,) = await rig.node.requests(1)
     future.set_result(ANSWER)
     assert (await client.receive()).error_code is ErrorCode.none
-    calls[0].answer(replace(ANSWER, is_fenced=True))
+    calls[0].respond(replace(ANSWER, is_fenced=True))
     calls[0].refuse(ErrorCode.request_timed_out)
-    assert rig.counters.dropped_answers == 2
+    assert rig.counters.dropped_responses == 2
     assert rig.counters.errors == {}
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await client.ask(HEARTBEAT, 1)) == ANSWER

@@ -31,7 +31,7 @@ from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
-from quorate_controller.server.response_frames import encode_answer
+from quorate_controller.server.response_frames import encode_response_frame
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
@@ -516,7 +516,7 @@ async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
 def test_answers_are_framed_as_the_protocol_package_does() -> None:
     response = topics_created(create_topics("a"), None)
     for version in (2, 5, 7):
-        assert bytes(encode_answer(APIS[19], version, 3, response)) == serialize_response(
+        assert bytes(encode_response_frame(APIS[19], version, 3, response)) == serialize_response(
             APIS[19], version, 3, response
         )
 

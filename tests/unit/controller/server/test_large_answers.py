@@ -6,8 +6,7 @@ import random
 from kit.java.tls import Certificates
 from kit.tls_listener import TlsRig, client_context, tls_of
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import PIECE_BYTES_MAX
-from quorate_controller.server.exchange import Exchange
+from quorate_controller.server.connection import PIECE_BYTES_MAX, Exchange
 from quorate_protocol.wire.frames import encode_frame
 
 MIB = 1024 * 1024
@@ -31,14 +30,14 @@ async def test_tls_holds_a_piece_of_a_large_answer(secured: TlsRig, certificates
     reader, writer = await secured.connect(client_context(certificates))
     writer.transport.pause_reading()
     writer.write(encode_frame(b"large") + encode_frame(b"small"))
-    await turn_until(lambda: bool(secured.listener._connections))
-    (connection,) = secured.listener._connections
-    await turn_until(lambda: bool(connection._unwritten))
-    await turn_until(lambda: secured.listener.answers.used_bytes > MIB)
+    await turn_until(lambda: bool(secured.listener.context.connections))
+    (connection,) = secured.listener.context.connections
+    await turn_until(lambda: bool(connection._writer.has_rest))
+    await turn_until(lambda: secured.listener.context.responses.used_bytes > MIB)
     assert connection._transport.get_write_buffer_size() < 4 * PIECE_BYTES_MAX
     writer.transport.resume_reading()
     assert await asyncio.wait_for(reader.readexactly(len(LARGE) + len(SMALL)), HANG_S) == LARGE + SMALL
-    await turn_until(lambda: secured.listener.answers.used_bytes == 0)
+    await turn_until(lambda: secured.listener.context.responses.used_bytes == 0)
     writer.write(encode_frame(b"small"))
     assert await asyncio.wait_for(reader.readexactly(len(SMALL)), HANG_S) == SMALL
 

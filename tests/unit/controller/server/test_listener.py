@@ -11,10 +11,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_answer
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection import Exchange, ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import encode_request
@@ -59,7 +58,7 @@ async def test_the_system_keeps_few_answers(rig: Any, size_bytes: int) -> None:
     await rig.listen(ListenerLimits(socket_send_buffer_bytes=size_bytes))
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
-    (connection,) = rig.listener._connections
+    (connection,) = rig.listener.context.connections
     accepted = connection._transport.get_extra_info("socket")
     given = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert given == 100_000 if size_bytes > 0 else given > 100_000
@@ -80,7 +79,7 @@ class LargeAnswers:
 
 async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
     await rig.listen(ListenerLimits(send_buffer_bytes_max=1))
-    rig.listener.handler = handler = LargeAnswers()
+    rig.listener.context.handler = handler = LargeAnswers()
     client = await rig.connect()
     client.writer.write(encode_frame(b"ask") * 200)
     await turn_until(lambda: handler.handled > 0)
@@ -98,7 +97,7 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) ->
     waiting, idle = await rig.connect(), await rig.connect()
     waiting.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
-    rig.listener.limits = ListenerLimits(idle_timeout_ms=40)
+    rig.listener.context.limits = ListenerLimits(idle_timeout_ms=40)
     rig.listener._schedule_sweep()
     assert await idle.is_closed()
     future.set_result(heartbeat_answer())
@@ -237,7 +236,7 @@ async def test_no_delay_is_set(rig: Any) -> None:
     await rig.listen()
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
-    (connection,) = rig.listener._connections
+    (connection,) = rig.listener.context.connections
     accepted = connection._transport.get_extra_info("socket")
     copy = socket.socket(fileno=os.dup(accepted.fileno()))
     with copy:

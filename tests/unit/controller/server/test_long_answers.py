@@ -21,9 +21,9 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.server import call, long_answers
 from quorate_controller.server.response_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
-    encode_answer,
+    encode_response_frame,
     long_arrays,
-    writing_answer,
+    response_frame_steps,
 )
 from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
 
@@ -132,10 +132,10 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
         found: list[bytearray] = []
 
         def steps(version: int = version, found: list[bytearray] = found) -> Iterator[int]:
-            found.append((yield from writing_answer(api, version, 77, response, arrays)))
+            found.append((yield from response_frame_steps(api, version, 77, response, arrays)))
 
         assert len(list(steps())) == COUNT - 1 + 4
-        assert found == [encode_answer(api, version, 77, response)]
+        assert found == [encode_response_frame(api, version, 77, response)]
 
 
 @pytest.mark.parametrize("key", SERVED_APIS, ids=lambda key: find_api(key).name)
@@ -152,14 +152,14 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
         for version in range(api.version_min, api.version_max + 1):
 
             def in_steps(version: int = version, response: Any = response) -> bytes:
-                steps = writing_answer(api, version, 77, response, arrays)
+                steps = response_frame_steps(api, version, 77, response, arrays)
                 while True:
                     try:
                         next(steps)
                     except StopIteration as ended:
                         return bytes(ended.value)
 
-            expected = outcome(lambda: bytes(encode_answer(api, version, 77, response)))  # noqa: B023
+            expected = outcome(lambda: bytes(encode_response_frame(api, version, 77, response)))  # noqa: B023
             found = outcome(in_steps)
             if expected.startswith("<class"):  # of two fields, either may be found first
                 found, expected = found.partition(":")[0], expected.partition(":")[0]
@@ -216,7 +216,7 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 
 
 async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_answers, "ANSWER_SIZE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(long_answers, "RESPONSE_SIZE_BYTES_MAX", 1_000)
     rig.node.decide = lambda request, _caller: heartbeat_answer() if request == heartbeat() else described()
     await rig.listen()
     client = await rig.connect()
@@ -248,13 +248,13 @@ async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: 
 async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     take_small_steps(monkeypatch)
     begun: list[Any] = []
-    original = call.writing_answer
+    original = call.response_frame_steps
 
-    def writing_answer(*arguments: Any) -> Any:
+    def response_frame_steps(*arguments: Any) -> Any:
         begun.append(original(*arguments))
         return begun[-1]
 
-    monkeypatch.setattr(call, "writing_answer", writing_answer)
+    monkeypatch.setattr(call, "response_frame_steps", response_frame_steps)
     rig.node.decide = lambda _request, _caller: described(20_000)
     await rig.listen()
     client = await rig.connect()
@@ -262,4 +262,4 @@ async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytes
     await turn_until(lambda: bool(begun))
     client.writer.transport.abort()
     await turn_until(lambda: begun[0].gi_frame is None)
-    assert rig.counters.dropped_answers == 0
+    assert rig.counters.dropped_responses == 0

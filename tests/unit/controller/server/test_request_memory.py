@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.noted_places import NotedPlace
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import listener, request_memory
-from quorate_controller.server.connection import REQUEST_BYTES_MAX, ListenerLimits
+from quorate_controller.server.connection import REQUEST_BYTES_MAX, Exchange, ListenerLimits
 from quorate_controller.server.connection_memory import (
     CREDIT_S_MAX,
     LEAST_BYTES_PER_S,
@@ -24,7 +25,6 @@ from quorate_controller.server.connection_memory import (
     RequestMemory,
 )
 from quorate_controller.server.counters import Limit, RequestCounters
-from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.server import ControllerServer, request_memory_bytes_max
 from quorate_protocol.wire.frames import encode_frame
 
@@ -121,7 +121,7 @@ async def test_an_announcement_takes_no_memory(
     rig: Any, size_bytes: int, first_frames_size_bytes_max: int | None
 ) -> None:
     await rig.listen(LIMITS, first_frames_size_bytes_max=first_frames_size_bytes_max)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = Answering()
     announcing = [
         await Sender(rig.listener.port).start(size_bytes, CREATE_TOPICS_KEY + bytes(2)) for _ in range(205)
     ]
@@ -130,7 +130,7 @@ async def test_an_announcement_takes_no_memory(
         client = await rig.connect()
         client.writer.write(encode_frame(key + bytes(40_000)))
         assert await asyncio.wait_for(client.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 40_002)
-    assert rig.listener.memory.total_bytes == 0
+    assert rig.listener.context.memory.total_bytes == 0
     assert rig.counters.limited[Limit.REQUEST_MEMORY] == 0
     for sender in announcing:
         sender.socket.close()
@@ -138,7 +138,7 @@ async def test_an_announcement_takes_no_memory(
 
 async def test_strangers_take_bounded_memory(rig: Any) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = Answering()
     node, client = [await Sender(rig.listener.port).served() for _ in range(2)]
     senders = [await Sender(rig.listener.port).start(4 * MIB) for _ in range(8)]
     tracemalloc.start()
@@ -147,7 +147,8 @@ async def test_strangers_take_bounded_memory(rig: Any) -> None:
         tasks = [asyncio.create_task(sender.send(4 * MIB - 1)) for sender in senders]
         await turn_until(lambda: rig.counters.limited[Limit.REQUEST_MEMORY] > 0)
         assert (
-            rig.listener.memory.used_bytes[ServiceClass.STRANGERS] < STRANGERS_BYTES_MAX + 8 * READ_BYTES_MAX
+            rig.listener.context.memory.used_bytes[ServiceClass.STRANGERS]
+            < STRANGERS_BYTES_MAX + 8 * READ_BYTES_MAX
         )
         await serve_small(rig)
         after, _ = tracemalloc.get_traced_memory()
@@ -165,14 +166,14 @@ async def test_strangers_take_bounded_memory(rig: Any) -> None:
         task.cancel()
     for sender in (*senders, node, client):
         sender.socket.close()
-    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == 0)
 
 
 async def test_a_stranger_may_send_a_request_within_its_budget(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = Answering()
     stranger = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX + 1)
     await stranger.send(64 * 1024)
     assert await stranger.is_closed()
@@ -193,23 +194,23 @@ async def test_requests_count_until_they_are_answered(rig: Any) -> None:
     as well.
     """
     await rig.listen(LIMITS)
-    rig.listener.handler = handler = Answering(holds_large=True)
+    rig.listener.context.handler = handler = Answering(holds_large=True)
     first, second = [await Sender(rig.listener.port).served() for _ in range(2)]
     for sender in (first, second):
         await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(FRAME))
     await turn_until(lambda: len(handler.held) == 2)
     used_bytes = len(FRAME) - UNCOUNTED_REQUEST_BYTES_MAX
-    assert rig.listener.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
+    assert rig.listener.context.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
     answer(handler.held[0])
-    await turn_until(lambda: rig.listener.memory.total_bytes == used_bytes)
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == used_bytes)
     for sender in (first, second):
         sender.socket.close()
-    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == 0)
 
 
 async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = silent = Answering(holds_large=True)
+    rig.listener.context.handler = silent = Answering(holds_large=True)
     silent.handle = silent.held.append  # type: ignore[method-assign]
     client = await rig.connect()
     client.writer.write(encode_frame(bytes(16_000)) * 256)
@@ -217,7 +218,7 @@ async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
     for _ in range(len(silent.held), 256):
         await rig.barrier_of_loop()
     assert len(silent.held) * 16_000 <= REQUEST_BYTES_MAX + 16_000
-    assert rig.listener.memory.total_bytes < REQUEST_BYTES_MAX + READ_BYTES_MAX
+    assert rig.listener.context.memory.total_bytes < REQUEST_BYTES_MAX + READ_BYTES_MAX
     for exchange in silent.held:
         silent.handle = answer  # type: ignore[method-assign]
         answer(exchange)
@@ -233,7 +234,7 @@ async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
         + bytes(32 * 1024)
     )
     assert await client.is_closed()
-    assert rig.listener.memory.total_bytes == 0
+    assert rig.listener.context.memory.total_bytes == 0
 
 
 async def test_a_request_that_arrives_too_slowly_ends_its_connection(
@@ -243,7 +244,7 @@ async def test_a_request_that_arrives_too_slowly_ends_its_connection(
     monkeypatch.setattr(request_memory, "CREDIT_S_MAX", 0.02)
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.01)
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = Answering()
     silent, slow = await rig.connect(), await rig.connect()
     slow.writer.write(bytes(3))
     assert await slow.is_closed()
@@ -275,22 +276,19 @@ def test_the_time_of_a_request_grows_with_its_bytes() -> None:
     assert arrival.due_s is None, "TLS may pass on the rest of a request while the connection is not read"
 
 
-class Held:
+class Held(NotedPlace):
     """A connection that holds requests."""
 
     def __init__(self, memory: RequestMemory, service_class: ServiceClass = ServiceClass.CLIENTS) -> None:
-        self.address = "127.0.0.1:1"
-        self.events: list[str] = []
+        super().__init__()
         self._memory = memory
         self._class = service_class
+        self.close = self._closed
 
     def hold(self, size_bytes: int, missing_bytes: int = 0) -> bool:
         return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_REQUEST_BYTES_MAX, missing_bytes)
 
-    def memory_granted(self) -> None:
-        self.events.append("granted")
-
-    def abort(self) -> None:
+    def _closed(self) -> None:
         self.events.append("closed")
         self._memory.forget(self)
 

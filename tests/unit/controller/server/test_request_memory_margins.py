@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from kit.noted_places import NotedPlace
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.connection_memory import (
     ARRIVING_S_MIN,
@@ -20,34 +21,19 @@ if TYPE_CHECKING:
 BYTES_MAX = RESERVED_BYTES[ServiceClass.STRANGERS]
 
 
-class Connection:
-    """Notes what happens to it."""
-
-    def __init__(self, name: str) -> None:
-        self.address = name
-        self.is_granted = self.is_closed = False
-
-    def memory_granted(self) -> None:
-        self.is_granted = True
-
-    def abort(self) -> None:
-        self.is_closed = True
-
-
 def test_the_request_that_lacks_least_never_gives_way() -> None:
     now_s = 100.0
     timers: list[Callable[[], None]] = []
     memory = RequestMemory(0, RequestCounters(), lambda _delay_s, call: timers.append(call), lambda: now_s)
-    missing_bytes = {Connection("least"): 10, Connection("second"): 1_000, Connection("third"): 1_000}
+    missing_bytes = {NotedPlace("least"): 10, NotedPlace("second"): 1_000, NotedPlace("third"): 1_000}
     for size_bytes in (1, BYTES_MAX // 2, BYTES_MAX // 2):
-        for connection, missing in missing_bytes.items():
-            memory.hold(connection, ServiceClass.STRANGERS, UNCOUNTED_REQUEST_BYTES_MAX + size_bytes, missing)
+        for place, missing in missing_bytes.items():
+            memory.hold(place, ServiceClass.STRANGERS, UNCOUNTED_REQUEST_BYTES_MAX + size_bytes, missing)
             now_s += 0.01
     least, second, _ = missing_bytes
     now_s += ARRIVING_S_MIN
     timers.pop()()
-    assert (least.is_closed, second.is_closed) == (False, True)
-    assert least.is_granted
+    assert (least.events, second.events) == (["granted"], ["closed"])
 
 
 def test_a_request_saves_up_bounded_time() -> None:

@@ -51,8 +51,8 @@ async def listen(rig: Any, **changes: Any) -> SaslGate:
         **{"mechanisms": MECHANISMS, "failure_delay_ms": 0, **changes},
     )
     await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
-    gate = SaslGate(rig.listener.handler, config, ImageCredentials(image, None), rig.counters)
-    rig.listener.handler = gate
+    gate = SaslGate(rig.listener.context.handler, config, ImageCredentials(image, None), rig.counters)
+    rig.listener.context.handler = gate
     rig.node.decide = lambda _, caller: heartbeat_answer(is_fenced=str(caller.principal) == "User:alice")
     return gate
 

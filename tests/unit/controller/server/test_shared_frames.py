@@ -9,7 +9,7 @@ from quorate_controller.raft.messages import FetchResponse, LeaderEndpoint, Raft
 from quorate_controller.raft.model import OffsetAndEpoch
 from quorate_controller.server import response_frames
 from quorate_controller.server.raft_wire import response_to_wire
-from quorate_controller.server.response_frames import SHARED_BYTES_MAX, SharedFrames, encode_answer
+from quorate_controller.server.response_frames import SHARED_BYTES_MAX, SharedFrames, encode_response_frame
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.wire.server import Request
 
@@ -34,7 +34,7 @@ def asked(version: int, correlation_id: int, api: object = FETCH) -> Request:
 def alone(reply: RaftAnswer, request: Request) -> bytes:
     """The frame of an answer that nobody else gets."""
     response = response_to_wire(reply.response, reply.data, version=request.version)
-    return bytes(encode_answer(request.api, request.version, request.correlation_id, response))
+    return bytes(encode_response_frame(request.api, request.version, request.correlation_id, response))
 
 
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))

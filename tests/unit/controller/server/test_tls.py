@@ -16,10 +16,9 @@ from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import acceptor, connection_quotas
-from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection import Exchange, ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.listener import Listener
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.tls import TlsOfListener
@@ -106,12 +105,12 @@ async def test_handshakes_count_as_connections(
     (facts,) = messages(caplog, "connection_gave_way")
     assert (facts["stage"], facts["limit"]) == ("silent", "max.connections")
     assert not silent[1][0].at_eof()
-    assert secured.listener.quotas.count == 2
+    assert secured.listener.context.quotas.count == 2
 
 
 def begun_handshakes(secured: TlsRig) -> int:
     """How many handshakes have begun of which none is complete."""
-    places = secured.listener.quotas._by_listener["CONTROLLER"]
+    places = secured.listener.context.quotas._by_listener["CONTROLLER"]
     return len(places.by_stage[Stage.HANDSHAKE]) + secured.counters.limited[Limit.HANDSHAKES]
 
 
@@ -168,7 +167,7 @@ async def test_a_handshake_that_ends_gives_its_place_back(
     cut.transport.abort()
     await secured.ask(client_context(certificates))
     secured.writers[-1].transport.abort()
-    await turn_until(lambda: secured.listener.quotas.count == 0)
+    await turn_until(lambda: secured.listener.context.quotas.count == 0)
     assert secured.counters.failed_handshakes == 2
 
 
@@ -211,7 +210,7 @@ async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: 
     await listener.close(grace_s=0)
     listening = Listener(
         name="CONTROLLER",
-        handler=listener.handler,
+        handler=listener.context.handler,
         limits=ListenerLimits(),
         tls=tls_of(certificates, client_auth=ClientAuth.REQUIRED),
     )

@@ -212,8 +212,8 @@ async def listen(rig: Any, rule: Rule | None) -> None:
         mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
     )
     await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
-    rig.listener.handler = SaslGate(
-        rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
+    rig.listener.context.handler = SaslGate(
+        rig.listener.context.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
     )
 
 
