@@ -1,6 +1,6 @@
 """The event loop around a `ControllerNode`. Sockets and the clock are outside of it.
 
-Everything that arrives in one pass of the loop is taken in one turn, so that its appends share one flush.
+All events of one pass of the loop share one turn, so that their appends share one flush.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.request_queue import LONG_READS, OF_NODES, FairQueue
 from quorate_controller.node.status import LatencyHistogram, finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
-from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Outcome, Scheduler, ServiceClass, Steps
+from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Scheduler, ServiceClass, StepResult, Steps
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -54,14 +54,14 @@ STALL_LOGGED_MS_MIN: Final = 100
 """Shorter stalls are not logged: timers are late by as much on a busy machine, and a node would log each second."""
 
 OBSERVERS_AT_ONCE: Final = 4
-"""The observers that are answered in one pass of the event loop. All of them fetch again at once, so that hundreds of
-answers would delay clients and voters by many milliseconds. Who is answered later fetches more records at a time.
+"""The observers that get responses in one pass of the event loop. All of them fetch again at once, so that hundreds
+of responses would delay clients and voters by many milliseconds. Observers served later get more records per fetch.
 """
 
 EVENTS_PER_TURN_MAX: Final = 384
 """The maximum events per turn. The others wait, so that a burst does not starve the timers."""
 _DECISIONS: Final = frozenset({ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
-"""Long reads that change something: they are decided even if nobody waits for the response."""
+"""Long reads that change something: they are decided even if the client has gone."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
@@ -99,7 +99,7 @@ async def _resolves(name: str) -> bool:
 class Clock:
     """The time of turns, which never jumps, and what the system's clock shows then (ADR 39).
 
-    `wall_s` and `monotonic_s` return seconds, of the system's clock and of one that nobody sets.
+    `wall_s` and `monotonic_s` return seconds, of the system's clock and of one that is never set.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Driver:
         """Decides which requests come with the next turn."""
         self._events: deque[NodeEvent] = deque()
         self._long_reads: FairQueue[ControlRequest] = FairQueue()
-        """They wait for those that are under way."""
+        """Those that wait for the end of others."""
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -174,10 +174,10 @@ class Driver:
     def start(self, peers: PeerTransport) -> None:
         """Runs the first turn. From here on the node takes part in the quorum."""
         self._peers = peers
-        self._take(self._node.start(self._clock.now_ms()))
+        self._apply(self._node.start(self._clock.now_ms()))
 
     async def shut_down(self) -> None:
-        """Hands leadership over, answers what is committed, then releases the disk."""
+        """Hands leadership over, responds to what is committed, then releases the disk."""
         self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):
@@ -243,11 +243,11 @@ class Driver:
                 self._node.metadata.control.excuse_silence(stall_ms)
             effects = self._node.turn(events, now_ms)
             self.scheduler.left_over(self._node.waiting_count)
-            self._take(effects)
-            # Behind the callbacks of the answers, which write them.
+            self._apply(effects)
+            # Behind the callbacks of the futures, which write the responses.
             self._loop.call_soon(self._measure, began_s)
         except Exception as error:
-            # The disk is left as it is: closing it would flush, and a failed flush must not be tried again.
+            # The disk stays as it is: closing it would flush, and a failed flush must not be tried again.
             self._end_turns()
             self._on_failure(error)
 
@@ -255,15 +255,15 @@ class Driver:
         self.scheduler.turn_took((self._loop.time() - began_s) * 1000)
 
     def _events_of_turn(self) -> list[NodeEvent]:
-        """Take some events, and a long read of each client if none is under way.
+        """Remove some events from the queues, and a long read of each client unless one is under way.
 
-        Reads that nobody waits for are left out.
+        Reads whose clients have gone are dropped.
         """
         self.scheduler.turn_begins()
         events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN_MAX))]
         if self._long_reads and not self._node.is_reading:
             for _ in range(min(self._long_reads.client_count, REQUESTS_PER_TURN_MAX)):
-                _, read = self._long_reads.take()
+                _, read = self._long_reads.pop()
                 if read.request.__api_key__ in _DECISIONS or self._is_waited_for(read):
                     events.append(read)
         return events
@@ -275,7 +275,7 @@ class Driver:
         del self._control_futures[event.token]
         return False
 
-    def _take(self, effects: Effects) -> None:
+    def _apply(self, effects: Effects) -> None:
         """Sends the effects of a turn and sets the timer for the next one."""
         assert self._peers is not None
         for note in effects.notes:
@@ -295,7 +295,7 @@ class Driver:
             _resolve(self._control_futures.pop(response.token, None), response.outcome)
         if observers:
             if not self._for_observers:
-                self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))
+                self.scheduler.add(Steps(self._respond_to_observers(), ServiceClass.CLIENTS))
             self._for_observers += observers
         for own in effects.own_requests:
             self._ask(own)
@@ -308,10 +308,10 @@ class Driver:
     def _reply(self, reply: RaftReply) -> None:
         _resolve(self._raft_futures.pop(reply.token, None), reply.answer)
 
-    def _replying_to_observers(self) -> Generator[Outcome, None, None]:
-        """Answer observers, behind the responses to others, and in passes between which others are served."""
+    def _respond_to_observers(self) -> Generator[StepResult, None, None]:
+        """Respond to observers, behind the responses to others, and in passes between which others are served."""
         while self._for_observers:
-            yield Outcome.LATER
+            yield StepResult.LATER
             for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
                 self._reply(self._for_observers.popleft())
 
@@ -340,7 +340,7 @@ class Driver:
         assert self._peers is not None
         future = self._peers.ask(own)
 
-        def answered(done: Future[Any]) -> None:
+        def responded(done: Future[Any]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
@@ -352,7 +352,7 @@ class Driver:
                 OwnRequestFailed(request=own.request, reason=str(error), is_unsupported=is_unsupported)
             )
 
-        future.add_done_callback(answered)
+        future.add_done_callback(responded)
 
     # ----------------------------------------------------------------------- NodePort, for the server
 
@@ -395,11 +395,11 @@ class Driver:
             return future
         task = self._loop.create_task(self._resolve_and_enqueue(event, names))
 
-        def given_up(_done: Future[Payload | NotAwaited]) -> None:
+        def abandoned(_done: Future[Payload | NotAwaited]) -> None:
             task.cancel()
             self._control_futures.pop(token, None)
 
-        future.add_done_callback(given_up)
+        future.add_done_callback(abandoned)
         return future
 
     async def _resolve_and_enqueue(self, event: ControlRequest, names: frozenset[str]) -> None:
@@ -444,11 +444,11 @@ class Driver:
         return (self._clock.now_ms() - self._last_turn_ms) / 1000
 
 
-def _resolve(future: Future[Any] | None, outcome: object) -> None:
-    """Resolves the future of an answer, unless its waiter has gone."""
+def _resolve(future: Future[Any] | None, result: object) -> None:
+    """Resolves the future of a request, unless its client has gone."""
     if future is None or future.done():
         return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_result(outcome)
+        future.set_result(result)

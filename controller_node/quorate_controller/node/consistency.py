@@ -1,9 +1,12 @@
-"""Committed answers that wait until brokers know what they say.
+"""Waits that keep clients from reading older metadata than they have seen.
 
-A client that has created a topic asks the same broker for it next. The broker has forwarded the request (KIP-590),
-but follows the metadata log on another connection, and may get the answer before the records. So the answer waits
-until a Fetch of that broker shows that it has the records and knows that they are committed (KIP-1166), for a bounded
-time. `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP-4 proposed it.
+`BrokerWaits`: a client that has created a topic asks the same broker for it next. The broker has forwarded the
+request (KIP-590), but follows the metadata log on another connection, and may get the response before the records. So
+the response waits, for a bounded time, until a Fetch of that broker shows that it has the records and knows that they
+are committed (KIP-1166). `AnswersWaitFor.BROKERS` waits for every broker that is not fenced, as KIP-4 proposed it.
+
+`FirstCatchUp`: the image of a node that has just started is its latest checkpoint, and then that of a part of the
+log. Requests wait until the image has all that is committed.
 """
 
 from __future__ import annotations
@@ -20,18 +23,18 @@ if TYPE_CHECKING:
     from quorate_protocol.image import BrokerRegistration
 
     from quorate_controller.config.own_keys import AnswerPolicy
-    from quorate_controller.node.events import Asker, ControlRequest
+    from quorate_controller.node.events import ControlRequest, Requester
     from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.raft.node import RaftNode
 
 
 NO_LEADER_WAIT_MS: Final = 5_000
-"""How long requests wait after the start while no leader answers. Then they are served from the image as it is: the
-tools that find out why a quorum has no leader need to know which nodes are registered."""
+"""How long requests wait after the start while no leader is known. Then they are served from the image as it is: the
+tools that diagnose a quorum without a leader read which nodes are registered."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldResponse:
     waiter: Waiter
     brokers: list[int]
     """The brokers that are not known to have the records."""
@@ -39,72 +42,74 @@ class _Held:
 
 
 class BrokerWaits:
-    """The answers that wait for brokers."""
+    """The responses that wait for brokers."""
 
     def __init__(self, policy: AnswerPolicy) -> None:
         self._policy = policy
-        self._held: list[_Held] = []
+        self._held: list[_HeldResponse] = []
         self.overdue_count = 0
-        """Answers that left before a broker was known to have the records."""
+        """Responses that left before a broker was known to have the records."""
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next answer has waited long enough; None if none waits."""
-        return min((one.due_ms for one in self._held), default=None)
+        """When the next response has waited long enough; None if none waits."""
+        return min((held.due_ms for held in self._held), default=None)
 
     def hold_back(
         self, committed: Iterable[Waiter], brokers: Mapping[int, BrokerRegistration], now_ms: int
     ) -> Sequence[Waiter]:
-        """Keeps the answers that have to wait for brokers, and returns the others."""
+        """Keeps the responses that have to wait for brokers, and returns the others."""
         return [waiter for waiter in committed if not self._hold(waiter, brokers, now_ms)]
 
     def _hold(self, waiter: Waiter, brokers: Mapping[int, BrokerRegistration], now_ms: int) -> bool:
-        asker = waiter.asker
-        if asker is None:
+        requester = waiter.requester
+        if requester is None:
             return False
-        # The other half of the time is for the answer.
-        wait_ms = min(self._policy.max_ms, (asker.deadline_ms - now_ms) // 2)
-        awaited = self._awaited(asker, brokers)
+        # The other half of the time is for sending the response.
+        wait_ms = min(self._policy.max_ms, (requester.deadline_ms - now_ms) // 2)
+        awaited = self._awaited(requester, brokers)
         if wait_ms <= 0 or not awaited:
             return False
-        self._held.append(_Held(waiter, awaited, now_ms + wait_ms))
+        self._held.append(_HeldResponse(waiter, awaited, now_ms + wait_ms))
         return True
 
-    def _awaited(self, asker: Asker, brokers: Mapping[int, BrokerRegistration]) -> list[int]:
+    def _awaited(self, requester: Requester, brokers: Mapping[int, BrokerRegistration]) -> list[int]:
         match self._policy.wait_for:
             case AnswersWaitFor.NOBODY:
                 return []
             case AnswersWaitFor.FORWARDER:
-                broker_id = asker.broker_id
+                broker_id = requester.broker_id
                 return [broker_id] if broker_id is not None and broker_id in brokers else []
             case AnswersWaitFor.BROKERS:
                 return [broker_id for broker_id, broker in brokers.items() if not broker.fenced]
 
-    def take_due(self, known_high_watermark: Callable[[int], int], now_ms: int) -> Sequence[Waiter]:
-        """Removes and returns the answers whose brokers have the records, or that have waited long enough.
+    def pop_due(self, known_high_watermark: Callable[[int], int], now_ms: int) -> Sequence[Waiter]:
+        """Removes and returns the responses whose brokers have the records, or that have waited long enough.
 
         `known_high_watermark` returns what a node knows to be committed, by its id; -1 if that is unknown.
         """
         if not self._held:
             return ()
         due: list[Waiter] = []
-        held: list[_Held] = []
-        for one in self._held:
-            while one.brokers and known_high_watermark(one.brokers[-1]) >= one.waiter.end_offset:
-                one.brokers.pop()
-            is_overdue = bool(one.brokers) and one.due_ms <= now_ms
+        kept: list[_HeldResponse] = []
+        for held in self._held:
+            while held.brokers and known_high_watermark(held.brokers[-1]) >= held.waiter.end_offset:
+                held.brokers.pop()
+            is_overdue = bool(held.brokers) and held.due_ms <= now_ms
             self.overdue_count += is_overdue
-            if is_overdue or not one.brokers:
-                due.append(one.waiter)
+            if is_overdue or not held.brokers:
+                due.append(held.waiter)
             else:
-                held.append(one)
-        self._held = held
+                kept.append(held)
+        self._held = kept
         return due
 
-    def take_all(self) -> Sequence[Waiter]:
-        """Removes and returns all answers, after a loss of leadership: only a leader knows what brokers have read."""
-        held, self._held = self._held, []
-        return [one.waiter for one in held]
+    def pop_all(self) -> Sequence[Waiter]:
+        """Removes and returns all responses, after a loss of leadership: only a leader knows what brokers have read.
+        """
+        waiters = [held.waiter for held in self._held]
+        self._held = []
+        return waiters
 
 
 class FirstCatchUp:
@@ -137,13 +142,13 @@ class FirstCatchUp:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the waiting requests are answered in any case; None if no request waits."""
+        """When the waiting requests are served in any case; None if no request waits."""
         if not self._held:
             return None
         overdue_ms = min(event.deadline_ms for event in self._held) + 1
         return overdue_ms if self._raft.is_led else min(overdue_ms, self._wait_ends_ms)
 
-    def take_due(self, now_ms: int) -> Sequence[ControlRequest]:
+    def pop_due(self, now_ms: int) -> Sequence[ControlRequest]:
         """Removes and returns the requests that need not wait any more, or whose time is over."""
         if not self._held:
             return ()

@@ -1,7 +1,10 @@
-"""The replicated state machine of one node: the image, the applied offset, and answers that wait for a commit.
+"""The replicated state machine of one node: the image, the applied offset, and responses that wait for a commit.
 
 On a standby the image follows the high watermark. On the active controller it runs ahead: each decision is
 replayed at once, so that the next one sees it, and is undone if leadership is lost before its commit.
+
+`Proposals` passes the records of decisions to raft. Decisions of a turn share batches. What raft has got counts as
+proposed until its commit, which is timed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
-    from quorate_controller.node.events import Asker
+    from quorate_controller.node.events import Requester
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready
     from quorate_controller.raft.model import SnapshotId
@@ -61,17 +64,17 @@ NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elec
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """An answer that may leave once everything below `end_offset` is committed."""
+    """A response that may leave once everything below `end_offset` is committed."""
 
     end_offset: int
     token: int
-    outcome: Payload | ControlError
-    asker: Asker | None = None
-    """Set if the answer may wait for brokers, too."""
+    result: Payload | ControlError
+    requester: Requester | None = None
+    """Set if the response may wait for brokers, too."""
 
 
 class MetadataState:
-    """Image and control of one node, between log and answers. It does not depend on raft's roles."""
+    """Image and control of one node, between log and responses. It does not depend on raft's roles."""
 
     def __init__(self, image: MetadataImage, control: QuorumController, *, clock: Callable[[], int]) -> None:
         self.image = image
@@ -104,7 +107,7 @@ class MetadataState:
             pass
 
     def loading(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> Iterator[int]:
-        """Does what `load` does in steps, so that a living node can pause. Nothing changes before the last."""
+        """Loads as `load` does, in steps between which the node serves others. Nothing changes before the last."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
             self.has_records = True
             yield from loading_checkpoint(
@@ -235,7 +238,7 @@ class MetadataState:
         size_bytes = self._pending_size_bytes + sum(map(size_in_batch_bytes, values))
         return size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
 
-    def take_batch(self, epoch: int, unix_ms: int) -> bytes:
+    def pop_batch(self, epoch: int, unix_ms: int) -> bytes:
         """The pending records as one batch for raft to append."""
         batch = build_batch(self._pending, self._pending_base_offset, epoch, unix_ms)
         self.skip_to(self._pending_base_offset + len(self._pending), epoch, unix_ms)
@@ -244,15 +247,15 @@ class MetadataState:
         return batch
 
     def skip_to(self, end_offset: int, epoch: int, unix_ms: int) -> None:
-        """Moves past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
+        """Advances past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
         self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=unix_ms)
 
     def wait(self, waiter: Waiter) -> None:
-        """Keeps an answer until the commit of everything below its end offset."""
+        """Keeps a response until the commit of everything below its end offset."""
         self._waiters.append(waiter)
 
     def committed(self, high_watermark: int, unix_ms: int) -> list[Waiter]:
-        """Notes that the high watermark passed decisions of ours. Returns the answers that may leave."""
+        """Notes that the high watermark passed decisions of ours. Returns the responses that may leave."""
         if high_watermark > self.applied_offset:
             self.image.commit(high_watermark)
             self.applied_offset = high_watermark
@@ -264,7 +267,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Undoes what is not committed, because leadership is lost. Returns the answers that waited for it."""
+        """Undoes what is not committed, because leadership is lost. Returns the responses that waited for it."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0
@@ -296,7 +299,7 @@ def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
 
 
 def not_controller() -> ControlError:
-    """The response of a node that lost the leadership on the way."""
+    """The response of a node that has lost the leadership."""
     return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
@@ -377,7 +380,7 @@ class Proposals:
         metadata = self._metadata
         if not metadata.pending_count:
             return
-        batch = metadata.take_batch(self._raft.epoch, self._unix_ms_of(now_ms))
+        batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
         self._snapshotter.applied(len(batch))
         self._perform(self._raft.step(Propose(batches=batch), now_ms), is_proposal=True)
         if metadata.control.is_active:  # raft may have deposed this node in the very step

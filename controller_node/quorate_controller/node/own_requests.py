@@ -72,7 +72,7 @@ class ControllerIdentity:
     def difference(self, registration: ControllerRegistration | None) -> str | None:
         """Returns how the registration in the log differs from this process; None when it is the same.
 
-        Java compares incarnations alone. Somebody who registers on behalf of an id may have copied ours.
+        Java compares incarnations alone. Another client that registers this id may have copied ours.
         """
         if registration is None:
             return "not registered"
@@ -83,7 +83,7 @@ class ControllerIdentity:
             for listener in self.listeners
         }
         registered = registration.listeners.values()
-        if {one.name: (one.host, one.port, one.security_protocol) for one in registered} != endpoints:
+        if {entry.name: (entry.host, entry.port, entry.security_protocol) for entry in registered} != endpoints:
             return "other endpoints are registered"
         if registration.supported_features != self.features:
             return "other feature levels are registered"
@@ -118,11 +118,11 @@ class RegistrationKeeper:
         """Notes that a request was sent. It counts as lost after twice its timeout without a response."""
         self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
 
-    def answered(self, error_code: ErrorCode | None, now_ms: int) -> None:
+    def responded(self, error_code: ErrorCode | None, now_ms: int) -> None:
         """A response came, or (None) none will. After success the record that we await is on its way.
 
-        Every error is tried again, NOT_CONTROLLER and STALE_CONTROLLER_EPOCH among them: by then we may know of
-        the new leader.
+        After any error it is sent again, also after NOT_CONTROLLER and STALE_CONTROLLER_EPOCH: by then the new leader
+        may be known.
         """
         self._in_flight_until_ms = None
         if error_code is ErrorCode.none:
@@ -136,14 +136,14 @@ class RegistrationKeeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A request that is due now, and what to log of it. Its receiver may be this node."""
+    """A request that is due now, and its log line. Its receiver may be this node."""
 
     own: OwnRequest
     note: Note | None = None
 
 
 class OwnRequests:
-    """When each of them is due, and what follows from the answers."""
+    """When each of them is due, and what follows from the responses."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class OwnRequests:
         deadlines = [self._registration_deadline_ms(), self._heartbeat_deadline_ms()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def take_due(self, now_ms: int) -> list[Due]:
+    def pop_due(self, now_ms: int) -> list[Due]:
         """Returns what is due now; each counts as sent."""
         due = []
         if _is_due(self._registration_deadline_ms(), now_ms):
@@ -187,12 +187,12 @@ class OwnRequests:
         """Whether a standby may write the checkpoint that is due."""
         return self._heartbeats.may_begin(self._snapshotter.due_since_ms, now_ms)
 
-    def take(self, event: OwnRequestAnswered | OwnRequestFailed, now_ms: int) -> Note | None:
-        """A response came, or none will. Returns what to log."""
+    def receive(self, event: OwnRequestAnswered | OwnRequestFailed, now_ms: int) -> Note | None:
+        """Handles a response, or that there will be none. Returns the log line."""
         if isinstance(event, OwnRequestAnswered):
             response = event.response
             if isinstance(response, ControllerHeartbeatResponse):
-                self._heartbeats.answered(response, now_ms)
+                self._heartbeats.responded(response, now_ms)
                 return None
             assert isinstance(response, ControllerRegistrationResponse)
             return self.registered(response.error_code, response.error_message, now_ms)
@@ -202,11 +202,11 @@ class OwnRequests:
         return None
 
     def registered(self, error_code: ErrorCode | None, message: str | None, now_ms: int) -> Note:
-        """Takes the active controller's answer to a registration; None when there will be none."""
-        self._registration.answered(error_code, now_ms)
+        """Notes the error code of the response to a registration, or None: there will be no response."""
+        self._registration.responded(error_code, now_ms)
         if error_code is ErrorCode.none:
             return Note(event="registered", facts={})
-        facts = {"error": "no answer" if error_code is None else error_code.name, "message": message}
+        facts = {"error": "no response" if error_code is None else error_code.name, "message": message}
         return Note(event="registration_failed", facts=facts, is_warning=True)
 
     # ----------------------------------------------------------------------------------- registration
@@ -236,8 +236,8 @@ class OwnRequests:
     # ------------------------------------------------------------------------------------- heartbeats
 
     def _heartbeat_deadline_ms(self) -> int | None:
-        """Only registered controllers are heard."""
-        # Asked in each turn. The active controller sends none, and is done here.
+        """The active controller refuses heartbeats of controllers that are not registered."""
+        # Called in each turn. The active controller sends none.
         deadline_ms = self._heartbeats.deadline_ms(self._snapshotter.state)
         if deadline_ms is None or self.registration_reason is not None or self._leader_endpoint() is None:
             return None

@@ -75,7 +75,7 @@ class FairQueue(Generic[Item]):
         """Add an item behind those of the same client."""
         self._by_client.setdefault(client, deque()).append(item)
 
-    def take(self, preferred: Hashable = None) -> tuple[Hashable, Item]:
+    def pop(self, preferred: Hashable = None) -> tuple[Hashable, Item]:
         """Remove the oldest item of `preferred`, if it has any, else of the next client. Returns client and item."""
         client = preferred if preferred in self._by_client else next(iter(self._by_client))
         items = self._by_client[client]
@@ -102,7 +102,7 @@ class FairQueue(Generic[Item]):
             del self._by_client[client]
         return True
 
-    def take_all(self) -> list[Item]:
+    def pop_all(self) -> list[Item]:
         """Remove and return all items."""
         items = list(self.items())
         self._by_client.clear()

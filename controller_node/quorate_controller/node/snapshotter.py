@@ -38,16 +38,16 @@ PAUSE_FACTOR: Final = 2
 """A pause takes this many times as long as the slice before it: a checkpoint uses a third of the time."""
 
 RETRY_MS: Final = 1_000
-"""The pause after a checkpoint was due, but had nothing new to contain."""
+"""The pause after a checkpoint was due, but no record was new."""
 
 NO_SNAPSHOT: Final = -1
 """The offset of the last snapshot of a controller that has none (KIP-631)."""
 
 WAIT_MS: Final = 500
-"""How long to wait before a checkpoint that may not be begun is looked at again without another event."""
+"""The time after which a due checkpoint asks for its turn again."""
 
 OVERDUE_FACTOR: Final = 2
-"""At this many times its limits a checkpoint waits for nobody any more."""
+"""At this many times its limits a checkpoint is written without a turn."""
 
 SPREAD_SHARES: Final = 5
 """Controllers with consecutive ids use this many different limits, from 100 % down to 80 % of the configured one."""
@@ -151,7 +151,7 @@ class Snapshotter:
         return max(self._since_ms + self._interval_ms, self._not_before_ms)
 
     def is_due(self, image: MetadataImage, now_ms: int) -> bool:
-        """Whether to begin a checkpoint. One that is due stays due until it is begun or fetched."""
+        """Whether to begin a checkpoint. A due checkpoint stays due until it is begun or fetched."""
         if self.is_writing:
             return False
         if self._due_since_ms is None:
@@ -166,13 +166,13 @@ class Snapshotter:
         return True
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether so much was written, or so much time has passed, that a checkpoint cannot wait any longer."""
+        """Whether a checkpoint is beyond OVERDUE_FACTOR times its limits."""
         if self._bytes_since >= OVERDUE_FACTOR * self._bytes_max:
             return True
         return bool(self._interval_ms) and now_ms >= self._since_ms + OVERDUE_FACTOR * self._interval_ms
 
     def wait(self, now_ms: int) -> None:
-        """Note that a due checkpoint may not be begun yet, and look again after WAIT_MS."""
+        """Note that a due checkpoint may not be begun yet; try again after WAIT_MS."""
         self._wait_ends_ms = now_ms + WAIT_MS
 
     def begin(self, image: MetadataImage, now_ms: int) -> Note | None:
@@ -251,24 +251,24 @@ class SnapshotLoader:
         return self._steps is not None
 
     def begin(self, snapshot_id: SnapshotId) -> None:
-        """Begins with the snapshot that was fetched; raft waits for the outcome."""
+        """Begins with the snapshot that was fetched; raft waits for the result."""
         assert self._steps is None, snapshot_id
         self._snapshot_id = snapshot_id
         self._steps = self._loading(snapshot_id)
 
     def load_slice(self) -> SnapshotRestored | SnapshotRefused | None:
-        """Loads the next slice. Returns the outcome, once, when all was read or the snapshot cannot be read."""
+        """Loads the next slice. Returns the result, once, when all was read or the snapshot cannot be read."""
         if self._steps is None or self._snapshot_id is None:
             return None
-        outcome: SnapshotRestored | SnapshotRefused | None
+        result: SnapshotRestored | SnapshotRefused | None
         try:
-            outcome = run_slice(self._steps, self._clock, LOAD_SLICE_MS)
+            result = run_slice(self._steps, self._clock, LOAD_SLICE_MS)
         except ProtocolError as error:
             self._storage.discard_fetched()
-            outcome = SnapshotRefused(snapshot_id=self._snapshot_id, reason=error.message)
-        if outcome is not None:
+            result = SnapshotRefused(snapshot_id=self._snapshot_id, reason=error.message)
+        if result is not None:
             self._snapshot_id = self._steps = None
-        return outcome
+        return result
 
     def _loading(self, snapshot_id: SnapshotId) -> Generator[int, None, SnapshotRestored]:
         quorum = self._storage.fetched_quorum()

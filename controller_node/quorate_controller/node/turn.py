@@ -1,7 +1,7 @@
 """`ControllerNode`: one turn of a controller, from events to effects.
 
 The order of the code is the proof of durability: hard state, truncation and appends reach the disk as raft
-asks for them; one flush closes the turn; only then do messages and answers leave, and only then does raft
+asks for them; one flush closes the turn; only then do messages and responses leave, and only then does raft
 count the appended records as ours.
 """
 
@@ -63,8 +63,8 @@ ACTIVATION_PAUSE_MS: Final = 5_000
 """The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
 TIMER_DECISIONS_PER_TURN_MAX: Final = 16
 TIMER_RECORDS_PER_TURN_MAX: Final = 500
-"""Timers leave the rest to the next turn once their decisions are so many, or have so many records: the sessions of
-many brokers may expire at the same time."""
+"""At either bound timers leave the rest to the next turn: the sessions of many brokers may expire at the same time.
+"""
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -138,7 +138,7 @@ class ControllerNode:
 
     @property
     def is_reading(self) -> bool:
-        """Whether reads are under way that will take more turns: others should wait."""
+        """Whether reads are under way that will need more turns: others should wait."""
         return self._requests.is_reading
 
     @property
@@ -184,7 +184,7 @@ class ControllerNode:
 
     @property
     def _unix_ms(self) -> int:
-        """What the system's clock shows, for records and for what is compared with their times."""
+        """The Unix time of this turn, for records and for what is compared with their times."""
         return self._unix_ms_of(self.now_ms)
 
     def start(self, now_ms: int) -> Effects:
@@ -194,7 +194,7 @@ class ControllerNode:
         return self._finish()
 
     def turn(self, events: Sequence[NodeEvent], now_ms: int) -> Effects:
-        """Takes the events since the last turn. `now_ms` is Unix time and never decreases.
+        """Processes the events since the last turn. `now_ms` is Unix time and never decreases.
 
         Raises:
             StorageError: the disk failed. The process has to end.
@@ -208,7 +208,7 @@ class ControllerNode:
                     if not (may_hold and self._first_catch_up.hold(event, now_ms)):
                         self._accept(event)
                 case OwnRequestAnswered() | OwnRequestFailed():
-                    note = self._own_requests.take(event, now_ms)
+                    note = self._own_requests.receive(event, now_ms)
                     if note is not None:
                         self._effects.notes.append(note)
                 case _:
@@ -222,16 +222,16 @@ class ControllerNode:
     def _finish(self) -> Effects:
         self._is_behind = False
         self._load_snapshot()
-        self._requests.go_on(self.now_ms)
+        self._requests.run_long_reads(self.now_ms)
         self._settle()
-        if due := self._first_catch_up.take_due(self.now_ms):
+        if due := self._first_catch_up.pop_due(self.now_ms):
             for event in due:
                 self._accept(event)
             self._requests.decide_waiting(self.now_ms)
         self._send_own_requests()
         self._settle()
         self._write_snapshot()
-        self._release(self.broker_waits.take_due(self.raft.high_watermark_of, self.now_ms), None)
+        self._release(self.broker_waits.pop_due(self.raft.high_watermark_of, self.now_ms), None)
         self._read_answers()
         effects, self._effects, self._replies = self._effects, Effects(), []
         return effects
@@ -301,23 +301,23 @@ class ControllerNode:
             self.loader.begin(ready.restore)
 
     def _load_snapshot(self) -> None:
-        """Goes on with a fetched snapshot, which replaces image and log when all of it was read."""
+        """Continues loading a fetched snapshot, which replaces image and log once all of it was read."""
         self._effects.has_loaded = self.loader.is_loading
-        outcome = self.loader.load_slice()
-        if outcome is None:
+        result = self.loader.load_slice()
+        if result is None:
             return
-        if isinstance(outcome, SnapshotRestored):
+        if isinstance(result, SnapshotRestored):
             self._needs_flush = False
             self.snapshotter.restart(self.now_ms)
-            self._note("snapshot_loaded", offset=outcome.snapshot_id.offset, epoch=outcome.snapshot_id.epoch)
-        self._perform(self.raft.step(outcome, self.now_ms))
+            self._note("snapshot_loaded", offset=result.snapshot_id.offset, epoch=result.snapshot_id.epoch)
+        self._perform(self.raft.step(result, self.now_ms))
 
     def _role_changed(self, change: RoleChange) -> None:
         self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
             self._release(self.metadata.abandon(), not_controller())
             self._requests.abandon()
-            self._release(self.broker_waits.take_all(), None)
+            self._release(self.broker_waits.pop_all(), None)
             self._proposals.abandon()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
@@ -363,9 +363,9 @@ class ControllerNode:
 
     def _accept(self, event: ControlRequest) -> None:
         if isinstance(event.request, ControllerHeartbeatRequest):
-            self._hear(event.token, event.request)
+            self._receive_heartbeat(event.token, event.request)
         else:
-            self._requests.take(event, self.now_ms)
+            self._requests.accept(event, self.now_ms)
 
     def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
         """Makes a decision that no request asks for. Returns whether it succeeded.
@@ -390,11 +390,11 @@ class ControllerNode:
 
     def _release(self, waiters: Sequence[Waiter], refusal: ControlError | None) -> None:
         for waiter in waiters:
-            self._deliver(waiter.token, refusal or waiter.outcome)
+            self._deliver(waiter.token, refusal or waiter.result)
 
     def _deliver(self, token: int, outcome: Payload | NotAwaited | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
-            assert not isinstance(outcome, NotAwaited), "only clients wait for nothing"
+            assert not isinstance(outcome, NotAwaited), "only clients send a timeout of 0"
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
             self._effects.control_answers.append(ControlAnswer(token=token, outcome=outcome))
@@ -404,7 +404,7 @@ class ControllerNode:
     def _send_own_requests(self) -> None:
         if self._is_behind:
             return
-        for due in self._own_requests.take_due(self.now_ms):
+        for due in self._own_requests.pop_due(self.now_ms):
             if due.note is not None:
                 self._effects.notes.append(due.note)
             if due.own.destination.node_id != self.node_id:
@@ -412,8 +412,8 @@ class ControllerNode:
                 continue
             self._requests.decide_own(due.own.request, REGISTRATION_TOKEN, self.now_ms)
 
-    def _hear(self, token: int, request: ControllerHeartbeatRequest) -> None:
-        """Answers another controller's heartbeat."""
+    def _receive_heartbeat(self, token: int, request: ControllerHeartbeatRequest) -> None:
+        """Responds to another controller's heartbeat."""
         if not self.is_active:
             outcome: Payload | ControlError = not_controller()
         else:
@@ -471,7 +471,7 @@ class ControllerNode:
         self.storage.close()
 
 
-def _error_of(outcome: Payload | ControlError) -> tuple[ErrorCode, str | None]:
-    if isinstance(outcome, ControlError):
-        return outcome.error_code, outcome.message
+def _error_of(result: Payload | ControlError) -> tuple[ErrorCode, str | None]:
+    if isinstance(result, ControlError):
+        return result.error_code, result.message
     return ErrorCode.none, None

@@ -139,7 +139,7 @@ class Usage:
     connections: int
     request_bytes: Mapping[str, int]
     """Class of service -> its requests."""
-    answer_bytes: int
+    response_bytes: int
     certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     """Listener name -> its certificate."""
 
@@ -238,7 +238,7 @@ class MetricsPage(Collector):
         yield CounterMetricFamily(
             "quorate_overdue_answers",
             "Answers that left before a broker that they waited for was known to have their records",
-            value=status.overdue_answer_count,
+            value=status.overdue_response_count,
         )
 
     def _ages(self, status: NodeStatus, now_s: float) -> Iterator[Metric]:
@@ -395,7 +395,7 @@ class MetricsPage(Collector):
             requests.add_metric([service_class], size_bytes)
         yield requests
         yield GaugeMetricFamily(
-            "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.answer_bytes
+            "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.response_bytes
         )
         expiry = GaugeMetricFamily(
             "quorate_certificate_expiry_timestamp_seconds",

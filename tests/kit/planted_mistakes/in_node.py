@@ -59,14 +59,14 @@ MISTAKES: Final = (
     Mistake(
         name="long reads survive the loss of leadership",
         file=f"{_NODE}/request_processor.py",
-        edits=(("        tokens += self._long_reads.take_all()\n", ""),),
+        edits=(("        tokens += self._long_reads.pop_all()\n", ""),),
         harm="a client is answered from metadata that was abandoned",
         tests=(f"{_TESTS}/test_long_reads.py",),
     ),
     Mistake(
         name="answers that wait for brokers survive the loss of leadership",
         file=f"{_NODE}/turn.py",
-        edits=(("            self._release(self.broker_waits.take_all(), None)\n", ""),),
+        edits=(("            self._release(self.broker_waits.pop_all(), None)\n", ""),),
         harm="clients of committed requests wait for their whole timeout",
         tests=(f"{_TESTS}/test_broker_waits.py",),
     ),
@@ -95,7 +95,7 @@ MISTAKES: Final = (
         edits=(
             (
                 "if metadata.control.is_active:\n            metadata.wait(",
-                "if metadata.control.is_active and asker is not None:\n            metadata.wait(",
+                "if metadata.control.is_active and requester is not None:\n            metadata.wait(",
             ),
         ),
         harm="a client sees a topic that is lost with the leader",
@@ -175,8 +175,8 @@ MISTAKES: Final = (
         file=f"{_NODE}/request_processor.py",
         edits=(
             (
-                "if now_ms > read.asker.deadline_ms and not read.has_written:",
-                "if now_ms > read.asker.deadline_ms:",
+                "if now_ms > read.requester.deadline_ms and not read.has_written:",
+                "if now_ms > read.requester.deadline_ms:",
             ),
         ),
         harm="some topics of a request are created, and others never",

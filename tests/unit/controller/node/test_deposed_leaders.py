@@ -103,8 +103,8 @@ def test_a_breach_of_safety_ends_the_node_and_leaves_nothing(
         bench.decide_next(monkeypatch, RaftSafetyError("ours"))
     else:
         bench.decide_next(monkeypatch, ControlResult(records=topics(1), response="done"))
-        take_batch = node.metadata.take_batch
-        monkeypatch.setattr(node.metadata, "take_batch", lambda epoch, now_ms: take_batch(epoch - 1, now_ms))
+        pop_batch = node.metadata.pop_batch
+        monkeypatch.setattr(node.metadata, "pop_batch", lambda epoch, now_ms: pop_batch(epoch - 1, now_ms))
     with pytest.raises(RaftSafetyError):
         bench.ask()
     assert node.storage.log.end_offset == end_offset

@@ -11,7 +11,7 @@ from kit.controller_parts import caller
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
-from quorate_controller.node.events import Asker
+from quorate_controller.node.events import Requester
 from quorate_controller.node.request_processor import OF_BROKERS, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
@@ -228,7 +228,7 @@ def test_reports_of_brokers_come_before_clients() -> None:
     for token, client in enumerate((READS, OF_BROKERS, OF_BROKERS, READS)):
         steps = in_parts(token + 1)
         reads.begin(
-            LongRead(token=token, request="r", steps=steps, asker=Asker(None, 1 << 62), client=client)
+            LongRead(token=token, request="r", steps=steps, requester=Requester(None, 1 << 62), client=client)
         )
     ended = [read.token for read, _ in reads.run_slice(0)]
     assert ended == [1, 2, 0, 3]
@@ -237,9 +237,9 @@ def test_reports_of_brokers_come_before_clients() -> None:
 def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
     """A client that creates topics without end does not keep others from reading."""
     reads = LongReads(lambda: 0)
-    asker = Asker(None, 1 << 62)
-    reads.begin(LongRead(token=1, request="r", steps=in_parts(1), asker=asker, client="client"))
+    requester = Requester(None, 1 << 62)
+    reads.begin(LongRead(token=1, request="r", steps=in_parts(1), requester=requester, client="client"))
     assert reads
     assert not reads.has_reads
-    reads.begin(LongRead(token=2, request="r", steps=in_parts(2), asker=asker, client=READS))
+    reads.begin(LongRead(token=2, request="r", steps=in_parts(2), requester=requester, client=READS))
     assert reads.has_reads

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from quorate_controller.node.events import Asker
+from quorate_controller.node.events import Requester
 from quorate_controller.node.request_processor import LongRead, LongReads
 
 
@@ -13,19 +13,19 @@ def endless() -> Generator[None, None, Any]:
 
 
 def read(token: int) -> LongRead:
-    return LongRead(token=token, request="r", steps=endless(), asker=Asker(None, 1 << 62), client=None)
+    return LongRead(token=token, request="r", steps=endless(), requester=Requester(None, 1 << 62), client=None)
 
 
 def test_only_the_read_itself_is_given_up() -> None:
     reads = LongReads(lambda: 0)
     former, later = read(1), read(2)
     reads.begin(former)
-    assert reads.take_all() == [1]
+    assert reads.pop_all() == [1]
     assert not reads.give_up(former)
     reads.begin(later)
     assert not reads.give_up(former)
-    assert reads.take_all() == [2]
+    assert reads.pop_all() == [2]
     reads.begin(later)
     reads.begin(former)
     assert reads.give_up(later)
-    assert reads.take_all() == [1]
+    assert reads.pop_all() == [1]

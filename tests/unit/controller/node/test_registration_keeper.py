@@ -110,7 +110,7 @@ def test_an_unregistered_controller_registers_again(desk: Desk) -> None:
     """Unregistering a living controller does not last (KIP-1312)."""
     assert desk.is_due()
     desk.keeper.sent(desk.now_ms)
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
     desk.registered = REGISTERED
     assert desk.is_at_rest()
     desk.now_ms += BACKOFF_MAX_MS
@@ -127,7 +127,7 @@ def test_one_request_is_in_flight(desk: Desk) -> None:
 
 def test_after_success_the_record_is_awaited(desk: Desk) -> None:
     desk.keeper.sent(desk.now_ms)
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
     assert desk.wait_until_due() == BACKOFF_MAX_MS
 
 
@@ -140,11 +140,11 @@ def test_refusals_are_retried_with_growing_pauses(desk: Desk, error_code: ErrorC
     pauses_ms = []
     for _ in range(10):
         desk.keeper.sent(desk.now_ms)
-        desk.keeper.answered(error_code, desk.now_ms)
+        desk.keeper.responded(error_code, desk.now_ms)
         pauses_ms.append(desk.wait_until_due())
     for number, pause_ms in enumerate(pauses_ms):
         wanted_ms = min(BACKOFF_INITIAL_MS * 2**number, BACKOFF_MAX_MS)
         assert wanted_ms * 0.8 <= pause_ms <= wanted_ms * 1.2 + 1
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
-    desk.keeper.answered(error_code, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(error_code, desk.now_ms)
     assert desk.wait_until_due() <= BACKOFF_INITIAL_MS * 1.2 + 1

@@ -215,7 +215,7 @@ def answered(keeper: HeartbeatKeeper, state: SnapshotState, now_ms: int, *, star
     """A heartbeat and its answer."""
     keeper.request(state, -1, now_ms)
     response = ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=start)
-    keeper.answered(response, now_ms)
+    keeper.responded(response, now_ms)
 
 
 def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
@@ -267,6 +267,6 @@ def test_an_error_is_no_answer() -> None:
     """A leader that knows this controller not yet does not hold it up."""
     _quorum, keeper = new_keeper()
     keeper.request(DUE, -1, NOW_MS)
-    keeper.answered(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)
+    keeper.responded(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)

@@ -39,11 +39,11 @@ def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_res
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
     if changes_after_response:
-        keeper.answered(TURN, NOW_MS)
+        keeper.responded(TURN, NOW_MS)
         quorum.epoch += 1
     else:
         quorum.epoch += 1
-        keeper.answered(TURN, NOW_MS)
+        keeper.responded(TURN, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
@@ -52,7 +52,7 @@ def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_res
 def test_a_turn_that_was_not_needed_is_given_back(quorum: Any) -> None:
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
-    keeper.answered(TURN, NOW_MS)
+    keeper.responded(TURN, NOW_MS)
     keeper.request(IDLE, 500, NOW_MS)
     keeper.failed(is_unsupported=False)
     assert not keeper.may_begin(NOW_MS, NOW_MS)
