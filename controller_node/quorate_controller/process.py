@@ -74,7 +74,7 @@ def return_freed_memory() -> bool:
 
 
 class PolicyError(Exception):
-    """A policy cannot be loaded. The message is one line for people."""
+    """A policy cannot be loaded. The message is one line."""
 
 
 def load_policies(properties: Mapping[str, str]) -> Policies:
@@ -102,7 +102,7 @@ def _load(key: str, name: str, properties: Mapping[str, str]) -> Any:
 
 
 class StartError(Exception):
-    """The process cannot start. The message is one line for people."""
+    """The process cannot start. The message is one line."""
 
 
 def run(config: ControllerConfig) -> None:
@@ -149,7 +149,7 @@ class _Process:
             config,
             file_system=OsFileSystem(),
             rng=rng,
-            # That of the system is slow, and places need not be secret.
+            # SystemRandom is slow, and the placement of replicas need not be secret.
             placing_rng=Random(rng.getrandbits(64)),
             clock=clock.now_ms,
             unix_ms_of=clock.unix_ms_of,
@@ -227,7 +227,7 @@ class _Process:
         self._ended.set()
 
     def _fail(self, error: Exception) -> None:
-        # The message of a StorageError says all that there is to know; it ends the process as its last line.
+        # The message of a StorageError is complete; it ends the process as its last line.
         log.error("failed", exc_info=None if isinstance(error, StorageError) else error)
         self._failure = error
         self._ended.set()

@@ -105,8 +105,7 @@ class BrokerWaits:
         return due
 
     def pop_all(self) -> Sequence[Waiter]:
-        """Removes and returns all responses, after a loss of leadership: only a leader knows what brokers have read.
-        """
+        """Removes and returns all responses, after a loss of leadership: a leader alone knows fetches."""
         waiters = [held.waiter for held in self._held]
         self._held = []
         return waiters

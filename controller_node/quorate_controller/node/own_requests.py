@@ -83,7 +83,9 @@ class ControllerIdentity:
             for listener in self.listeners
         }
         registered = registration.listeners.values()
-        if {entry.name: (entry.host, entry.port, entry.security_protocol) for entry in registered} != endpoints:
+        if {
+            entry.name: (entry.host, entry.port, entry.security_protocol) for entry in registered
+        } != endpoints:
             return "other endpoints are registered"
         if registration.supported_features != self.features:
             return "other feature levels are registered"

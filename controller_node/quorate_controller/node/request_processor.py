@@ -363,7 +363,9 @@ def _client_of(event: ControlRequest) -> Hashable:
 
 
 def _requester_of(event: ControlRequest) -> Requester:
-    return Requester(event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0)
+    return Requester(
+        event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0
+    )
 
 
 def decision_failed(error: Exception, **facts: str) -> Note:

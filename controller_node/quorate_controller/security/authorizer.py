@@ -44,7 +44,7 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
 KNOWN_MAX: Final = 4096
 """Decisions that are kept until an ACL changes: brokers and controllers ask for the same ones all the time."""
 KNOWN_NAMES_LENGTH_MAX: Final = 512
-"""Decisions on longer names are not kept. Requests may have names of 32 KiB, which nobody checks before this."""
+"""Decisions on longer names are not kept. Requests may have names of 32 KiB, which are not checked before."""
 
 WILDCARD: Final = "*"
 """As the name of a literal resource: each name."""

@@ -55,7 +55,7 @@ class Value:
 
 
 def identifier_of(content: bytes) -> str:
-    """Return an object identifier as text: `2.5.4.3`. Raises ValueError if it is none."""
+    """Return an object identifier as text: `2.5.4.3`. Raises ValueError."""
     numbers = []
     number = 0
     for byte in content:
@@ -70,15 +70,15 @@ def identifier_of(content: bytes) -> str:
 
 
 def only_value(data: bytes, tag: int) -> Value:
-    """Return the one value of which `data` consists. Raises ValueError if there is another, or not this tag."""
+    """Return the one value of which `data` consists. Raises ValueError if there are others, or its tag differs."""
     values = values_of(data)
     if len(values) != 1 or values[0].tag != tag:
-        raise ValueError("this is not what DER has here")
+        raise ValueError(f"expected one DER value with the tag {tag:#x}")
     return values[0]
 
 
 def values_of(data: bytes) -> list[Value]:
-    """Return the values of which `data` consists. Raises ValueError if it is no DER."""
+    """Return the values of which `data` consists. Raises ValueError."""
     values = []
     at = 0
     while at < len(data):
@@ -153,7 +153,7 @@ class Certificate:
 
     @classmethod
     def of(cls, encoded: bytes) -> "Certificate":
-        """Read a DER certificate. Raises ValueError if it is none."""
+        """Read a DER certificate. Raises ValueError."""
         fields = _fields(encoded)
         begin, end = values_of(fields[3].content)
         return cls(
@@ -167,7 +167,7 @@ class Certificate:
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a DER certificate. Raises ValueError if it is none."""
+    """Return the subject of a DER certificate. Raises ValueError."""
     return name_of(_fields(certificate)[4].encoded)
 
 

@@ -24,7 +24,8 @@ from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {
-    one.mechanism_name: one for one in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    mechanism.mechanism_name: mechanism
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 }
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 ITERATIONS_MIN: Final = 4096
@@ -75,22 +76,22 @@ class Decoys:
 
 
 class SaslRefusalError(Exception):
-    """The client is refused. `told` is what it may know; None: that its credentials are invalid."""
+    """The client is refused. `shown` is the message for it; None: that its credentials are invalid."""
 
-    def __init__(self, reason: str, *, told: str | None = None, is_guess: bool = False) -> None:
+    def __init__(self, reason: str, *, shown: str | None = None, is_guess: bool = False) -> None:
         super().__init__(reason)
-        self.told = told
+        self.shown = shown
         self.is_guess = is_guess
         """Whether the password was wrong, or the user unknown."""
 
 
 class LoginHeldBackError(Exception):
-    """Too many logins have failed where the client is: its credentials are not looked at."""
+    """Too many logins from the client's address have failed: its credentials are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticated:
-    """Who the client is."""
+    """The authenticated client."""
 
     name: str
     token_authenticated: bool = False
@@ -112,13 +113,13 @@ class Credentials(Protocol):
     """The credentials in the metadata."""
 
     def of_user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
-        """The credential of a user, None if there is none."""
+        """The credential of a user, or None."""
 
     def usual_iterations(self, mechanism: ScramMechanism) -> int:
         """The iterations that most users of a mechanism have."""
 
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
-        """The credential of a delegation token, None if there is no such token."""
+        """The credential of a delegation token, or None."""
 
 
 class SaslServer(Protocol):
@@ -133,7 +134,7 @@ class SaslServer(Protocol):
         """The name that the client has given; empty until it has."""
 
     def evaluate(self, message: bytes) -> bytes:
-        """Take a message and return the answer. Raises SaslRefusalError, LoginHeldBackError."""
+        """Return the response to a message. Raises SaslRefusalError, LoginHeldBackError."""
 
 
 def _always(_name: str) -> bool:
@@ -159,7 +160,7 @@ class Passwords:
 
 
 class PlainServer:
-    """PLAIN, with the passwords of all users. `may_guess` says whether the password of a user may be looked at."""
+    """PLAIN, with the passwords of all users. `may_guess` returns whether the password of a user may be checked."""
 
     def __init__(self, passwords: Passwords, may_guess: Callable[[str], bool] = _always) -> None:
         self._passwords = passwords
@@ -171,20 +172,20 @@ class PlainServer:
         """See `SaslServer`."""
         parts = message.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
-            raise _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise _shown(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         if not name:
-            raise _told("Authentication failed: username not specified")
+            raise _shown("Authentication failed: username not specified")
         if not password:
-            raise _told("Authentication failed: password not specified")
+            raise _shown("Authentication failed: password not specified")
         self.claimed_name = name
         if not self._may_guess(name):
             raise LoginHeldBackError
         if not self._passwords.are_right(name, password):
             text = "Authentication failed: Invalid username or password"
-            raise SaslRefusalError(text, told=text, is_guess=True)
+            raise SaslRefusalError(text, shown=text, is_guess=True)
         if authorization_id not in ("", name):
-            raise _told(
+            raise _shown(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.authenticated = Authenticated(name=name)
@@ -197,7 +198,7 @@ class _Challenge:
     server_first: str
     nonce: str
     credential: ScramCredential
-    outcome: Authenticated | None
+    client: Authenticated | None
     """The client if its proof is right; None for a decoy, for which no proof is right."""
     reason: str
     """Why the client is refused otherwise, for the log."""
@@ -207,7 +208,7 @@ class ScramServer:
     """SCRAM with the credentials in the metadata, those of delegation tokens among them.
 
     A client without a credential gets the challenge of a decoy, and is refused like a user with a wrong password.
-    `may_guess` says whether the credentials of a user may be looked at.
+    `may_guess` returns whether the credentials of a user may be checked.
     """
 
     def __init__(
@@ -244,10 +245,10 @@ class ScramServer:
             raise LoginHeldBackError
         authorization_id = match["authorization_id"]
         if authorization_id not in (None, "", name):
-            raise _told(
+            raise _shown(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential, outcome, reason = self._known(name, is_token=_is_token(match["extensions"]))
+        credential, client, reason = self._known(name, is_token=_is_token(match["extensions"]))
         nonce = match["nonce"] + self._make_nonce()
         salt = base64.b64encode(credential.salt).decode()
         return _Challenge(
@@ -255,7 +256,7 @@ class ScramServer:
             server_first=f"r={nonce},s={salt},i={credential.iterations}",
             nonce=nonce,
             credential=credential,
-            outcome=outcome,
+            client=client,
             reason=reason,
         )
 
@@ -269,10 +270,10 @@ class ScramServer:
                 # As the credentials of tokens are, see `ImageCredentials`.
                 decoy = replace(decoy, salt=name.encode(errors="replace"), iterations=ITERATIONS_MIN)
                 return decoy, None, "there is no such token"
-            outcome = Authenticated(
+            client = Authenticated(
                 name=token.owner, token_authenticated=True, expires_at_ms=token.expires_at_ms
             )
-            return token.credential, outcome, "the password is wrong"
+            return token.credential, client, "the password is wrong"
         credential = self._credentials.of_user(self._mechanism, name)
         if credential is None:
             return decoy, None, "there is no such user"
@@ -295,16 +296,16 @@ class ScramServer:
             proof = b""
         if len(proof) != len(signature):
             raise SaslRefusalError("the client's proof has the wrong length")
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
         is_right = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
-        if not is_right or challenge.outcome is None:
+        if not is_right or challenge.client is None:
             raise SaslRefusalError(challenge.reason, is_guess=True)
-        self.authenticated = challenge.outcome
+        self.authenticated = challenge.client
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
 
 
-def _told(message: str) -> SaslRefusalError:
-    return SaslRefusalError(message, told=message)
+def _shown(message: str) -> SaslRefusalError:
+    return SaslRefusalError(message, shown=message)
 
 
 def _is_token(extensions: str) -> bool:

@@ -25,7 +25,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.frames import FrameDecoder
 
 from quorate_controller.node.events import ANONYMOUS, Principal
-from quorate_controller.scheduler import Account, Outcome, ServiceClass, class_of
+from quorate_controller.scheduler import Account, ServiceClass, StepResult, class_of
 from quorate_controller.server.connection_memory import UNCOUNTED_REQUEST_BYTES_MAX, Arrival
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
@@ -532,11 +532,11 @@ class Connection(asyncio.BufferedProtocol):
         is_full = len(self._in_flight) >= (1 if self._context.responses.is_full else limits.in_flight_max)
         return not is_full and self._writer.waiting_bytes <= limits.send_buffer_bytes_max
 
-    def step(self) -> Outcome:
+    def step(self) -> StepResult:
         """Pass some requests of one class on."""
         self._serve_some()
         self._regulate_reading()
-        return Outcome.MORE if self._is_queued else Outcome.DONE
+        return StepResult.MORE if self._is_queued else StepResult.DONE
 
     def _serve_some(self) -> None:
         last_class: ServiceClass | None = None

@@ -40,7 +40,7 @@ CHECK_EVERY_S: Final = 0.1
 LEAST_BYTES_PER_S: Final = 16 * 1024
 """The least rate at which an unfinished request arrives."""
 CREDIT_S_MAX: Final = 10.0
-"""How long a request may bring nothing, and how far it may run ahead of the least rate."""
+"""How long a request may stall, and how far it may run ahead of the least rate."""
 RESERVED_BYTES: Final[Mapping[ServiceClass, int]] = {
     ServiceClass.QUORUM: 8 * MIB,
     ServiceClass.NODES: 32 * MIB,
@@ -58,7 +58,7 @@ ELEMENTS_MAX: Final[Mapping[ServiceClass, int]] = {
 UNCOUNTED_RESPONSE_BYTES_MAX: Final = 64 * 1024
 """The number of bytes that may wait on each connection without being counted."""
 SLOW_S_MIN: Final = 1.0
-"""A client that has read nothing of its answers for this long is slow."""
+"""A client that has read nothing of its responses for this long is slow."""
 HARD_FACTOR: Final = 4
 """At this multiple of the bound, clients are closed also if they have read something in the last `SLOW_S_MIN`."""
 
@@ -102,12 +102,12 @@ class Arrival:
 
 @dataclass(slots=True)
 class _Share:
-    """What a connection holds of a budget."""
+    """The part of a budget that a connection holds."""
 
     service_class: ServiceClass
     size_bytes: int = 0
     missing_bytes: int = 0
-    """What its unfinished request lacks; 0 without one."""
+    """The missing bytes of its unfinished request; 0 without one."""
     began_s: float = 0.0
     """When its unfinished request began."""
 
@@ -202,7 +202,7 @@ class RequestMemory:
             self._call_later(CHECK_EVERY_S, self._check)
 
     def _check(self) -> None:
-        """Let connections go on that wait. The work is bounded: there are few checks a second."""
+        """Let waiting connections read again. The work is bounded: there are few checks a second."""
         self._is_checking = False
         for service_class, waiting in self._waiting.items():
             if waiting:
@@ -214,7 +214,7 @@ class RequestMemory:
     def _make_room(self, service_class: ServiceClass) -> None:
         """Close connections whose requests have been arriving for the longest time, if that is long enough.
 
-        Nobody is closed while complete requests take all of the budget: they are answered soon.
+        No connection is closed while complete requests take all of the budget: these are served soon.
         """
         latest_s = self._now_s() - ARRIVING_S_MIN
         lacks_least = min(self._waiting[service_class], key=self._missing_bytes)
@@ -254,23 +254,23 @@ class RequestMemory:
 class ResponseMemory:
     """Counts the bytes that wait on each connection. Beyond the bound, the client that read least recently is closed.
 
-    Kafka's bound is one answer for each connection.
+    Kafka's bound is one response for each connection.
     """
 
     def __init__(self, size_bytes_max: int, counters: RequestCounters) -> None:
         self._size_bytes_max = size_bytes_max
         self._counters = counters
         self._waiting: dict[Place, tuple[float, int]] = {}
-        """Since when a client has read nothing, and how many bytes wait for it; in the order of the times."""
+        """Time of the last read of a client, and the bytes that wait for it; in the order of the times."""
         self.used_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether a connection should ask for one answer at a time."""
+        """Whether a connection should have one request in flight at a time."""
         return self.used_bytes > self._size_bytes_max
 
     def waits(self, place: Place, size_bytes: int, now_s: float) -> None:
-        """Note how many bytes wait for a client. With up to `UNCOUNTED_RESPONSE_BYTES_MAX` it counts as reading."""
+        """Note the bytes that wait for a client. With up to `UNCOUNTED_RESPONSE_BYTES_MAX` it counts as reading."""
         since_s, former = self._waiting.get(place, (now_s, 0))
         if size_bytes <= UNCOUNTED_RESPONSE_BYTES_MAX:
             if former:

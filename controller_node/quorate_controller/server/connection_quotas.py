@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_S_MIN: Final = 10.0
-"""A client that was served keeps its place this long: a broker that is silent for longer loses its session, too."""
+"""A client that was served keeps its place for this long: a broker silent for longer loses its session, too."""
 HANDSHAKES_MAX: Final = 256
 """Handshakes of a listener under way. Each costs a millisecond or two of the event loop, perhaps all at once."""
 HANDSHAKE_S_MIN: Final = 0.5
-"""How long a handshake keeps its place when so many are under way: many clients may come at the same moment."""
+"""How long a handshake keeps its place at HANDSHAKES_MAX: many clients may connect at the same time."""
 UNBOUNDED: Final = 2**31 - 1
 """Kafka's default of each of these limits."""
 
@@ -80,7 +80,7 @@ class ConnectionLimits:
 
 
 class Stage(Enum):
-    """How far the client of a connection has come."""
+    """The progress of the client of a connection."""
 
     SILENT = "silent"
     """A TLS handshake is to come."""
@@ -155,8 +155,8 @@ class ConnectionQuotas:
     def _new_rate(self, rate_max: int) -> SampledRate:
         return SampledRate(rate_max, windows=self._limits.windows, window_s=self._limits.window_s)
 
-    def take(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> Place | None:
-        """Return the place of a new connection; None if it has to be closed."""
+    def enter(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> Place | None:
+        """Return the place of a new connection; None if the connection has to be closed."""
         of_host_max = self._limits.of_host.get(host, self._limits.per_host_max)
         if self._of_host.get(host, 0) >= of_host_max:
             facts = {"listener": listener, "peer": peer, "connections_of_host_max": of_host_max}
@@ -173,11 +173,11 @@ class ConnectionQuotas:
 
     def _make_room(self, places: _Places, peer: str, now_s: float) -> bool:
         if len(places) >= places.places_max:
-            if self._evict_one((places,), now_s):
+            if self._evict_first((places,), now_s):
                 return True
         elif (
             self.count < self._limits.total_max
-            or self._evict_one(self._unprotected(first=places), now_s)
+            or self._evict_first(self._unprotected(first=places), now_s)
             or (places.name == self._protected and self._has_file(places, now_s))
         ):
             return True
@@ -191,20 +191,20 @@ class ConnectionQuotas:
     def _has_file(self, places: _Places, now_s: float) -> bool:
         """Whether there is a file descriptor for another connection of the protected listener.
 
-        Where there is none, a client of another listener gives way even if it is not idle.
+        Without one, a client of another listener gives way even if it is not idle.
         """
         return (
             self.count < self._limits.files_max
-            or self._evict_one((places,), now_s)
-            or self._evict_one(self._unprotected(first=places), now_s + IDLE_S_MIN)
+            or self._evict_first((places,), now_s)
+            or self._evict_first(self._unprotected(first=places), now_s + IDLE_S_MIN)
         )
 
     def _unprotected(self, first: _Places) -> list[_Places]:
         found = [places for places in self._by_listener.values() if places.name != self._protected]
         return sorted(found, key=lambda places: places is not first)
 
-    def _evict_one(self, candidates: Iterable[_Places], now_s: float) -> bool:
-        """Free a place of a stranger, or of a client that is idle; False if there is none."""
+    def _evict_first(self, candidates: Iterable[_Places], now_s: float) -> bool:
+        """Free a place of a stranger, or of an idle client; False without one."""
         in_turn = list(candidates)
         for stage in Stage:
             idle_s_min = IDLE_S_MIN if stage is Stage.SERVED else 0.0
@@ -350,7 +350,7 @@ class UnknownHostError(Exception):
 
 
 async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
-    """Look up the hosts and raise the limit of open files; return what applies. Raises UnknownHostError."""
+    """Resolve the hosts and raise the limit of open files; return the limits. Raises UnknownHostError."""
     connections = config.connections
     windows, window_s = config.values["quota.window.num"], config.values["quota.window.size.seconds"]
     assert isinstance(windows, int)
@@ -372,7 +372,7 @@ async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
 
 
 def _possible_connections(files_max: int, *, has_pages: bool) -> int:
-    """Return how many connections the Kafka listeners may have, beside the files and the HTTP pages.
+    """Return the number of connections that the Kafka listeners may have, beside the files and the HTTP pages.
 
     A controller that can't open a file of its log ends, so connections must not take the last file descriptors.
     """

@@ -36,7 +36,7 @@ class Limit(StrEnum):
 
 
 class RequestCounters:
-    """Requests and errors by API, answers that came second, and connections refused or led to the wrong node."""
+    """Requests and errors by API, responses after the first, and connections refused or misrouted."""
 
     __slots__ = (
         "denied",
@@ -58,11 +58,11 @@ class RequestCounters:
         self.errors: dict[tuple[int, ErrorCode], int] = defaultdict(int)
         """Error responses to a request as a whole, by API key and code."""
         self.seconds: dict[int, LatencyHistogram] = defaultdict(LatencyHistogram)
-        """Time from a control request to its committed answer, by API key."""
+        """Time from a control request to its committed response, by API key."""
         self.denied: dict[str, int] = defaultdict(int)
         """Denials of an authorizer that its audit log has, by the name of the API."""
         self.dropped_responses = 0
-        """Answers to requests that had one already, or whose connection was refused meanwhile."""
+        """Responses to requests that had one already, or whose connection was refused meanwhile."""
         self.failed_authentications = 0
         """Connections that SASL has refused."""
         self.failed_handshakes = 0
@@ -72,6 +72,6 @@ class RequestCounters:
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)
-        """Connections of clients and controllers that meant another node, by the value of `misrouting.Misrouting`."""
+        """Connections of clients and controllers to the wrong node, by the value of `misrouting.Misrouting`."""
         self.misrouted_peer_connections = 0
-        """Our own connections to other controllers that ended at somebody else."""
+        """Our own connections to other controllers that reached another node."""

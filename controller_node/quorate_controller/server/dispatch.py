@@ -112,7 +112,7 @@ class Dispatcher:
         apis: Mapping[int, Api] = SERVED_APIS,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`apis`: those that anybody is offered. Extensions and reads of controllers are served, too."""
+        """`apis`: those that all clients are offered. Extensions and reads of controllers are served, too."""
         self._node = node
         self._counters = counters
         self._scheduler = scheduler or Scheduler()
@@ -170,7 +170,7 @@ class Dispatcher:
         parse: Callable[[], _Parsed],
         done: Callable[[_Parsed | BaseException], None],
     ) -> None:
-        """Parse so many bytes at once or, if they are many, in a thread."""
+        """Parse a request at once or, if it is large, in a thread."""
         if size_bytes > PARSED_AT_ONCE_BYTES_MAX:
             exchange.hold()
             work = Steps(
@@ -185,12 +185,12 @@ class Dispatcher:
             parsed = error
         done(parsed)
 
-    def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
-        if isinstance(outcome, BaseException):
-            self._refuse(exchange, outcome)
+    def _parsed(self, exchange: Exchange, result: Request | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._refuse(exchange, result)
             return
         call = Call(
-            outcome,
+            result,
             exchange,
             self._counters,
             self._scheduler,
@@ -273,18 +273,18 @@ class Dispatcher:
         call.wait_for_raft(self._node.raft(request, call.caller.listener), judge, self._frames)
 
     def _judge(self, call: Call, request: RaftRequest, response: RaftResponse) -> None:
-        """Find out whether the sender of a Raft request meant this node, see `misrouting`."""
+        """Detect a Raft request for another node, see `misrouting`."""
         is_lookup = call.findings.looks_up_voters
         what = misrouting.of_request(request, response, node_id=self._node.node_id, is_lookup=is_lookup)
         if what is None:
             if isinstance(request, FetchRequest) and response.error_code is ErrorCode.none:
                 call.findings.served()
             return
-        if call.findings.is_told(what):
+        if call.findings.is_reported(what):
             return
         if what is Misrouting.LEADER and self._node.status().current_state != Role.FOLLOWER.value:
             return  # this node has lost the leader, too
-        if call.findings.take(what, int(time.monotonic() * 1000)):
+        if call.findings.report(what, int(time.monotonic() * 1000)):
             self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:
@@ -305,7 +305,7 @@ class Dispatcher:
         call.respond(response)
 
     def _note_misrouting(self, call: Call, what: Misrouting, meant: Mapping[str, object]) -> None:
-        """Log a client or peer whose address of another node leads here. The log bounds how often."""
+        """Log a client or peer whose address of another node leads here. The log limits repeats."""
         self._counters.misrouted_connections[what.value] += 1
         facts = {
             "peer": str(call.peer),
@@ -326,7 +326,7 @@ class Dispatcher:
         call.respond(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
 
     def _sasl(self, call: Call) -> None:
-        # As Kafka answers on a listener that has no authentication, or has finished it.
+        # As Kafka responds on a listener without authentication, or after it.
         call.refuse(ErrorCode.illegal_sasl_state)
 
 

@@ -39,7 +39,7 @@ REQUEST_MEMORY_BYTES_MAX: Final = 100 * 1024 * 1024
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 """How long it may take until a handshake can begin, and how long until it is complete."""
 SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""How long the other end may take to confirm the end of a connection."""
+"""How long the peer may take to confirm the end of a connection."""
 HANDSHAKE_PAUSE_S: Final = 0.01
 """The time between two checks whether one of many handshakes is done."""
 
@@ -62,7 +62,7 @@ class Acceptor:
         self._quotas = quotas
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._sockets = SocketAcceptor(self._take)
+        self._sockets = SocketAcceptor(self._accepted)
         self._openings: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._next_handshake = asyncio.Lock()
@@ -87,12 +87,12 @@ class Acceptor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
-        """Begin a connection, if there is a place for it. Return for how many seconds no other may be accepted."""
+    def _accepted(self, accepted: socket.socket, address: tuple[str, int]) -> float:
+        """Open a connection, if there is a place for it. Return the delay in seconds before the next accept."""
         now_s = self._loop.time()
         host, port, *_ = address
         stage = Stage.STRANGER if self._tls is None else Stage.SILENT
-        place = self._quotas.take(self._listener, host.partition("%")[0], f"{host}:{port}", stage, now_s)
+        place = self._quotas.enter(self._listener, host.partition("%")[0], f"{host}:{port}", stage, now_s)
         if place is None:
             accepted.close()
         else:
@@ -117,7 +117,7 @@ class Acceptor:
             else:
                 await self._shake_hands(make, accepted, place)
         except BaseException:
-            # A connection that was made gives its place back itself, when it is lost.
+            # A connection that was made leaves its place when it is lost.
             if not made:
                 accepted.close()
                 self._quotas.leave(place)
@@ -156,7 +156,7 @@ class Acceptor:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 await self._first_byte(accepted)
                 async with self._next_handshake:
-                    # One connection looks at a time, for any of the others may end, or be old enough.
+                    # One connection polls at a time, for any of the others may end, or be old enough.
                     while (delay_s := self._handshake_delay_s()) > 0:  # noqa: ASYNC110
                         await asyncio.sleep(min(delay_s, HANDSHAKE_PAUSE_S))
                     self._quotas.shakes_hands(place, self._loop.time())
@@ -243,7 +243,7 @@ class Listener:
         return len(self.context.connections)
 
     async def close(self, grace_s: float) -> None:
-        """Stop listening; close each connection once its requests are answered, all of them after `grace_s`."""
+        """Stop listening; close each connection once its requests have responses, all of them after `grace_s`."""
         if self._sweep is not None:
             self._sweep.cancel()
         if self._acceptor is not None:

@@ -1,6 +1,6 @@
 """Outbound connections of this controller: raft's requests to other controllers, its registration and its heartbeats.
 
-Each peer has up to three lanes, connected on first use, because Kafka answers the requests of one connection
+Each peer has up to three lanes, connected on first use, because Kafka responds to the requests of one connection
 in order: a Fetch that waits at the leader, or a request that waits for a commit, must not hold back a vote.
 
 `Examiner` identifies the node at the address of a new voter, or of a peer whose responses raise a doubt. Java
@@ -57,28 +57,28 @@ class Examiner:
         self._on_misrouted = on_misrouted
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
-        self._told: dict[Hashable, Misrouting] = {}
+        self._reported: dict[Hashable, Misrouting] = {}
         self._not_before_s: dict[Hashable, float] = {}
 
     def doubted(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
-        """Find out who answers, unless that is being done, was just done, or is known to be somebody else."""
+        """Identify the node at a route, unless that is under way, was just done, or has found another node."""
         is_early = self._loop.time() < self._not_before_s.get(route, 0.0)
-        if route in self._tasks or route in self._told or is_early:
+        if route in self._tasks or route in self._reported or is_early:
             return
         self._start(route, self._resolve(route, address, doubt))
 
     def served(self, route: Hashable, address: Address) -> None:
-        """The node that is meant has served a request."""
-        if self._told and self._told.pop(route, None) is not None:
+        """The intended node has served a request."""
+        if self._reported and self._reported.pop(route, None) is not None:
             log.info("peer_reached_again", extra={"facts": {"peer": str(address)}})
 
     def forget(self, route: Hashable) -> None:
         """The route is used no more."""
-        self._told.pop(route, None)
+        self._reported.pop(route, None)
         self._not_before_s.pop(route, None)
 
     def confirm(self, address: Address, then: Callable[[bool], None]) -> None:
-        """Ask who answers at a new address; `then` gets whether it may be the node that is meant."""
+        """Identify the node at a new address; `then` gets whether it may be the intended one."""
 
         async def confirm() -> None:
             what = await self._examine(address, None)
@@ -87,7 +87,7 @@ class Examiner:
         self._start(object(), confirm())
 
     async def close(self) -> None:
-        """End what is being asked, and its connections."""
+        """End the examinations and their connections."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -102,14 +102,14 @@ class Examiner:
         if what is None:
             self._not_before_s[route] = self._loop.time() + PAUSE_S
         else:
-            self._told[route] = what
+            self._reported[route] = what
 
     async def _examine(self, address: Address, doubt: Misrouting | None) -> Misrouting | None:
-        """Find out who answers; a node that is not meant is logged and reported."""
-        # The connection names no intended node, because another node might refuse one that does, and say less.
+        """Identify the node; another one than the intended is logged and reported."""
+        # The connection names no intended node, because another node might refuse it then.
         lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
         try:
-            answering = await _who_answers(lane, address.node_id)
+            answering = await _identify(lane, address.node_id)
         finally:
             lane.close()
         what = verdict(doubt, answering, cluster_id=self._cluster_id)
@@ -126,7 +126,7 @@ class Examiner:
         return what
 
 
-async def _who_answers(lane: PeerLane, meant: int) -> Answering:
+async def _identify(lane: PeerLane, meant: int) -> Answering:
     cluster_id, node_ids = None, [meant]
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -141,7 +141,7 @@ async def _who_answers(lane: PeerLane, meant: int) -> Answering:
 
 
 def answering_of(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> Answering:
-    """Returns who answers, by its cluster and its results of `node_question`; the first id is the one meant."""
+    """Returns the node by its cluster and its results of `node_question`; the first id is the intended one."""
     responses = {result.resource_name: is_node(result.error_code) for result in results}
     return Answering(
         cluster_id=cluster_id,
@@ -180,7 +180,7 @@ class _Lane(Enum):
     """Which requests share a connection."""
 
     QUORUM = "quorum"
-    """Vote, BeginQuorumEpoch, EndQuorumEpoch: answered at once."""
+    """Vote, BeginQuorumEpoch, EndQuorumEpoch: the response comes at once."""
     FETCH = "fetch"
     """Fetch and FetchSnapshot: wait for data, carry much of it."""
     MEMBERSHIP = "membership"
@@ -205,7 +205,7 @@ def _address(destination: messages.Destination) -> Address:
 
 
 def _nothing() -> None:
-    """For a lane whose owner sees the failures of its requests."""
+    """For a lane whose requests report their failures."""
 
 
 class PeerConnections:
@@ -250,7 +250,7 @@ class PeerConnections:
             return
         outbound = Outbound(
             request=request_to_wire(send.request),
-            on_response=partial(self._raft_answered, send),
+            on_response=partial(self._raft_responded, send),
             on_failure=partial(self._raft_failed, send.request_id),
         )
         self._lane(send.destination, _lane_of(send)).submit(outbound, send.timeout_ms / 1000)
@@ -310,7 +310,7 @@ class PeerConnections:
             tokens=self._tokens,
         )
 
-    def _raft_answered(self, send: messages.Send, response: Payload) -> None:
+    def _raft_responded(self, send: messages.Send, response: Payload) -> None:
         try:
             message = response_from_wire(response)
         except ProtocolError as error:
@@ -320,7 +320,7 @@ class PeerConnections:
         self._judge(send, message)
         received = ResponseReceived(request_id=send.request_id, response=message)
         if isinstance(send.request, messages.ApiVersionsProbe) and message.error_code is ErrorCode.none:
-            # The address of a new voter: its response does not say whose it is.
+            # The address of a new voter: its response does not have its id.
             self._examiner.confirm(_address(send.destination), partial(self._probed, received))
             return
         self._on_raft_event(received)
@@ -332,7 +332,7 @@ class PeerConnections:
             self._raft_failed(received.request_id, FailureReason.MISROUTED)
 
     def _judge(self, send: messages.Send, response: messages.RaftResponse) -> None:
-        """Have the node examined when its response makes it doubtful that it is the one that is meant."""
+        """Have the node examined when its response makes it doubtful that it is the intended one."""
         address = _address(send.destination)
         route = address, _lane_of(send)
         doubt = misrouting.of_response(send, response)

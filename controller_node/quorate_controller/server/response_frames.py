@@ -25,7 +25,7 @@ from quorate_protocol.wire.schema import schema_of
 from quorate_protocol.wire.writing import around_elements, write_entity
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.scheduler import STEP_S_MAX, Budget, Outcome
+from quorate_controller.scheduler import STEP_S_MAX, Budget, StepResult
 from quorate_controller.server.raft_wire import response_to_wire
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LENGTH: Final = struct.Struct(">i")
 _CORRELATION: Final = struct.Struct(">i")
 """The correlation id, which follows the length in each version of the header."""
 SHARED_BYTES_MAX: Final = 64 * 1024
-"""The largest frame that is kept for further clients that get the same answer."""
+"""The largest frame that is kept for further clients that get the same response."""
 INNER_ELEMENTS_AT_ONCE_MAX: Final = 128
 """Elements of an array inside an element that are written at once."""
 
@@ -73,9 +73,9 @@ def encode_response_frame(api: Api, version: int, correlation_id: int, response:
 
 
 class SharedFrames:
-    """Frames of raft's answers. After a commit hundreds of observers get the same one, which is encoded once.
+    """Frames of raft's responses. After a commit hundreds of observers get the same one, which is encoded once.
 
-    It keeps the last answer and its frame; frames differ in the correlation id alone.
+    It keeps the last response and its frame; frames differ in the correlation id alone.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class SharedFrames:
         self._frame = bytearray()
 
     def frame(self, reply: RaftAnswer, request: Request) -> bytearray:
-        """Return the frame that `encode_response_frame` makes of the answer to a request of raft."""
+        """Encode as `encode_response_frame` the response to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
         if reply is self._reply and version == self._version:
             frame = bytearray(self._frame)
@@ -183,8 +183,8 @@ def _array_of_structs(entity_class: type[Any]) -> FieldSchema | None:
 
 def write_long_response(
     pieces: Generator[int, None, bytearray], done: Callable[[bytearray | Exception], None], budget: Budget
-) -> Generator[Outcome | Future[Any], None, None]:
-    """Write a response and pass the frame to `done`, or what went wrong.
+) -> Generator[StepResult | Future[Any], None, None]:
+    """Write a response and pass the frame, or the exception, to `done`.
 
     `pieces` writes a few elements each, yields the bytes so far, and returns the whole frame.
     """
@@ -199,7 +199,7 @@ def write_long_response(
 
 def _written(
     pieces: Generator[int, None, bytearray], budget: Budget
-) -> Generator[Outcome | Future[Any], None, bytearray]:
+) -> Generator[StepResult | Future[Any], None, bytearray]:
     ends_s = time.monotonic() + STEP_S_MAX
     while True:
         try:
@@ -210,11 +210,11 @@ def _written(
         if size_bytes > RESPONSE_SIZE_BYTES_MAX:
             raise ControlError(
                 ErrorCode.policy_violation,
-                f"The answer has more than {RESPONSE_SIZE_BYTES_MAX} bytes: ask for less at once.",
+                f"The response has more than {RESPONSE_SIZE_BYTES_MAX} bytes: ask for less at once.",
             )
         budget.hold(pieces, size_bytes)
         if time.monotonic() >= ends_s:
-            yield Outcome.MORE
+            yield StepResult.MORE
             while not budget.has_room(pieces, size_bytes):
                 yield budget.freed()
             ends_s = time.monotonic() + STEP_S_MAX

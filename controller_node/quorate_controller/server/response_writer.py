@@ -61,7 +61,7 @@ class ResponseWriter:
         self._place = place
         self._loop = asyncio.get_running_loop()
         self._has_unread = False
-        """Whether so many bytes wait that they are counted, see `ResponseMemory`."""
+        """Whether the waiting bytes are counted, see `ResponseMemory`."""
         self._rest: deque[memoryview] = deque()
         """What is left of responses that are written in pieces; nothing while the transport takes more."""
         self.is_writable = True

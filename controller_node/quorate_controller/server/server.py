@@ -1,4 +1,4 @@
-"""All that a controller listens on: its Kafka listeners, and the HTTP pages when they are configured."""
+"""The listeners of a controller: those of Kafka's protocol, and the HTTP pages when they are configured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 DECOY_SECRET_SIZE_BYTES: Final = 32
 
 CLOSE_GRACE_S: Final = 2.0
-"""How long requests in flight may take to be answered when the server closes."""
+"""How long requests in flight may take when the server closes."""
 
 
 class MissingLibraryError(Exception):
@@ -65,7 +65,8 @@ def load_libraries(config: ControllerConfig) -> None:
 
 def _has_oauth(config: ControllerConfig) -> bool:
     return any(
-        one.sasl is not None and one.sasl.oauth is not None for one in config.listener_security.values()
+        security.sasl is not None and security.sasl.oauth is not None
+        for security in config.listener_security.values()
     )
 
 
@@ -202,7 +203,7 @@ class ControllerServer:
         return None if self._pages is None else self._pages.port
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """Take no more requests, answer those in flight for at most `grace_s` seconds, close everything."""
+        """Serve no more requests, wait at most `grace_s` seconds for those in flight, close everything."""
         for task in self._following:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)

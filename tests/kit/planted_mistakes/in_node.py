@@ -144,8 +144,8 @@ MISTAKES: Final = (
         file=f"{_NODE}/consistency.py",
         edits=(
             (
-                "known_high_watermark(one.brokers[-1]) >= one.waiter.end_offset",
-                "known_high_watermark(one.brokers[-1]) > one.waiter.end_offset",
+                "known_high_watermark(held.brokers[-1]) >= held.waiter.end_offset",
+                "known_high_watermark(held.brokers[-1]) > held.waiter.end_offset",
             ),
         ),
         harm="each answer to a broker waits for the next record of anybody",

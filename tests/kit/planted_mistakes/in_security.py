@@ -113,8 +113,8 @@ MISTAKES: Final = (
         file=f"{_CONTROLLER}/server/sasl.py",
         edits=(
             (
-                "        if outcome.expires_at_ms is not None:\n",
-                "        if outcome.expires_at_ms is not None and limits_ms:\n",
+                "        if client.expires_at_ms is not None:\n",
+                "        if client.expires_at_ms is not None and limits_ms:\n",
             ),
         ),
         harm="a session with a delegation token never ends",

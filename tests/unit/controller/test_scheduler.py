@@ -12,9 +12,9 @@ from quorate_controller.scheduler import (
     TURN_MS_MAX,
     Account,
     Budget,
-    Outcome,
     Scheduler,
     ServiceClass,
+    StepResult,
     Steps,
 )
 
@@ -53,11 +53,11 @@ class Asking:
         self._clock = clock
         self._takes_s = takes_s
 
-    def step(self) -> Outcome:
+    def step(self) -> StepResult:
         self._order.append(self.name)
         self._clock.now_s += self._takes_s
         self.requests -= 1
-        return Outcome.MORE if self.requests > 0 else Outcome.DONE
+        return StepResult.MORE if self.requests > 0 else StepResult.DONE
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ async def test_work_waits_for_futures_and_later_passes() -> None:
             done.append(f"{name} begins")
             yield future
             done.append(f"{name} goes on")
-            yield Outcome.LATER
+            yield StepResult.LATER
             done.append(f"{name} ends")
         finally:
             done.append(f"{name} is closed")
@@ -164,7 +164,7 @@ async def test_a_mistake_ends_the_work_that_makes_it(clock: Clock, caplog: pytes
     order: list[str] = []
 
     def failing() -> Generator[Any, None, None]:
-        yield Outcome.MORE
+        yield StepResult.MORE
         raise ZeroDivisionError
 
     scheduler = Scheduler()
@@ -202,11 +202,11 @@ async def test_turns_are_as_long_as_they_may_be(clock: Clock, cost_ms: float) ->
     passed = 0
 
     class PassingOn(Asking):
-        def step(self) -> Outcome:
+        def step(self) -> StepResult:
             nonlocal passed
             passed += 1
             scheduler.passed_on()
-            return Outcome.MORE
+            return StepResult.MORE
 
     scheduler.add(PassingOn("client", [], clock))
     for _ in range(12):

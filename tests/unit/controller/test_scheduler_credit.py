@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from quorate_controller import scheduler as scheduler_module
-from quorate_controller.scheduler import PASS_S_MAX, Account, Outcome, Scheduler, ServiceClass
+from quorate_controller.scheduler import PASS_S_MAX, Account, Scheduler, ServiceClass, StepResult
 
 
 class Clock:
@@ -26,10 +26,10 @@ class Endless:
         self.steps = 0
         self._clock = clock
 
-    def step(self) -> Outcome:
+    def step(self) -> StepResult:
         self.steps += 1
         self._clock.now_s += PASS_S_MAX
-        return Outcome.MORE
+        return StepResult.MORE
 
 
 async def passes(count: int) -> None:

@@ -39,8 +39,8 @@ T = TypeVar("T")
 class RefusedMessage(ProtocolError):  # noqa: N818 - named as its siblings in quorate_protocol.errors
     """A message that raft never sees.
 
-    `response` is the canonical answer when it is a request and the answer is not the usual one, an error for
-    the response as a whole.
+    `response` is the canonical response to a request, unless it is the usual one, an error for the response as a
+    whole.
     """
 
     def __init__(self, error_code: ErrorCode, message: str, response: Payload | None = None) -> None:
@@ -56,7 +56,7 @@ def metadata_partition(
     `name` and `index` are the fields that identify topic and partition.
 
     Raises:
-        RefusedMessage: there is none, there are several, or it is not the metadata partition.
+        RefusedMessage: there is not exactly one, or it is not the metadata partition.
     """
     topic = sole(topics)
     partition = sole(topic.partitions)
@@ -65,7 +65,7 @@ def metadata_partition(
 
 
 def sole(items: Sequence[T]) -> T:
-    """The only topic, or the only partition, of a message; RefusedMessage when there is none or several."""
+    """The only topic, or the only partition, of a message; RefusedMessage unless there is exactly one."""
     if len(items) != 1:
         raise RefusedMessage(
             ErrorCode.invalid_request, f"{len(items)} topics or partitions; there is one, {METADATA_TOPIC}-0"

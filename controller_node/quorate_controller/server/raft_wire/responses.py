@@ -234,12 +234,12 @@ def _election_to_wire(election: _Election, response: Any) -> Payload:
         return refused
     values = {name: getattr(response, name) for name in election.fields}
     partition = schema.PartitionData(partition_index=METADATA_PARTITION, **values)
-    answer: Payload = election.wire(
+    served: Payload = election.wire(
         error_code=ErrorCode.none,
         topics=(schema.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
         node_endpoints=_node_endpoints(schema, response.leader_endpoint),
     )
-    return answer
+    return served
 
 
 def _election_from_wire(election: _Election, response: Any) -> Any:
@@ -343,8 +343,8 @@ def _probe_from_wire(response: ApiVersionsResponse) -> messages.ApiVersionsProbe
 def describe_quorum_to_wire(
     asked: request.DescribeQuorumRequest, description: QuorumDescription, *, version: int = VOTER_KEYS_SINCE
 ) -> response.DescribeQuorumResponse:
-    """The canonical answer. Its errors stand on the partition: that this node does not lead, or that there is
-    no such partition. It says nothing that a response of `version` has no place for.
+    """The canonical response. Its errors stand on the partition: that this node does not lead, or that there is
+    no such partition. It leaves out what a response of `version` has no field for.
     """
     try:
         metadata_partition(asked.topics)

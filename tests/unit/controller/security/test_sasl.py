@@ -111,7 +111,7 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
         challenged = client.challenged(server.evaluate(client.first_message()))
         with pytest.raises(SaslRefusalError, match=reason) as refused:
             server.evaluate(challenged.message)
-        assert refused.value.told is None
+        assert refused.value.shown is None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
     """A typed refusal that tells strangers nothing of users."""
     with pytest.raises(SaslRefusalError, match=reason) as refused:
         rfc_server().evaluate(message)
-    assert refused.value.told is None or "different from username" in refused.value.told
+    assert refused.value.shown is None or "different from username" in refused.value.shown
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
     server = PlainServer(Passwords({"alice": "secret", "empty": ""}, b"key"))
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
-    assert refused.value.told == told
+    assert refused.value.shown == told
     assert server.authenticated is None
 
 
@@ -215,7 +215,7 @@ def ask(
         server.evaluate(client.challenged(first).message)
     assert refused.value.is_guess
     assert server.authenticated is None
-    return base64.b64decode(salt[2:]), int(iterations[2:]), str(refused.value.told)
+    return base64.b64decode(salt[2:]), int(iterations[2:]), str(refused.value.shown)
 
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())

@@ -32,7 +32,7 @@ class Quotas:
     def take(self, listener: str, stage: Stage = Stage.STRANGER, host: str = "h") -> Place | None:
         """A new connection, a second after the one before."""
         self.now_s += 1
-        place = self.quotas.take(listener, host, f"{host}:1", stage, self.now_s)
+        place = self.quotas.enter(listener, host, f"{host}:1", stage, self.now_s)
         if place is not None:
             place.close = lambda: self.closed.append(place)
         return place
@@ -97,10 +97,10 @@ def test_a_listener_that_is_alone_is_not_protected() -> None:
     quotas = ConnectionQuotas(
         ConnectionLimits(total_max=1, protected_listener=NODES), [NODES], RequestCounters()
     )
-    place = quotas.take(NODES, "h", "h:1", Stage.STRANGER, 0.0)
+    place = quotas.enter(NODES, "h", "h:1", Stage.STRANGER, 0.0)
     assert place is not None
     quotas.served(place, 0.0)
-    assert quotas.take(NODES, "h", "h:2", Stage.STRANGER, 1.0) is None
+    assert quotas.enter(NODES, "h", "h:2", Stage.STRANGER, 1.0) is None
 
 
 def test_who_gives_way() -> None:

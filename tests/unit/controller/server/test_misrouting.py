@@ -170,7 +170,7 @@ def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: 
 def test_each_finding_of_a_connection_is_told_once() -> None:
     """A peer that tries for hours makes one line for each thing that is wrong."""
     findings = ConnectionFindings()
-    reported = [findings.take(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
+    reported = [findings.report(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
     assert reported == [True, False, True]
 
 
@@ -187,7 +187,7 @@ def test_each_finding_of_a_connection_is_told_once() -> None:
 )
 def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], told: int) -> None:
     findings = ConnectionFindings()
-    assert sum(findings.take(Misrouting.LEADER, now_ms) for now_ms in times_ms) == told
+    assert sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms) == told
 
 
 def test_a_fetch_that_is_served_ends_the_doubts() -> None:
@@ -197,7 +197,7 @@ def test_a_fetch_that_is_served_ends_the_doubts() -> None:
     def doubts(since_ms: int) -> int:
         times_ms = [since_ms + 100 * place for place in range(LEADER_DOUBTS_MIN + 1)]
         assert times_ms[-1] - since_ms < LEADER_DOUBTS_SPAN_MS_MAX
-        return sum(findings.take(Misrouting.LEADER, now_ms) for now_ms in times_ms)
+        return sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms)
 
     assert (doubts(0), doubts(1_000)) == (1, 0)
     findings.served()
