@@ -116,7 +116,7 @@ def as_java_prints(value: object) -> object:
     if isinstance(value, UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
     if isinstance(value, tuple):
-        return [as_java_prints(one) for one in value]
+        return [as_java_prints(item) for item in value]
     if is_dataclass(value):
         return {camel(field.name): as_java_prints(getattr(value, field.name)) for field in fields(value)}
     return value
@@ -204,7 +204,7 @@ def test_dumping_our_snapshots_shows_our_records(written: Cluster) -> None:
     """Java decodes our snapshots as we do, and they hold what the log says."""
     partition = written.metadata(CONTROLLER)
     snapshots = snapshots_in(partition)
-    offsets = [one.end_offset for one in snapshots]
+    offsets = [snapshot.end_offset for snapshot in snapshots]
     for snapshot, image in zip(snapshots, images_of(partition, offsets), strict=True):
         printed = dump(written, [snapshot.path], "--cluster-metadata-decoder")
         assert f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}" in printed

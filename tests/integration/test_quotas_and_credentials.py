@@ -73,7 +73,7 @@ def test_quotas_reach_the_broker(cluster: ScramCluster, java_tool: JavaTools, *,
             return succeeded(quorate("configs", *at, *arguments))
         return java_tool(KAFKA_CONFIGS, *at, *arguments).succeeded().stdout
 
-    for whose, told, key in (
+    for whose, entity, key in (
         (("--user", "alice"), "user-principal 'alice'", "producer_byte_rate"),
         (
             ("--user", "alice", "--client-defaults"),
@@ -85,7 +85,7 @@ def test_quotas_reach_the_broker(cluster: ScramCluster, java_tool: JavaTools, *,
     ):
         for value in ("7", "8"):
             run("--alter", *whose, "--add-config", f"{key}={value}")
-            line = f"Quota configs for {told} are {key}={value}.0\n"
+            line = f"Quota configs for {entity} are {key}={value}.0\n"
             eventually(
                 lambda whose=whose, line=line: line in run("--describe", *whose),
                 TIMEOUT_S,
@@ -94,7 +94,7 @@ def test_quotas_reach_the_broker(cluster: ScramCluster, java_tool: JavaTools, *,
             )
         run("--alter", *whose, "--delete-config", key)
         eventually(
-            lambda whose=whose, told=told: told not in run("--describe", *whose), TIMEOUT_S, "no quota"
+            lambda whose=whose, entity=entity: entity not in run("--describe", *whose), TIMEOUT_S, "no quota"
         )
     bad = ("--alter", "--user", "alice", "--add-config", "producer_byte_rate=-1")
     ran = java_tool(KAFKA_CONFIGS, *at, *bad)
@@ -142,7 +142,8 @@ def test_controllers_describe_what_brokers_describe(cluster: ScramCluster) -> No
         reported = [
             json.loads(succeeded(quorate(tool, *at, *rest, "-o", "json"))) for at in (controllers, broker)
         ]
-        for topic in (one for shown in reported for one in shown.get("topics", ()) if isinstance(one, dict)):
+        topics = (topic for shown in reported for topic in shown.get("topics", ()))
+        for topic in filter(lambda topic: isinstance(topic, dict), topics):
             del topic["configs"]  # each node adds those of its own file
         assert reported[0] == reported[1], words
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
@@ -156,7 +157,7 @@ def test_controllers_describe_what_brokers_describe(cluster: ScramCluster) -> No
 
     def described(*options: str) -> list[dict[str, object]]:
         tokens = json.loads(succeeded(quorate("delegation-tokens", *options, "--describe", "-o", "json")))
-        return [one for one in tokens["tokens"] if one["tokenId"] == made["tokenId"]]
+        return [token for token in tokens["tokens"] if token["tokenId"] == made["tokenId"]]
 
     as_maker = ("--bootstrap-server", cluster.secured, "--command-config", login)
     eventually(lambda: described(*as_maker), TIMEOUT_S, "the token")

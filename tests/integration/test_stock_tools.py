@@ -26,11 +26,11 @@ def succeeds(cluster: Cluster, name: str, *arguments: str, text: str | None = No
 def await_printed(cluster: Cluster, holds: Callable[[str], bool], name: str, *arguments: str) -> str:
     """What a tool prints once this holds for it: the broker may not know yet what the controller has done."""
 
-    def look() -> subprocess.CompletedProcess[str] | None:
+    def observed() -> subprocess.CompletedProcess[str] | None:
         done = cluster.tool(name, *arguments)
         return done if done.returncode == 0 and holds(done.stdout) else None
 
-    done = eventually(look, TIMEOUT_S, f"{name} {arguments}", lambda: cluster.tool(name, *arguments))
+    done = eventually(observed, TIMEOUT_S, f"{name} {arguments}", lambda: cluster.tool(name, *arguments))
     assert done is not None
     return done.stdout
 

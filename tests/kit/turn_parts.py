@@ -1,6 +1,6 @@
 """Parts of a `ControllerNode` that write down what a turn does with them, in one journal.
 
-Raft answers each event by a `Ready` that the test gives; the disk can be told to fail at any operation. The metadata
+Raft responds to each event by a `Ready` of the test; the disk can fail at any operation. The metadata
 between decisions and their commit are the real ones.
 """
 
@@ -45,7 +45,7 @@ class ScriptedDisk:
         self.log = SimpleNamespace(start_offset=0, end_offset=0, read=self._read_log)
         self.snapshots = SimpleNamespace(
             ids=(),
-            serves=lambda one: one in self.snapshots.ids,
+            serves=lambda snapshot_id: snapshot_id in self.snapshots.ids,
             size=self._size_of_snapshot,
             read=self._read_snapshot,
         )

@@ -22,12 +22,12 @@ NODE_IDS = (3000, 3001, 3002)
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on."""
+    """Different ports without a listener."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_idle_connections_that_close_depose_nobody(
         def closed_by(leader_id: int) -> int:
             """How many connections to the leader its followers have lost."""
             lost = [record for record in caplog.records if record.message == "peer_connection_lost"]
-            return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
+            return sum(record.facts["peer"].startswith(f"{leader_id} ") for record in lost)  # type: ignore[attr-defined]
 
         before = await until(agreed, "a leader with which all are registered")
         await until(lambda: closed_by(before[0]) >= len(drivers) - 1, "idle connections to close")

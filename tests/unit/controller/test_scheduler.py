@@ -1,4 +1,4 @@
-"""Whose work is done first, when there is more than can be done at once."""
+"""The order of work, when there is more than can be done at once."""
 
 import asyncio
 from collections.abc import Generator
@@ -33,7 +33,7 @@ class Clock:
 
 
 class Asking:
-    """A connection with so many requests, each of which takes `takes_s`."""
+    """A connection with `count` requests, each of which takes `takes_s`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ async def test_clients_get_the_same_time(clock: Clock) -> None:
 
 
 async def test_classes_are_served_in_order_and_none_is_starved(clock: Clock) -> None:
-    """Heartbeats and fetches wait for no client, clients for no stranger; who asks all the time stops nobody."""
+    """Heartbeats and fetches wait for no client, clients for no stranger; a busy client stops no other."""
     order: list[str] = []
     scheduler = Scheduler()
     for service_class in reversed(ServiceClass):

@@ -83,10 +83,10 @@ def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
     waits = waits_for(AnswersWaitFor.FORWARDER, max_ms=500)
     waits.hold_back([waiter(10), waiter(11, deadline_ms=NOW_MS + 300)], BROKERS, NOW_MS)
     assert waits.deadline_ms == NOW_MS + 150
-    assert [one.end_offset for one in waits.pop_due(lambda _: -1, NOW_MS + 150)] == [11]
+    assert [waiter.end_offset for waiter in waits.pop_due(lambda _: -1, NOW_MS + 150)] == [11]
     assert waits.deadline_ms == NOW_MS + 500
     assert list(waits.pop_due(lambda _: -1, NOW_MS + 499)) == []
-    assert [one.end_offset for one in waits.pop_due(lambda _: -1, NOW_MS + 500)] == [10]
+    assert [waiter.end_offset for waiter in waits.pop_due(lambda _: -1, NOW_MS + 500)] == [10]
     assert waits.overdue_count == 2
 
 

@@ -212,5 +212,5 @@ def test_scripted_parts_have_the_names_and_parameters_of_real_ones(
         assert found or of_instances, f"{scripted.__name__}.{name} is not one of {reals}"
         method = getattr(scripted, name, None)
         if callable(method):
-            counts = {len(inspect.signature(one).parameters) for one in found if callable(one)}
+            counts = {len(inspect.signature(method).parameters) for method in found if callable(method)}
             assert len(inspect.signature(method).parameters) in counts, f"{scripted.__name__}.{name}"

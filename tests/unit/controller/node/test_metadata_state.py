@@ -21,7 +21,7 @@ LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 @pytest.fixture
 def state() -> MetadataState:
-    """That of an active controller with a metadata.version, all of it committed."""
+    """The state of an active controller with a metadata.version, all of it committed."""
     image = MetadataImage()
     config = ControlConfig(node_id=3000, cluster_id="cluster")
     control = QuorumController(config, image, Random(1), LoneQuorum())

@@ -45,7 +45,7 @@ class Desk:
         self.metadata_version = 15
 
     def deadline_ms(self) -> int | None:
-        """When the keeper wants to send; None while nothing but another record can change that."""
+        """When the keeper sends; None while only another record can change that."""
         if self.keeper.difference(self.registered) is None:
             return None
         return self.keeper.deadline_ms(metadata_version=self.metadata_version)
@@ -55,7 +55,7 @@ class Desk:
         return deadline_ms is not None and self.now_ms >= deadline_ms
 
     def wait_until_due(self) -> int:
-        """Milliseconds until the keeper wants to send, by its own deadline."""
+        """Milliseconds until the keeper sends, by its own deadline."""
         begin_ms = self.now_ms
         deadline_ms = self.deadline_ms()
         assert deadline_ms is not None
@@ -99,7 +99,7 @@ def test_registration_waits_for_its_metadata_version(desk: Desk) -> None:
 def test_whatever_differs_is_registered_again(
     desk: Desk, change: Mapping[str, Any], reason: str | None
 ) -> None:
-    """The log tells the truth of a living controller."""
+    """The log has the truth of a living controller."""
     desk.registered = replace(REGISTERED, **change)
     assert desk.keeper.difference(desk.registered) == reason
     assert desk.is_due() is (reason is not None)

@@ -76,7 +76,7 @@ def of_node(token: int) -> ControlRequest:
 
 
 def everything() -> Ready:
-    """All that raft can want durable in one step, with an answer that promises it."""
+    """All that raft can want durable in one step, with a response that promises it."""
     return Ready(
         hard_state=HARD_STATE,
         truncate_to=0,
@@ -87,7 +87,7 @@ def everything() -> Ready:
 
 
 def answers(effects: Any) -> list[tuple[int, Any]]:
-    """Token and response or error code of each answer."""
+    """Token and response or error code of each request."""
     return [
         (
             control_response.token,
@@ -181,7 +181,7 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
     first, second, third = bench.node.turn([LOST], NOW_MS).raft_replies
     assert first.answer is second.answer
     assert third.answer is not first.answer
-    assert [one.is_for_observer for one in (first, second, third)] == [False, True, False]
+    assert [effect.is_for_observer for effect in (first, second, third)] == [False, True, False]
     assert bench.done().count("read log") == 2
 
 
@@ -202,13 +202,13 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     )
     bench.answer(ConnectionLost, Ready(replies=responses))
     filled = [response.answer for response in bench.node.turn([LOST], NOW_MS).raft_replies]
-    assert [one.response.error_code for one in filled] == [
+    assert [effect.response.error_code for effect in filled] == [
         ErrorCode.none,
         ErrorCode.position_out_of_range,
         ErrorCode.position_out_of_range,
         ErrorCode.snapshot_not_found,
     ]
-    assert [one.data for one in filled] == [b"chunk", b"", b"", b""]
+    assert [effect.data for effect in filled] == [b"chunk", b"", b"", b""]
     first = filled[0].response
     assert isinstance(first, FetchSnapshotResponse)
     assert (first.size_bytes, first.position) == (100, 99)
@@ -229,7 +229,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     ],
 )
 def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, after: list[str]) -> None:
-    """A turn on a failing disk answers nobody and tells raft nothing."""
+    """A turn on a failing disk sends no response and passes nothing to raft."""
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.answer(ConnectionLost, everything())
@@ -439,7 +439,7 @@ def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pyte
 
     monkeypatch.setattr(bench.control, "decide", decide)
     bench.node.turn([request(0), request(1)], NOW_MS + 3)
-    assert [(one.now_ms, one.next_offset, one.listener) for one in seen] == [
+    assert [(context.now_ms, context.next_offset, context.listener) for context in seen] == [
         (NOW_MS + 3, 0, "CONTROLLER"),
         (NOW_MS + 3, 1, "CONTROLLER"),
     ]

@@ -71,7 +71,7 @@ def test_a_former_leader_without_the_api_does_not_silence_the_next(quorum: Any) 
 
 
 def test_an_active_controller_hears_of_the_others_anew_in_each_epoch(quorum: Any) -> None:
-    """What a standby did under a former leadership keeps nobody waiting."""
+    """What a standby did under a former leadership delays no other controller."""
     turns = SnapshotTurns(quorum, node_id=ACTIVE, hands_over=True)
 
     def has_turn(node_id: int, state: SnapshotState) -> bool:

@@ -1,4 +1,4 @@
-"""Names in certificates: those of a real one, and bytes that are none. Beside Java's: tests/golden."""
+"""Names in certificates: those of a real one, and malformed bytes. Beside Java's: tests/golden."""
 
 import ssl
 from pathlib import Path

@@ -127,7 +127,7 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
     ],
 )
 def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
-    """A typed refusal that tells strangers nothing of users."""
+    """A typed refusal that shows strangers nothing of users."""
     with pytest.raises(SaslRefusalError, match=reason) as refused:
         rfc_server().evaluate(message)
     assert refused.value.shown is None or "different from username" in refused.value.shown
@@ -174,7 +174,7 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "shown"),
     [
         (b"alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
         (b"\0alice\0secret\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
@@ -190,11 +190,11 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
         ),
     ],
 )
-def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
+def test_plain_refuses_as_kafka_does(message: bytes, shown: str) -> None:
     server = PlainServer(Passwords({"alice": "secret", "empty": ""}, b"key"))
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
-    assert refused.value.shown == told
+    assert refused.value.shown == shown
     assert server.authenticated is None
 
 
@@ -206,7 +206,7 @@ def kafka_salt(number: int) -> bytes:
 def ask(
     name: str, mechanism: ScramMechanism, found: ImageCredentials, decoys: Decoys
 ) -> tuple[bytes, int, str]:
-    """What a stranger sees who logs in with a wrong password: salt, iterations, and the answer to its proof."""
+    """What a stranger sees who logs in with a wrong password: salt, iterations, and the response to its proof."""
     server = ScramServer(mechanism, found, lambda: "x", decoys)
     client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password="guess", nonce="n")
     first = server.evaluate(client.first_message())
@@ -221,7 +221,7 @@ def ask(
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())
 def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
     users = [(f"user-{number}", "x", mechanism, kafka_salt(number)) for number in range(40)]
-    other_mechanism = next(one for one in SCRAM_MECHANISMS.values() if one is not mechanism)
+    other_mechanism = next(candidate for candidate in SCRAM_MECHANISMS.values() if candidate is not mechanism)
     found, of_nobody = credentials(*users), credentials()
     decoys, of_another = (Decoys(decoy_secret("shared by all", "cluster")) for _ in range(2))
     alphabet = set(b"0123456789abcdefghijklmnopqrstuvwxyz")

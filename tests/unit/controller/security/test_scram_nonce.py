@@ -22,7 +22,7 @@ def final_message(salted: bytes, server_first: str, nonce: str) -> bytes:
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     signed = f"n=user,r={CLIENT_NONCE},{server_first},{without_proof}".encode()
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
-    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    proof = bytes(left ^ other for left, other in zip(client_key, signature, strict=True))
     return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
 

@@ -1,4 +1,4 @@
-"""Answers that nobody reads: what they take is bounded, and those who read are left alone."""
+"""Responses that are not read: their memory is bounded, and clients that read stay connected."""
 
 import asyncio
 import itertools
@@ -62,7 +62,7 @@ def test_small_answers_and_those_who_leave_do_not_count() -> None:
         assert memory.used_bytes == size_bytes
 
 
-class LargeAnswers:
+class LargeResponses:
     """Answers each request with 1 MiB."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ async def test_clients_that_never_read_are_closed(
     monkeypatch.setattr(connection_memory, "SLOW_S_MIN", SLOW_S)
     # The system has room for what one client reads while the others of this process ask.
     await rig.listen(ListenerLimits(response_memory_bytes_max=2 * MIB, socket_send_buffer_bytes=-1))
-    rig.listener.context.handler = LargeAnswers()
+    rig.listener.context.handler = LargeResponses()
     reading = await rig.connect()
     reading.writer.write(encode_frame(b"ask") * 32)
     read = asyncio.create_task(reading.reader.readexactly(32 * MIB))
@@ -126,7 +126,7 @@ async def test_connections_are_served_in_turn(rig: Any, monkeypatch: pytest.Monk
         connection.data_received(encode_frame(b"%d" % number) * 100)
     await turn_until(lambda: len(order) == 300)
     runs = [len(list(run)) for _, run in itertools.groupby(order)]
-    # The first connection found nobody waiting, and then was the first to wait.
+    # The first connection found no other waiting, and then was the first to wait.
     assert runs[0] <= 2 * REQUESTS_AT_ONCE
     assert max(runs[1:]) == REQUESTS_AT_ONCE
     assert len(runs) > 300 / REQUESTS_AT_ONCE
@@ -137,7 +137,7 @@ async def test_little_is_read_at_once(rig: Any) -> None:
     rig.listener.context.handler = type("Silent", (), {"handle": lambda _self, _exchange: None})()
     client = await rig.connect()
     client.writer.write(encode_frame(bytes(1_000)) * 1_000)
-    await turn_until(lambda: any(one._undispatched for one in rig.listener.context.connections))
+    await turn_until(lambda: any(connection._undispatched for connection in rig.listener.context.connections))
     await rig.barrier_of_loop()
     (connection,) = rig.listener.context.connections
     held = sum(map(len, connection._undispatched)) + connection._decoder.buffered_size_bytes

@@ -1,4 +1,4 @@
-"""Answers that can't be made, can't be encoded, or come twice: each exchange ends, and those behind it go on."""
+"""Responses that can't be made, can't be encoded, or come twice: each exchange ends, and those behind it continue."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ import kio.schema.create_topics.v7.request as create
 import kio.schema.create_topics.v7.response as created
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import call as call_module
 from quorate_controller.server.call import Call
 from quorate_controller.server.connection import Exchange
 from quorate_controller.server.counters import Limit
 
-HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
+HEARTBEAT, ANSWER = heartbeat(), heartbeat_response()
 
 
 def create_topic(name: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
@@ -56,7 +56,7 @@ async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
 async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
     rig: Any, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client is told, and what it pipelined behind is answered in order."""
+    """A client gets an error, and what it pipelined behind is served in order."""
     rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else topic_created("n" * 40_000)
     await rig.listen()
     client = await rig.connect()

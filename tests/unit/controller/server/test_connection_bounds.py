@@ -39,7 +39,7 @@ async def test_hosts_are_looked_up() -> None:
 
 
 async def test_an_unknown_host_ends_the_start() -> None:
-    """As Kafka, which would otherwise not apply a limit that somebody relies on."""
+    """As Kafka, which would otherwise not apply a limit that is relied on."""
     with pytest.raises(
         UnknownHostError, match=r"max\.connections\.per\.ip\.overrides: nobody\.invalid has no"
     ):

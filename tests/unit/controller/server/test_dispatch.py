@@ -420,7 +420,7 @@ async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
 async def test_each_misrouted_connection_is_counted_and_told_with_both_identities(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who runs the cluster finds the wrong address (KIP-1242)."""
+    """An administrator finds the wrong address (KIP-1242)."""
     await rig.listen()
     client = await rig.connect()
     for cluster_id, node_id in (("cluster", 2), ("other", 1), ("cluster", 1), ("cluster", -1)):
@@ -452,7 +452,7 @@ async def test_each_misrouted_connection_is_counted_and_told_with_both_identitie
 async def test_a_candidate_that_reaches_another_voter_is_named_once(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A Java controller, which does not say whom it means, is found by its votes."""
+    """A Java controller, which does not name the intended node, is found by its votes."""
     rig.node.reply = lambda _request: RaftAnswer(response=m.VoteResponse(leader_epoch=8))
     await rig.listen()
     client = await rig.connect()
@@ -548,7 +548,7 @@ async def test_many_clients_pipeline_at_once(rig: Any) -> None:
 
 
 def about_everything() -> Any:
-    """DescribeConfigs, and its answer."""
+    """DescribeConfigs, and its response."""
     asking = describe_configs.DescribeConfigsRequest(
         resources=(
             describe_configs.DescribeConfigsResource(
@@ -560,19 +560,19 @@ def about_everything() -> Any:
 
 
 def sliced_creation() -> Any:
-    """CreateAcls, and its answer."""
-    answer = created_acls.CreateAclsResponse(throttle_time=timedelta(0), results=())
-    return create_acls.CreateAclsRequest(creations=()), 3, answer
+    """CreateAcls, and its response."""
+    response = created_acls.CreateAclsResponse(throttle_time=timedelta(0), results=())
+    return create_acls.CreateAclsRequest(creations=()), 3, response
 
 
 @pytest.mark.parametrize("kind", [about_everything, sliced_creation])
 async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
     rig: Any, kind: Callable[[], Any]
 ) -> None:
-    """Who pipelines requests that take many slices has only one of them parsed, until its answer is sent:
+    """Of pipelined requests that take many slices only one is parsed, until its response is sent:
     they are done in their order.
     """
-    asking, version, answer = kind()
+    asking, version, response = kind()
     await rig.listen()
     client = await rig.connect()
     for _ in range(3):
@@ -582,6 +582,6 @@ async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
         futures = await rig.node.requests(count)
         await rig.barrier()
         assert len(rig.node.controls) == count
-        futures[-1].set_result(answer)
-        assert await client.receive() == answer
+        futures[-1].set_result(response)
+        assert await client.receive() == response
     await rig.node.requests(4)

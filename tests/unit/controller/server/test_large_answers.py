@@ -14,7 +14,7 @@ LARGE = encode_frame(random.Random(5).randbytes(8 * MIB))
 SMALL = encode_frame(b"small")
 
 
-class Answers:
+class LargeResponse:
     """Answers `large` with 8 MiB, `last` with 8 MiB before it closes the connection, and all else with some bytes."""
 
     def handle(self, exchange: Exchange) -> None:
@@ -25,8 +25,8 @@ class Answers:
 
 
 async def test_tls_holds_a_piece_of_a_large_answer(secured: TlsRig, certificates: Certificates) -> None:
-    """A client that reads slowly costs its answer, and not copies of it."""
-    await secured.listen(tls_of(certificates), Answers())
+    """A client that reads slowly costs its response, and not copies of it."""
+    await secured.listen(tls_of(certificates), LargeResponse())
     reader, writer = await secured.connect(client_context(certificates))
     writer.transport.pause_reading()
     writer.write(encode_frame(b"large") + encode_frame(b"small"))
@@ -43,7 +43,7 @@ async def test_tls_holds_a_piece_of_a_large_answer(secured: TlsRig, certificates
 
 
 async def test_a_connection_closes_behind_the_last_piece(secured: TlsRig, certificates: Certificates) -> None:
-    await secured.listen(tls_of(certificates), Answers())
+    await secured.listen(tls_of(certificates), LargeResponse())
     reader, writer = await secured.connect(client_context(certificates))
     writer.write(encode_frame(b"last"))
     assert await asyncio.wait_for(reader.read(), HANG_S) == LARGE

@@ -14,7 +14,7 @@ import kio.schema.describe_configs.v4.response as configs
 import kio.schema.list_partition_reassignments.v0.response as reassignments
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import turn_until
 from quorate_controller import scheduler
 from quorate_controller.control.api import ControlError
@@ -123,7 +123,7 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
         (ApiKey.DELETE_ACLS, deleted()),
         (ApiKey.LIST_PARTITION_REASSIGNMENTS, listed()),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda response: type(response).__name__,
 )
 def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
     api, arrays = find_api(key), long_arrays(response)
@@ -169,7 +169,7 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
 async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
-        heartbeat_answer() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
+        heartbeat_response() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
     )
     await rig.listen()
     creating, broker = await rig.connect(), await rig.connect()
@@ -202,7 +202,7 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 ) -> None:
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
-        heartbeat_answer() if request == heartbeat() else described(2_000)
+        heartbeat_response() if request == heartbeat() else described(2_000)
     )
     await rig.listen()
     describing, broker = await rig.connect(), await rig.connect()
@@ -217,7 +217,7 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 
 async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_answers, "RESPONSE_SIZE_BYTES_MAX", 1_000)
-    rig.node.decide = lambda request, _caller: heartbeat_answer() if request == heartbeat() else described()
+    rig.node.decide = lambda request, _caller: heartbeat_response() if request == heartbeat() else described()
     await rig.listen()
     client = await rig.connect()
     client.send(QUESTION, 4)

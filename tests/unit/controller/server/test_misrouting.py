@@ -1,4 +1,4 @@
-"""Who was meant and who answers, by what requests and responses say."""
+"""Misrouted connections, by what requests and responses contain."""
 
 from dataclasses import replace
 from typing import Any
@@ -94,7 +94,7 @@ NOT_LEADER = m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader
 def test_a_request_tells_whom_its_sender_meant(
     request_: Any, response: Any, expected: Misrouting | None
 ) -> None:
-    """Peers that don't say whom they mean are judged all the same."""
+    """Peers that don't name the intended node are judged, too."""
     assert of_request(request_, response, node_id=OURS) is expected
 
 
@@ -170,12 +170,14 @@ def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: 
 def test_each_finding_of_a_connection_is_told_once() -> None:
     """A peer that tries for hours makes one line for each thing that is wrong."""
     findings = ConnectionFindings()
-    reported = [findings.report(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
+    reported = [
+        findings.report(finding, 0) for finding in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)
+    ]
     assert reported == [True, False, True]
 
 
 @pytest.mark.parametrize(
-    ("times_ms", "told"),
+    ("times_ms", "reported"),
     [
         ([0, 40, 80, 120, 160, 200, 240], 1),
         ([0, 40, 80], 0),
@@ -185,13 +187,13 @@ def test_each_finding_of_a_connection_is_told_once() -> None:
         ([0, 60_000, 120_000, 180_000], 0),
     ],
 )
-def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], told: int) -> None:
+def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], reported: int) -> None:
     findings = ConnectionFindings()
-    assert sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms) == told
+    assert sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms) == reported
 
 
 def test_a_fetch_that_is_served_ends_the_doubts() -> None:
-    """The next change of what leads where is told again."""
+    """The next misrouting is reported again."""
     findings = ConnectionFindings()
 
     def doubts(since_ms: int) -> int:

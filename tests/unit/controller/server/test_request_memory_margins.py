@@ -1,4 +1,4 @@
-"""Who gives way when memory is short, and how much time a request may save up."""
+"""The connection that gives way when memory is short, and the credit of a request."""
 
 from typing import TYPE_CHECKING
 

@@ -15,7 +15,7 @@ from quorate_protocol.wire.server import Request
 
 FETCH, VOTE = find_api(ApiKey.FETCH), find_api(ApiKey.VOTE)
 LEADER_SINCE = 12
-"""The first version of Fetch with a place for the leader: older ones get no answer of raft."""
+"""The first version of Fetch with a place for the leader: older ones get no response of raft."""
 LEADER = LeaderEndpoint(node_id=1, host="controller-1", port=9093)
 RECORDS = FetchResponse(
     leader_id=1, leader_epoch=7, leader_endpoint=LEADER, high_watermark=40, log_start_offset=3
@@ -32,7 +32,7 @@ def asked(version: int, correlation_id: int, api: object = FETCH) -> Request:
 
 
 def alone(reply: RaftAnswer, request: Request) -> bytes:
-    """The frame of an answer that nobody else gets."""
+    """The frame of a response to a single client."""
     response = response_to_wire(reply.response, reply.data, version=request.version)
     return bytes(encode_response_frame(request.api, request.version, request.correlation_id, response))
 

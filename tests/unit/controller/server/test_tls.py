@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from kit.java.tls import Certificates
 from kit.tls_listener import LOCALHOST, TlsRig, client_context, messages, pem, tls_of
 from kit.waiting import HANG_S, turn_until
@@ -171,7 +171,7 @@ async def test_a_handshake_that_ends_gives_its_place_back(
     assert secured.counters.failed_handshakes == 2
 
 
-class LargeAnswers:
+class LargeResponses:
     """Answers each request with 256 KiB."""
 
     ANSWER = bytes(256 * 1024)
@@ -188,7 +188,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from(
     secured: TlsRig, certificates: Certificates
 ) -> None:
     """Answers do not pile up behind TLS either."""
-    handler = LargeAnswers()
+    handler = LargeResponses()
     await secured.listen(tls_of(certificates), handler, send_buffer_bytes_max=64 * 1024)
     reader, writer = await secured.connect(client_context(certificates))
     writer.write(encode_frame(b"ask") * 100)
@@ -203,7 +203,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from(
 
 
 async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: Certificates) -> None:
-    rig.node.decide = lambda _request, caller: heartbeat_answer(
+    rig.node.decide = lambda _request, caller: heartbeat_response(
         is_fenced=str(caller.principal) == "User:CN=client"
     )
     listener = await rig.listen()
@@ -250,7 +250,7 @@ async def test_controllers_check_whom_they_connect_to(
 ) -> None:
     """Ssl.endpoint.identification.algorithm and the trust store apply to connections to other controllers."""
     caplog.set_level(logging.INFO)
-    rig.node.decide = lambda _request, caller: heartbeat_answer(
+    rig.node.decide = lambda _request, caller: heartbeat_response(
         is_fenced=str(caller.principal) == "User:CN=server"
     )
     plain = await rig.listen()
