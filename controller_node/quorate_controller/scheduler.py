@@ -2,8 +2,9 @@
 
 Work has a class: that of the quorum is done first, then that of nodes, of clients, and of strangers. Each pass of the
 event loop spends `PASS_S_MAX` on it, and does at least one step of each class. Within a class, the connection that
-has taken least time is next: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). So a client that asks rarely
-does not wait for a round over hundreds of busy ones, and a client whose requests take long is served less often.
+has taken least time is next: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). So a client with few
+requests does not wait for a round over hundreds of busy ones, and a client whose requests take long is served less
+often.
 
 A step is short: a few requests are parsed and passed on, a piece of a long response is written. What takes longer is
 a generator, `Steps`. It may wait for a future, such as a thread that parses, or for room in a `Budget`.

@@ -4,7 +4,7 @@ A slice of writing takes a few milliseconds, and a longer pause follows, in whic
 Without pauses each hop of a request, at each of the controllers, would wait for a slice.
 
 A fetched snapshot replaces image and log once all of it is read. Until then raft begins nothing, but responds to its
-peers between the slices: a large snapshot takes many seconds, and a vote has to be answered within one.
+peers between the slices: a large snapshot takes many seconds, and a vote has to be decided within one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_SNAPSHOT: Final = -1
 """The offset of the last snapshot of a controller that has none (KIP-631)."""
 
 WAIT_MS: Final = 500
-"""The time after which a due checkpoint asks for its turn again."""
+"""The time after which a due checkpoint is tried again."""
 
 OVERDUE_FACTOR: Final = 2
 """At this many times its limits a checkpoint is written without a turn."""

@@ -271,7 +271,7 @@ class ControllerNode:
             deadline_ms = control.deadline_ms
             if deadline_ms is None or deadline_ms > self.now_ms:
                 return
-            if not self._decide_unasked("timer", control.tick):
+            if not self._decide_unrequested("timer", control.tick):
                 return
             if self._proposals.next_offset - before >= TIMER_RECORDS_PER_TURN_MAX:
                 return
@@ -349,7 +349,7 @@ class ControllerNode:
         if self.metadata.applied_offset != self.raft.log_end_offset:
             return False
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
-        self._decide_unasked("activation", self._activate)
+        self._decide_unrequested("activation", self._activate)
         return True
 
     def _activate(self, now_ms: int) -> ControlResult:
@@ -367,8 +367,8 @@ class ControllerNode:
         else:
             self._requests.accept(event, self.now_ms)
 
-    def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
-        """Makes a decision that no request asks for. Returns whether it succeeded.
+    def _decide_unrequested(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
+        """Makes a decision without a request. Returns whether it succeeded.
 
         After an unforeseen exception this node resigns, so that another controller can try. It may lead again,
         but becomes active only after a pause.

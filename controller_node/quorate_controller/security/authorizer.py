@@ -42,7 +42,7 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
 
 
 KNOWN_MAX: Final = 4096
-"""Decisions that are kept until an ACL changes: brokers and controllers ask for the same ones all the time."""
+"""Decisions that are kept until an ACL changes: brokers and controllers need the same ones all the time."""
 KNOWN_NAMES_LENGTH_MAX: Final = 512
 """Decisions on longer names are not kept. Requests may have names of 32 KiB, which are not checked before."""
 
@@ -188,7 +188,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether an action is allowed, and the rule that says so as Kafka's audit log names it."""
+    """Whether an action is allowed, and the rule for it as Kafka's audit log names it."""
 
     is_allowed: bool
     acl: AccessControlEntry | None = None
@@ -210,7 +210,7 @@ _DENY: Final = Decision(is_allowed=False)
 class Authorizer:
     """Decides by super users, then by the ACLs of an image; a denial wins over any number of permissions.
 
-    `is_loaded` says whether the image has all committed ACLs. It is not asked again once it was true.
+    `is_loaded` returns whether the image has all committed ACLs. It is not called again once it was true.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Authorizer:
         """Check that the authorizer can decide for a principal: for super users it always can.
 
         Raises:
-            ProtocolError: UNKNOWN_SERVER_ERROR while the ACLs are not loaded, as Kafka answers then.
+            ProtocolError: UNKNOWN_SERVER_ERROR while the ACLs are not loaded, as in Kafka.
         """
         if self._was_loaded or principal in self._super_users:
             return

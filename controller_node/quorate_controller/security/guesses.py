@@ -46,7 +46,7 @@ class Guesses:
         """Of those who have logged in, by address and name."""
 
     def allows(self, host: str, name: str, now_s: float) -> bool:
-        """Whether the credentials of a user at an address may be looked at."""
+        """Whether the credentials of a user at an address may be checked."""
         budget = self._budget(counted_address(host), name)
         return budget is None or budget.at(now_s) >= 1.0
 

@@ -165,7 +165,7 @@ class Exchange:
         self._connection.response_ready(len(response))
 
     def refuse(self, reason: str) -> None:
-        """Close the connection after the answers to earlier requests; `reason` is logged.
+        """Close the connection after the responses to earlier requests; `reason` is logged.
 
         Without effect when the exchange is over.
         """

@@ -2,7 +2,7 @@
 
 Each accepted connection takes a `Place`, from before its TLS handshake until it is gone. A place is in one of four
 stages: its handshake has not begun, it is under way, its client is still a stranger, or a request of it was served,
-behind authentication where the listener asks for it. When no place is free, Kafka accepts no connection until another
+behind authentication where the listener requires it. When no place is free, Kafka accepts no connection until another
 one ends, so that a client that holds all places keeps controllers and brokers out. Here the stranger that came first
 loses its place, or else a client without a request for `IDLE_S_MIN`. Voters and brokers send requests more often.
 

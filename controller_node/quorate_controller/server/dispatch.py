@@ -56,8 +56,8 @@ PARSED_AT_ONCE_BYTES_MAX: Final = 16 * 1024
 SWITCH_INTERVAL_S: Final = 0.001
 """How long the event loop may wait for the interpreter. Python's default is 5 ms."""
 PARSED_BYTES_MAX: Final = 2 * 1024 * 1024
-"""The size of the huge requests of clients that are parsed and not answered, where a single one may be larger; and
-that of the other large ones.
+"""The size of the huge requests of clients that are parsed and have no response, where a single one may be larger;
+and that of the other large ones.
 """
 HUGE_BYTES_MIN: Final = 256 * 1024
 """Requests of this size and more have a bound of their own: they take long, and others should not wait for them."""
@@ -331,7 +331,7 @@ class Dispatcher:
 
 
 def _is_permitted(call: Call, authorization: Authorization) -> bool:
-    """Whether a request may be served; one that may not is answered."""
+    """Whether a request may be served; otherwise it is refused."""
     try:
         authorization.check(call.request.api, call.caller.access, str(call.caller.principal))
     except (ControlError, ProtocolError) as refusal:

@@ -11,7 +11,7 @@ leader's epoch.
 | `DIRECTORY` | Vote or BeginQuorumEpoch names another directory of this node | |
 | `LEADER` | a replica fetches again and again in an epoch that another node leads | |
 
-A response raises a doubt only: a voter with a new directory answers INVALID_VOTER_KEY, too, and a leader that has
+A response raises a doubt only: a voter with a new directory responds INVALID_VOTER_KEY, too, and a leader that has
 resigned does not lead. `verdict` decides with what the node at that address reports of itself.
 """
 
@@ -76,7 +76,7 @@ def of_client(body: ApiVersionsRequest, *, cluster_id: str, node_id: int) -> Mis
 def looks_up_voters(body: ApiVersionsRequest) -> bool:
     """Whether a connection is one of our controllers to a bootstrap server: it names no intended node.
 
-    A Vote or BeginQuorumEpoch on it asks whether this node is the voter that it names (see `raft.lookup`).
+    A Vote or BeginQuorumEpoch on it finds out whether this node is the voter that it names (see `raft.lookup`).
     """
     return body.client_software_name == CONTROLLER_SOFTWARE_NAME and body.node_id == UNKNOWN_NODE_ID
 
@@ -86,7 +86,7 @@ def of_request(
 ) -> Misrouting | None:
     """Returns how the sender of a request was misrouted, by the request and by Raft's response to it.
 
-    `is_lookup`: whether the sender does not know which voter this node is. `LEADER` is a doubt, which
+    `is_lookup`: whether the sender looks for the voter that this node is. `LEADER` is a doubt, which
     `ConnectionFindings` turns into a finding when it comes again and again.
     """
     if _is_other_cluster(response):
@@ -110,7 +110,7 @@ def of_request(
 
 
 def of_response(send: Send, response: RaftResponse) -> Misrouting | None:
-    """Returns what a response makes doubtful about the node that it came from: a reason to ask who that is."""
+    """Returns the doubt that a response raises about the node that it came from, a reason to identify that node."""
     if _is_other_cluster(response):
         return Misrouting.CLUSTER
     meant, request = send.destination.node_id, send.request
@@ -146,7 +146,7 @@ def meant_by(request: RaftRequest, response: RaftResponse) -> Mapping[str, objec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
+class NodeIdentity:
     """What the node at an address reports of itself; None where it reports nothing."""
 
     cluster_id: str | None = None
@@ -155,14 +155,14 @@ class Answering:
     node_id: int | None = None
 
 
-def verdict(doubt: Misrouting | None, answering: Answering, *, cluster_id: str) -> Misrouting | None:
+def verdict(doubt: Misrouting | None, identity: NodeIdentity, *, cluster_id: str) -> Misrouting | None:
     """Returns what is wrong with an address, by a doubt (if any) and the node there; None if nothing is."""
-    if answering.cluster_id not in (None, cluster_id):
+    if identity.cluster_id not in (None, cluster_id):
         return Misrouting.CLUSTER
-    if answering.is_meant is False:
+    if identity.is_meant is False:
         return Misrouting.NODE
     # INCONSISTENT_CLUSTER_ID needs no second opinion.
-    is_unexplained = doubt is Misrouting.CLUSTER and answering.cluster_id is None
+    is_unexplained = doubt is Misrouting.CLUSTER and identity.cluster_id is None
     return Misrouting.CLUSTER if is_unexplained else None
 
 

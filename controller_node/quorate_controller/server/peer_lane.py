@@ -1,7 +1,7 @@
 """One outbound connection to a peer: opened when needed, negotiated once, opened again after a break.
 
-States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> authenticating,
-if the listeners of controllers ask for SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
+States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions sent) -> authenticating,
+if the listeners of controllers require SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
 A connection to another node than the intended one is closed at once: the response to ApiVersions has an error
 (KIP-1242; not from Java up to 4.3). A broken connection leads back to unconnected. Its requests fail, and the next
 request connects again. Kafka responds to the requests of one connection strictly in order, so responses are
@@ -296,12 +296,12 @@ class PeerLane:
             self._on_lost()
 
     def _misrouted(self) -> None:
-        """Another node answers at this address: the source of the address is out of date (KIP-1242)."""
+        """Another node is at this address: the source of the address is out of date (KIP-1242)."""
         self._disconnect()
         facts = {"peer": str(self.address), "cluster_id": self._cluster_id}
         log.warning("peer_misrouted", extra={"facts": facts})
         self._on_misrouted()
-        self._back_off("another node answers there")
+        self._back_off("another node is there")
         self._fail_all(FailureReason.MISROUTED)
 
     def _log(self, level: int, event: str, reason: str) -> None:

@@ -26,7 +26,7 @@ from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.raft import messages
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.server import misrouting
-from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Answering, Misrouting, verdict
+from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Misrouting, NodeIdentity, verdict
 from quorate_controller.server.peer_lane import Address, LaneLimits, Outbound, PeerLane
 from quorate_controller.server.raft_wire import request_to_wire, response_from_wire
 
@@ -40,7 +40,7 @@ TIMEOUT_S: Final = 1.0
 PAUSE_S: Final = 1.0
 """The least time between two examinations of one route that found nothing wrong."""
 NODE_IDS_MAX: Final = 100
-"""The number of node ids that are tried to recognize the node that answers."""
+"""The number of node ids that are tried to identify a node."""
 
 
 class Examiner:
@@ -109,24 +109,24 @@ class Examiner:
         # The connection names no intended node, because another node might refuse it then.
         lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
         try:
-            answering = await _identify(lane, address.node_id)
+            identity = await _identify(lane, address.node_id)
         finally:
             lane.close()
-        what = verdict(doubt, answering, cluster_id=self._cluster_id)
+        what = verdict(doubt, identity, cluster_id=self._cluster_id)
         if what is not None:
             facts = {
                 "peer": str(address),
                 "meant": what.value,
                 "cluster_id": self._cluster_id,
-                "found_cluster_id": answering.cluster_id,
-                "found_node_id": answering.node_id,
+                "found_cluster_id": identity.cluster_id,
+                "found_node_id": identity.node_id,
             }
             log.warning("peer_misrouted", extra={"facts": facts})
             self._on_misrouted()
         return what
 
 
-async def _identify(lane: PeerLane, meant: int) -> Answering:
+async def _identify(lane: PeerLane, meant: int) -> NodeIdentity:
     cluster_id, node_ids = None, [meant]
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -136,14 +136,14 @@ async def _identify(lane: PeerLane, meant: int) -> Answering:
                 node_ids += [node.broker_id for node in described.brokers[:NODE_IDS_MAX]]
             configs = await lane.ask(node_question(node_ids), TIMEOUT_S)
     except OSError:  # TimeoutError, too
-        return Answering(cluster_id=cluster_id)
-    return answering_of(node_ids, cluster_id, configs.results)
+        return NodeIdentity(cluster_id=cluster_id)
+    return identity_in(node_ids, cluster_id, configs.results)
 
 
-def answering_of(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> Answering:
+def identity_in(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> NodeIdentity:
     """Returns the node by its cluster and its results of `node_question`; the first id is the intended one."""
     responses = {result.resource_name: is_node(result.error_code) for result in results}
-    return Answering(
+    return NodeIdentity(
         cluster_id=cluster_id,
         is_meant=responses.get(str(node_ids[0])),
         node_id=next((node_id for node_id in node_ids if responses.get(str(node_id))), None),

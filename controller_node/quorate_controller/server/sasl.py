@@ -175,7 +175,7 @@ class SaslSession:
         key = request.api.key
         if key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
             self._gate.served.handle(exchange)
-            # After an error the client may ask once more.
+            # After an error the client may send it again.
             if exchange.response is not None and exchange.response[_ERROR_CODE] == _NO_ERROR:
                 self._state = _State.HANDSHAKE
             return

@@ -40,7 +40,7 @@ CLOSE_GRACE_S: Final = 2.0
 
 
 class MissingLibraryError(Exception):
-    """A library is not installed that a listener needs. The message says how to install it."""
+    """A library that a listener needs is not installed. The message has the command that installs it."""
 
 
 def load_libraries(config: ControllerConfig) -> None:
@@ -225,7 +225,7 @@ def decoys_of_all(config: ControllerConfig, cluster_id: str) -> Decoys:
 
 
 def listener_limits(config: ControllerConfig) -> ListenerLimits:
-    """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
+    """The configured bounds; ours where Kafka's default is no bound."""
     return ListenerLimits(
         frame_size_bytes_max=_number(config, "socket.request.max.bytes"),
         socket_send_buffer_bytes=_number(config, "socket.send.buffer.bytes"),

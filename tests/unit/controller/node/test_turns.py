@@ -417,7 +417,7 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
     effects = bench.node.turn([OwnRequestFailed(request=request, reason="no route")], NOW_MS)
     (note,) = effects.notes
     assert (note.event, note.is_warning) == ("registration_failed", True)
-    assert note.facts == {"error": "no answer", "message": "no route"}
+    assert note.facts == {"error": "no response", "message": "no route"}
     assert bench.done() == []
 
 

@@ -224,7 +224,7 @@ async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pyt
     client.send(heartbeat(), 1)
     (result,) = (await client.receive()).results
     assert result.error_code is ErrorCode.policy_violation
-    assert result.error_message == "The answer has more than 1000 bytes: ask for less at once."
+    assert result.error_message == "The response has more than 1000 bytes: ask for less at once."
     assert (await client.receive()).error_code is ErrorCode.none
 
 

@@ -11,9 +11,9 @@ from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
 from quorate_controller.server.misrouting import (
     LEADER_DOUBTS_MIN,
     LEADER_DOUBTS_SPAN_MS_MAX,
-    Answering,
     ConnectionFindings,
     Misrouting,
+    NodeIdentity,
     meant_by,
     of_request,
     of_response,
@@ -152,17 +152,17 @@ def test_a_response_makes_doubtful_who_answers(
 @pytest.mark.parametrize(
     ("doubt", "answering", "expected"),
     [
-        (Misrouting.NODE, Answering(cluster_id="c", is_meant=True, node_id=2), None),
-        (Misrouting.NODE, Answering(cluster_id="c", is_meant=False, node_id=3), Misrouting.NODE),
-        (Misrouting.NODE, Answering(cluster_id="other", is_meant=True, node_id=2), Misrouting.CLUSTER),
-        (Misrouting.NODE, Answering(is_meant=False), Misrouting.NODE),
-        (Misrouting.NODE, Answering(), None),
-        (Misrouting.CLUSTER, Answering(), Misrouting.CLUSTER),
-        (Misrouting.CLUSTER, Answering(cluster_id="c", is_meant=True, node_id=2), None),
-        (Misrouting.CLUSTER, Answering(cluster_id="c", is_meant=False), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(cluster_id="c", is_meant=True, node_id=2), None),
+        (Misrouting.NODE, NodeIdentity(cluster_id="c", is_meant=False, node_id=3), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(cluster_id="other", is_meant=True, node_id=2), Misrouting.CLUSTER),
+        (Misrouting.NODE, NodeIdentity(is_meant=False), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(), None),
+        (Misrouting.CLUSTER, NodeIdentity(), Misrouting.CLUSTER),
+        (Misrouting.CLUSTER, NodeIdentity(cluster_id="c", is_meant=True, node_id=2), None),
+        (Misrouting.CLUSTER, NodeIdentity(cluster_id="c", is_meant=False), Misrouting.NODE),
     ],
 )
-def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: Misrouting | None) -> None:
+def test_who_answers_decides(doubt: Misrouting, answering: NodeIdentity, expected: Misrouting | None) -> None:
     """A new directory or a leader that has resigned is nothing wrong."""
     assert verdict(doubt, answering, cluster_id="c") is expected
 
