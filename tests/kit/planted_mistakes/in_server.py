@@ -102,7 +102,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a connection that was idle for an hour is served alone for a long time",
-        tests=("unit/controller/test_scheduler_credit.py",),
+        tests=("unit/controller/test_scheduler.py",),
     ),
     Mistake(
         name="heartbeats share the limit of clients",

@@ -1,6 +1,7 @@
 """The order of work, when there is more than can be done at once."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -33,7 +34,7 @@ class Clock:
 
 
 class Asking:
-    """A connection with `count` requests, each of which takes `takes_s`."""
+    """A connection with some requests, each of which takes `takes_s`."""
 
     def __init__(
         self,
@@ -266,3 +267,18 @@ async def test_what_a_turn_leaves_over_counts_for_the_next() -> None:
         assert scheduler.is_idle, passed
         scheduler.passed_on()
     assert not scheduler.is_idle
+
+
+async def test_a_connection_that_was_idle_gets_no_more_than_others(clock: Clock) -> None:
+    """A connection does not save up the time in which it had no work."""
+    order: list[str] = []
+    scheduler = Scheduler()
+    scheduler.add(Asking("early", order, clock, PASS_S_MAX, requests=1_000))
+    await turns(100)
+    before = len(order)
+    assert before > 50
+    scheduler.add(Asking("late", order, clock, PASS_S_MAX, requests=1_000))
+    await turns(40)
+    steps = Counter(order[before:])
+    assert steps["late"] == pytest.approx(steps["early"], abs=2)
+    assert steps["late"] > 10

@@ -13,7 +13,9 @@ def endless() -> Generator[None, None, Any]:
 
 
 def read(token: int) -> LongRead:
-    return LongRead(token=token, request="r", steps=endless(), requester=Requester(None, 1 << 62), client=None)
+    return LongRead(
+        token=token, request="r", steps=endless(), requester=Requester(None, 1 << 62), client=None
+    )
 
 
 def test_only_the_read_itself_is_given_up() -> None:

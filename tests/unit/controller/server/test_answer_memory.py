@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.noted_places import NotedPlace
+from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until, until
 from quorate_controller import scheduler
 from quorate_controller.server import connection_memory
@@ -62,17 +63,6 @@ def test_small_answers_and_those_who_leave_do_not_count() -> None:
         assert memory.used_bytes == size_bytes
 
 
-class LargeResponses:
-    """Answers each request with 1 MiB."""
-
-    def __init__(self) -> None:
-        self.handled = 0
-
-    def handle(self, exchange: Exchange) -> None:
-        self.handled += 1
-        exchange.respond(bytes(MIB))
-
-
 async def test_clients_that_never_read_are_closed(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -80,7 +70,7 @@ async def test_clients_that_never_read_are_closed(
     monkeypatch.setattr(connection_memory, "SLOW_S_MIN", SLOW_S)
     # The system has room for what one client reads while the others of this process ask.
     await rig.listen(ListenerLimits(response_memory_bytes_max=2 * MIB, socket_send_buffer_bytes=-1))
-    rig.listener.context.handler = LargeResponses()
+    rig.listener.context.handler = LargeResponses(MIB)
     reading = await rig.connect()
     reading.writer.write(encode_frame(b"ask") * 32)
     read = asyncio.create_task(reading.reader.readexactly(32 * MIB))

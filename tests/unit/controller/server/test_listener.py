@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from kit.controller_parts import heartbeat, heartbeat_response
+from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits
 from quorate_controller.server.counters import Limit
 from quorate_protocol.kafka.apis import APIS
@@ -64,19 +65,6 @@ async def test_the_system_keeps_few_answers(rig: Any, size_bytes: int) -> None:
     assert given == 100_000 if size_bytes > 0 else given > 100_000
 
 
-class LargeResponses:
-    """Answers each request with 256 KiB."""
-
-    ANSWER = bytes(256 * 1024)
-
-    def __init__(self) -> None:
-        self.handled = 0
-
-    def handle(self, exchange: Exchange) -> None:
-        self.handled += 1
-        exchange.respond(self.ANSWER)
-
-
 async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
     await rig.listen(ListenerLimits(send_buffer_bytes_max=1))
     rig.listener.context.handler = handler = LargeResponses()
@@ -86,9 +74,9 @@ async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
     for _ in range(20):
         other = await rig.connect()
         other.writer.write(encode_frame(b"ask"))
-        await other.reader.readexactly(len(handler.ANSWER))
+        await other.reader.readexactly(len(handler.response))
     assert handler.handled < 150, "what the kernel's buffers hold, and no more"
-    await client.reader.readexactly(200 * len(handler.ANSWER))
+    await client.reader.readexactly(200 * len(handler.response))
     assert handler.handled == 220
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from kit.controller_parts import heartbeat, heartbeat_response
 from kit.java.tls import Certificates
+from kit.request_handlers import LargeResponses
 from kit.tls_listener import LOCALHOST, TlsRig, client_context, messages, pem, tls_of
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import acceptor, connection_quotas
-from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.listener import Listener
@@ -171,19 +172,6 @@ async def test_a_handshake_that_ends_gives_its_place_back(
     assert secured.counters.failed_handshakes == 2
 
 
-class LargeResponses:
-    """Answers each request with 256 KiB."""
-
-    ANSWER = bytes(256 * 1024)
-
-    def __init__(self) -> None:
-        self.handled = 0
-
-    def handle(self, exchange: Exchange) -> None:
-        self.handled += 1
-        exchange.respond(self.ANSWER)
-
-
 async def test_a_peer_that_does_not_read_is_not_read_from(
     secured: TlsRig, certificates: Certificates
 ) -> None:
@@ -196,9 +184,9 @@ async def test_a_peer_that_does_not_read_is_not_read_from(
     for _ in range(5):
         other, other_writer = await secured.connect(client_context(certificates))
         other_writer.write(encode_frame(b"ask"))
-        await asyncio.wait_for(other.readexactly(len(handler.ANSWER)), HANG_S)
+        await asyncio.wait_for(other.readexactly(len(handler.response)), HANG_S)
     assert handler.handled < 80, "what the buffers hold, and no more"
-    await asyncio.wait_for(reader.readexactly(100 * len(handler.ANSWER)), HANG_S)
+    await asyncio.wait_for(reader.readexactly(100 * len(handler.response)), HANG_S)
     assert handler.handled == 105
 
 
