@@ -199,7 +199,7 @@ MISTAKES: Final = (
         file=f"{_NODE}/request_processor.py",
         edits=(("lambda waiting: waiting.token == read.token", "lambda _: True"),),
         harm="a client is never answered",
-        tests=(f"{_TESTS}/test_long_reads_given_up.py",),
+        tests=(f"{_TESTS}/test_long_reads.py",),
     ),
     Mistake(
         name="a turn begins all that clients ask for",

@@ -94,7 +94,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a final message with another nonce is accepted",
-        tests=(f"{_TESTS}/test_scram_nonce.py",),
+        tests=(f"{_TESTS}/test_sasl.py",),
     ),
     Mistake(
         name="the principal changes when a client authenticates again",

@@ -121,7 +121,7 @@ MISTAKES: Final = (
         file=f"{_SERVER}/connection_memory.py",
         edits=(("            if place is not lacks_least\n", ""),),
         harm="with one large request and little memory nobody is ever served",
-        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+        tests=(f"{_TESTS}/test_request_memory.py",),
     ),
     Mistake(
         name="each byte counts",
@@ -140,7 +140,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a connection that has sent a lot may stop for hours",
-        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+        tests=(f"{_TESTS}/test_request_memory.py",),
     ),
     Mistake(
         name="a pause counts for the time of a request",

@@ -321,3 +321,32 @@ def test_plain_lets_users_in(message: bytes) -> None:
 
 def test_token_hmacs_are_kafkas() -> None:
     assert token_hmac("s", "id") == hmac.digest(b"s", b"id", "sha512")
+
+
+def final_message(server_first: str, nonce: str) -> bytes:
+    """The final message of a client with the right password: this nonce, and the proof that belongs to it."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b"salt", 4096)
+    without_proof = f"c=biws,r={nonce}"
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = f"n=user,r=client,{server_first},{without_proof}".encode()
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("nonce", "is_accepted"),
+    [("clientserver", True), ("client", False), ("clientother", False), ("clientservermore", False)],
+)
+def test_the_final_message_has_the_nonce_of_both(nonce: str, is_accepted: bool) -> None:
+    """RFC 5802, section 5.1."""
+    known = credentials(("user", "pencil", SHA_256, b"salt"))
+    server = ScramServer(SHA_256, known, lambda: "server", DECOYS)
+    message = final_message(server.evaluate(b"n,,n=user,r=client").decode(), nonce)
+    if is_accepted:
+        server.evaluate(message)
+        assert server.authenticated is not None
+    else:
+        with pytest.raises(SaslRefusalError, match="final message is malformed"):
+            server.evaluate(message)
+        assert server.authenticated is None

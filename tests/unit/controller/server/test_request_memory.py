@@ -13,9 +13,10 @@ import pytest
 from kit.noted_places import NotedPlace
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.scheduler import ServiceClass
-from quorate_controller.server import listener, request_memory
+from quorate_controller.server import connection_memory, listener
 from quorate_controller.server.connection import REQUEST_BYTES_MAX, Exchange, ListenerLimits
 from quorate_controller.server.connection_memory import (
+    ARRIVING_S_MIN,
     CREDIT_S_MAX,
     LEAST_BYTES_PER_S,
     READ_BYTES_MAX,
@@ -241,7 +242,7 @@ async def test_a_request_that_arrives_too_slowly_ends_its_connection(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(request_memory, "CREDIT_S_MAX", 0.02)
+    monkeypatch.setattr(connection_memory, "CREDIT_S_MAX", 0.02)
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.01)
     await rig.listen(LIMITS)
     rig.listener.context.handler = LengthHandler()
@@ -404,3 +405,29 @@ async def test_listeners_share_budgets_and_scheduler(rig: Any) -> None:
     first, second = ControllerServer(two, rig.node)._listeners
     for part in ("memory", "answers", "scheduler", "quotas", "counters"):
         assert getattr(first, part) is getattr(second, part), part
+
+
+def test_the_request_that_lacks_least_never_gives_way() -> None:
+    now_s = 100.0
+    timers: list[Callable[[], None]] = []
+    memory = RequestMemory(0, RequestCounters(), lambda _delay_s, call: timers.append(call), lambda: now_s)
+    missing_bytes = {NotedPlace("least"): 10, NotedPlace("second"): 1_000, NotedPlace("third"): 1_000}
+    for size_bytes in (1, STRANGERS_BYTES_MAX // 2, STRANGERS_BYTES_MAX // 2):
+        for place, missing in missing_bytes.items():
+            memory.hold(place, ServiceClass.STRANGERS, UNCOUNTED_REQUEST_BYTES_MAX + size_bytes, missing)
+            now_s += 0.01
+    least, second, _ = missing_bytes
+    now_s += ARRIVING_S_MIN
+    timers.pop()()
+    assert (least.events, second.events) == (["granted"], ["closed"])
+
+
+def test_a_request_saves_up_bounded_time() -> None:
+    """A connection that stops is closed soon, whatever it has sent."""
+    arrival = Arrival()
+    arrival.arrived(1, 100.0, is_new=True)
+    assert arrival.due_s == 100.0 + CREDIT_S_MAX
+    arrival.arrived(LEAST_BYTES_PER_S, 105.0, is_new=False)
+    assert arrival.due_s == 101.0 + CREDIT_S_MAX
+    arrival.arrived(1_000 * LEAST_BYTES_PER_S, 106.0, is_new=False)
+    assert arrival.due_s == 106.0 + CREDIT_S_MAX

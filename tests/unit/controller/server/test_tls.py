@@ -16,7 +16,7 @@ from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
-from quorate_controller.server import acceptor, connection_quotas
+from quorate_controller.server import connection_quotas, listener
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
@@ -140,7 +140,7 @@ async def test_silent_clients_hold_up_no_handshake(
     await secured.listen(tls_of(certificates))
     silent = [await secured.connect(None) for _ in range(20)]
     await asyncio.wait_for(secured.ask(client_context(certificates)), HANG_S)
-    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(listener, "HANDSHAKE_TIMEOUT_S", 0.01)
     late, _ = await secured.connect(None)
     assert await asyncio.wait_for(late.read(), HANG_S) == b""
     assert secured.counters.limited == {Limit.HANDSHAKE_TIME: 1}
@@ -245,7 +245,7 @@ async def test_controllers_check_whom_they_connect_to(
     await plain.close(grace_s=0)
     keystore = certificates.client if "name" in case else certificates.server
     served = tls_of(certificates, keystore, client_auth=ClientAuth.REQUIRED)
-    listener = Listener(name="CONTROLLER", handler=plain.handler, limits=ListenerLimits(), tls=served)
+    listener = Listener(name="CONTROLLER", handler=plain.context.handler, limits=ListenerLimits(), tls=served)
     await listener.start(LOCALHOST, 0)
     trusted = certificates.other_authority if case == "another authority" else certificates.authority
     config = TlsConfig(

@@ -6,7 +6,8 @@ import random
 from kit.java.tls import Certificates
 from kit.tls_listener import TlsRig, client_context, tls_of
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import PIECE_BYTES_MAX, Exchange
+from quorate_controller.server.connection import Exchange
+from quorate_controller.server.response_writer import PIECE_BYTES_MAX
 from quorate_protocol.wire.frames import encode_frame
 
 MIB = 1024 * 1024

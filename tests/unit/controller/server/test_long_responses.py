@@ -18,7 +18,7 @@ from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import turn_until
 from quorate_controller import scheduler
 from quorate_controller.control.api import ControlError
-from quorate_controller.server import call, long_answers
+from quorate_controller.server import call, response_frames
 from quorate_controller.server.response_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
     encode_response_frame,
@@ -141,7 +141,7 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
 @pytest.mark.parametrize("key", SERVED_APIS, ids=lambda key: find_api(key).name)
 def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
     api = find_api(key)
-    arrays = long_answers._arrays(api.canonical_response)
+    arrays = response_frames._arrays(api.canonical_response)
     if arrays is None:
         return
     rng = Random(key)
@@ -193,7 +193,7 @@ async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.M
 
 def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece in each pass of the loop."""
-    monkeypatch.setattr(long_answers, "STEP_S_MAX", 0.0)
+    monkeypatch.setattr(response_frames, "STEP_S_MAX", 0.0)
     monkeypatch.setattr(scheduler, "PASS_S_MAX", 0.0)
 
 
@@ -216,7 +216,7 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 
 
 async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_answers, "RESPONSE_SIZE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(response_frames, "RESPONSE_SIZE_BYTES_MAX", 1_000)
     rig.node.decide = lambda request, _caller: heartbeat_response() if request == heartbeat() else described()
     await rig.listen()
     client = await rig.connect()
