@@ -122,7 +122,7 @@ class Call:
     @property
     def findings(self) -> ConnectionFindings:
         """What was found on the connection, see `misrouting`."""
-        return self.exchange.findings
+        return self.exchange.connection.findings
 
     def respond(self, response: object) -> None:
         """Send a canonical response, unless there was one already.
@@ -157,7 +157,7 @@ class Call:
         exchange = self.exchange
         written = partial(self._written, throttle_time=getattr(response, "throttle_time", None))
         writing = write_long_response(pieces, written, self._scheduler.long_responses)
-        work = Steps(writing, exchange.service_class, exchange.account)
+        work = Steps(writing, exchange.service_class, exchange.connection.account)
         exchange.on_abandoned(work.abandon)
         self._scheduler.add(work)
 

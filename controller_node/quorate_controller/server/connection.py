@@ -100,10 +100,10 @@ class Exchange:
     """One request frame and its response."""
 
     __slots__ = (
-        "_connection",
         "_is_holding",
         "_on_abandoned",
         "_on_ended",
+        "connection",
         "frame",
         "is_last",
         "response",
@@ -120,7 +120,7 @@ class Exchange:
         """The response with its length prefix, once known."""
         self.is_last = False
         """Whether the connection closes without a response."""
-        self._connection = connection
+        self.connection = connection
         self._is_holding = False
         self._on_abandoned: Callable[[], object] | None = None
         self._on_ended: Callable[[], object] | None = None
@@ -128,25 +128,7 @@ class Exchange:
     @property
     def peer(self) -> Peer:
         """The sender of the request."""
-        return self._connection.peer
-
-    @property
-    def findings(self) -> ConnectionFindings:
-        """What was found on the connection, see `misrouting`."""
-        return self._connection.findings
-
-    @property
-    def session(self) -> RequestHandler | None:
-        """The SASL session of the connection, if its listener requires authentication."""
-        return self._connection.session
-
-    @session.setter
-    def session(self, session: RequestHandler) -> None:
-        self._connection.session = session
-
-    def authenticated(self, principal: Principal) -> None:
-        """Requests on the connection are from now on those of `principal`."""
-        self._connection.authenticated(principal)
+        return self.connection.peer
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +144,7 @@ class Exchange:
             return
         self.response = response
         self._on_abandoned = None
-        self._connection.response_ready(len(response))
+        self.connection.response_ready(len(response))
 
     def refuse(self, reason: str) -> None:
         """Close the connection after the responses to earlier requests; `reason` is logged.
@@ -172,36 +154,31 @@ class Exchange:
         if not self.is_over:
             self.is_last = True
             self._on_abandoned = None
-            self._connection.refuse(reason)
+            self.connection.refuse(reason)
 
     def end_later(self, response: bytes | None, delay_s: float) -> None:
         """Read no more, and after `delay_s` send the response, if there is one, and close the connection."""
-        self._connection.drain()
-        self._connection.call_later(
+        self.connection.drain()
+        self.connection.call_later(
             delay_s, self.drop if response is None else partial(self.respond, response)
         )
 
-    @property
-    def account(self) -> Account:
-        """The account of the connection."""
-        return self._connection.account
-
     def hold_for(self, delay_s: float) -> None:
         """Serve no other request of the connection for `delay_s` (KIP-219)."""
-        self._connection.hold()
-        self._connection.call_later(delay_s, self._connection.release)
+        self.connection.hold()
+        self.connection.call_later(delay_s, self.connection.release)
 
     def hold(self) -> None:
         """Serve no other request of the connection until `release`, at the latest until the response is sent."""
         if not self._is_holding:
             self._is_holding = True
-            self._connection.hold()
+            self.connection.hold()
 
     def release(self) -> None:
         """Serve other requests of the connection again."""
         if self._is_holding:
             self._is_holding = False
-            self._connection.release()
+            self.connection.release()
 
     def drop(self) -> None:
         """There will be no response: close the connection after those to earlier requests.
@@ -211,7 +188,7 @@ class Exchange:
         if not self.is_over:
             self.is_last = True
             self._on_abandoned = None
-            self._connection.drain()
+            self.connection.drain()
 
     def on_abandoned(self, callback: Callable[[], object]) -> None:
         """Have `callback` called if the connection is lost before the response is known."""

@@ -174,7 +174,9 @@ class Dispatcher:
         if size_bytes > PARSED_AT_ONCE_BYTES_MAX:
             exchange.hold()
             work = Steps(
-                self._large_requests.parsing(exchange, parse, done), exchange.service_class, exchange.account
+                self._large_requests.parsing(exchange, parse, done),
+                exchange.service_class,
+                exchange.connection.account,
             )
             exchange.on_abandoned(work.abandon)
             self._scheduler.add(work)

@@ -100,9 +100,9 @@ class SaslGate:
 
     def handle(self, exchange: Exchange) -> None:
         """See `RequestHandler`."""
-        session = exchange.session
+        session = exchange.connection.session
         if session is None:
-            session = exchange.session = SaslSession(self)
+            session = exchange.connection.session = SaslSession(self)
         session.handle(exchange)
 
     def server(self, mechanism: str, host: str) -> SaslServer:
@@ -264,7 +264,7 @@ class SaslSession:
         self._principal = principal
         self._server = None
         self._state = _State.COMPLETE
-        exchange.authenticated(principal)
+        exchange.connection.authenticated(principal)
         return token, self._begin_session(client)
 
     def _begin_session(self, client: Authenticated) -> int:
