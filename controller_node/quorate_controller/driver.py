@@ -25,9 +25,10 @@ from quorate_controller.node.events import (
     OwnRequestAnswered,
     OwnRequestFailed,
 )
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.request_queue import LONG_READS, OF_NODES, FairQueue
-from quorate_controller.node.status import LatencyHistogram, finalized_features, node_status
+from quorate_controller.node.status import finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Scheduler, ServiceClass, StepResult, Steps
 

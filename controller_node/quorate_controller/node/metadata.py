@@ -28,8 +28,8 @@ from quorate_protocol.records.framing import encode_record_at
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.slices import run_slice
-from quorate_controller.node.status import LatencyHistogram
 from quorate_controller.raft.messages import Note, Propose
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
     from quorate_controller.node.events import Requester
-    from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.messages import Ready
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.raft.node import RaftNode
@@ -317,13 +316,13 @@ class Proposals:
         *,
         raft: RaftNode,
         metadata: MetadataState,
-        snapshotter: Snapshotter,
+        applied: Callable[[int], None],
         perform: Perform,
         unix_ms_of: UnixTime,
     ) -> None:
         self._raft = raft
         self._metadata = metadata
-        self._snapshotter = snapshotter
+        self._applied = applied
         self._perform = perform
         self._unix_ms_of = unix_ms_of
         self._proposed: deque[tuple[int, int]] = deque()
@@ -381,7 +380,7 @@ class Proposals:
         if not metadata.pending_count:
             return
         batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
-        self._snapshotter.applied(len(batch))
+        self._applied(len(batch))
         self._perform(self._raft.step(Propose(batches=batch), now_ms), is_proposal=True)
         if metadata.control.is_active:  # raft may have deposed this node in the very step
             self._proposed.append((self._raft.log_end_offset, now_ms))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image.views import counts
@@ -17,43 +16,12 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import BrokerRegistration
 
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.turn import ControllerNode
-    from quorate_controller.raft.messages import RoleChange
     from quorate_controller.raft.node import RaftNode
 
 FENCED, CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30
 """Kafka's BrokerRegistrationState."""
-
-LATENCY_BOUNDS_MS: Final = (0.5, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
-
-_STANDING: Final = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
-
-
-class LatencyHistogram:
-    """Counts of durations, in buckets."""
-
-    __slots__ = ("count", "counts", "sum_ms")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
-        """Durations up to each bound and above the one before; the last bucket has those above all bounds.
-        """
-        self.count = 0
-        self.sum_ms = 0.0
-
-    def observe_ms(self, duration_ms: float) -> None:
-        """Count one duration in milliseconds."""
-        self.counts[bisect_left(LATENCY_BOUNDS_MS, duration_ms)] += 1
-        self.count += 1
-        self.sum_ms += duration_ms
-
-    def cumulative(self) -> Sequence[tuple[str, int]]:
-        """Returns Prometheus' buckets: the upper bound in seconds, and the number of durations up to it."""
-        buckets, total = [], 0
-        for bound_ms, count in zip((*LATENCY_BOUNDS_MS, None), self.counts, strict=True):
-            total += count
-            buckets.append(("+Inf" if bound_ms is None else repr(bound_ms / 1000), total))
-        return buckets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,24 +155,3 @@ def _broker_state(broker: BrokerRegistration) -> int:
     if broker.fenced:
         return FENCED
     return CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ACTIVE
-
-
-class ElectionCounts:
-    """Counts since the start of the process, for metrics."""
-
-    def __init__(self) -> None:
-        self.elections = 0
-        """Elections that this node started, pre-votes included."""
-        self.leaders = 0
-        """Leaders of the quorum, this node included; one that leads again counts again."""
-        self._last_role = Role.UNATTACHED
-        self._last_leader = (0, -1)
-
-    def role_changed(self, change: RoleChange) -> None:
-        """Notes a role of this node. One election goes through several of them."""
-        if change.role in {*_STANDING, Role.LEADER} and self._last_role not in _STANDING:
-            self.elections += 1
-        self._last_role = change.role
-        if change.leader_id >= 0 and (change.epoch, change.leader_id) != self._last_leader:
-            self._last_leader = (change.epoch, change.leader_id)
-            self.leaders += 1

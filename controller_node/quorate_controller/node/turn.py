@@ -24,10 +24,10 @@ from quorate_controller.node.events import (
     RaftAnswer,
     RaftReply,
 )
+from quorate_controller.node.measurements import ElectionCounts
 from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
 from quorate_controller.node.response_data import read_response_data
-from quorate_controller.node.status import ElectionCounts
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
     from quorate_controller.node.events import NodeEvent
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
-    from quorate_controller.node.status import LatencyHistogram
     from quorate_controller.raft.messages import Ready, Reply, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
@@ -103,7 +103,7 @@ class ControllerNode:
         self._proposals = Proposals(
             raft=raft,
             metadata=metadata,
-            snapshotter=snapshotter,
+            applied=snapshotter.applied,
             perform=self._perform,
             unix_ms_of=unix_ms_of,
         )

@@ -9,7 +9,7 @@ from collections import defaultdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from quorate_controller.node.status import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode

@@ -28,8 +28,9 @@ from quorate_controller.server.misrouting import Misrouting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.port import NodePort
-    from quorate_controller.node.status import LatencyHistogram, NodeStatus
+    from quorate_controller.node.status import NodeStatus
     from quorate_controller.server.counters import RequestCounters
 
 RAFT: Final = "kafka_server_raftmetrics_"

@@ -26,8 +26,8 @@ from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
-from quorate_controller.server.connection import set_no_delay
 from quorate_controller.server.peer_authentication import PeerAuthentication, PeerAuthenticationError
+from quorate_controller.server.response_writer import set_no_delay
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -166,7 +166,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     "node.credentials.ImageCredentials": _log("_image")
     | _set("_token_secret")
     | _stays(_of_tokens="a cache: an id has one credential for all time; the image says which tokens exist"),
-    "node.status.ElectionCounts": _stays(
+    "node.measurements.ElectionCounts": _stays(
         elections="a metric of the process",
         leaders="a metric of the process",
         _last_role="what the metrics counted last",
@@ -189,7 +189,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         _silent_leader="of a standby: has the epoch in it, and counts for that one alone",
         _turn_of="of a standby: the leader and epoch that gave the turn, and counts under that one alone",
     ),
-    "node.status.LatencyHistogram": _stays(
+    "node.measurements.LatencyHistogram": _stays(
         counts="a metric of the process", count="a metric of the process", sum_ms="a metric of the process"
     ),
     "node.snapshotter.SnapshotLoader": _parts("_metadata")
@@ -221,7 +221,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "_heartbeats", "_metadata", "_raft", "_registration", "_snapshotter"
     )
     | _set("_listener", "node_id"),
-    "node.metadata.Proposals": _parts("_metadata", "_perform", "_raft", "_snapshotter", "commit_latency")
+    "node.metadata.Proposals": _parts("_applied", "_metadata", "_perform", "_raft", "commit_latency")
     | _set("_unix_ms_of")
     | _ends(_proposed="the times of proposals that are not committed"),
     "node.own_requests.RegistrationKeeper": _set("_rng", "identity")

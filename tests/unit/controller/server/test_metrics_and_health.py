@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 from quorate_controller.config import ControllerConfig, parse_config
-from quorate_controller.node.status import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import readiness
 from quorate_controller.server.metrics import MetricsPage, Usage
