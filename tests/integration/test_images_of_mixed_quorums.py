@@ -48,15 +48,28 @@ SUPER_USER = "alice"
 GONE = "gone"
 """A user whose credential is deleted again."""
 IN_THE_IMAGE = {
-    *("FeatureLevelRecord", "RegisterBrokerRecord", "RegisterControllerRecord", "topics", "ConfigRecord"),
-    *("ClientQuotaRecord", "ProducerIdsRecord", "AccessControlEntryRecord", "UserScramCredentialRecord"),
-    *("DelegationTokenRecord",),
+    "FeatureLevelRecord",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "topics",
+    "ConfigRecord",
+    "ClientQuotaRecord",
+    "ProducerIdsRecord",
+    "AccessControlEntryRecord",
+    "UserScramCredentialRecord",
+    "DelegationTokenRecord",
 }
 """Kinds of `kit.metadata.content` that the run has to leave."""
 IN_THE_LOG = {
-    *("PartitionChangeRecord", "RemoveTopicRecord", "RemoveAccessControlEntryRecord"),
-    *("RemoveUserScramCredentialRecord", "RemoveDelegationTokenRecord", "UnregisterBrokerRecord"),
-    *("BrokerRegistrationChangeRecord", "BeginTransactionRecord", "EndTransactionRecord"),
+    "PartitionChangeRecord",
+    "RemoveTopicRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveUserScramCredentialRecord",
+    "RemoveDelegationTokenRecord",
+    "UnregisterBrokerRecord",
+    "BrokerRegistrationChangeRecord",
+    "BeginTransactionRecord",
+    "EndTransactionRecord",
 }
 """Kinds of records that leave nothing in the image, and that the run has to write."""
 

@@ -63,15 +63,13 @@ def live(cluster: Cluster) -> None:
     """Records of many kinds: topics with configs, some deleted; producer ids; broker configs."""
     done = cluster.tool(
         "kafka-configs",
-        *(
-            "--alter",
-            "--entity-type",
-            "brokers",
-            "--entity-name",
-            "0",
-            "--add-config",
-            "log.cleaner.threads=2",
-        ),
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        "0",
+        "--add-config",
+        "log.cleaner.threads=2",
     )
     assert done.returncode == 0, done.stderr
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -194,9 +192,18 @@ def test_dumping_our_log_shows_our_records(written: Cluster) -> None:
     printed = dump(written, segments, "--cluster-metadata-decoder", "--skip-record-metadata")
     kinds = assert_same_records(printed, batches_in(partition))
     assert kinds >= {
-        *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "REGISTER_CONTROLLER_RECORD"),
-        *("TOPIC_RECORD", "PARTITION_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD", "PRODUCER_IDS_RECORD"),
-        *("FEATURE_LEVEL_RECORD", "PARTITION_CHANGE_RECORD", "BEGIN_TRANSACTION_RECORD", "NO_OP_RECORD"),
+        "REGISTER_BROKER_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        "REGISTER_CONTROLLER_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "REMOVE_TOPIC_RECORD",
+        "CONFIG_RECORD",
+        "PRODUCER_IDS_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "PARTITION_CHANGE_RECORD",
+        "BEGIN_TRANSACTION_RECORD",
+        "NO_OP_RECORD",
     }
 
 

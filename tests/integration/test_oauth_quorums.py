@@ -228,20 +228,17 @@ def test_stock_tools_get_a_token_and_get_in(federated: Federated, tmp_path: Path
         file.write_text(render_properties({**federated.properties("client"), **changes}, "The test's."))
         return subprocess.run(
             [
-                *(
-                    "java",
-                    federated.system_property,
-                    "-cp",
-                    f"{kafka.libs_of(METADATA_QUORUM)}/*",
-                    METADATA_QUORUM,
-                ),
-                *(
-                    "--bootstrap-controller",
-                    federated.cluster.address(node_id),
-                    "--command-config",
-                    str(file),
-                ),
-                *("describe", "--status"),
+                "java",
+                federated.system_property,
+                "-cp",
+                f"{kafka.libs_of(METADATA_QUORUM)}/*",
+                METADATA_QUORUM,
+                "--bootstrap-controller",
+                federated.cluster.address(node_id),
+                "--command-config",
+                str(file),
+                "describe",
+                "--status",
             ],
             capture_output=True,
             text=True,

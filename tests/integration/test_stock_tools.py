@@ -94,8 +94,15 @@ def test_a_group_consumes_what_was_produced(shared_cluster: Cluster) -> None:
     consumed = succeeds(
         shared_cluster,
         "kafka-console-consumer",
-        *("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "10"),
-        *("--timeout-ms", "30000"),
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--max-messages",
+        "10",
+        "--timeout-ms",
+        "30000",
     )
     assert sorted(consumed.split("\n")[:-1]) == sorted(lines)
     groups = succeeds(shared_cluster, "kafka-consumer-groups", "--describe", "--group", group)

@@ -107,8 +107,13 @@ def without_brokers(directory: Path, jars: Path) -> Iterator[TranscriptCluster]:
             quorate(
                 "topics",
                 *at,
-                *("--create", "--topic", "orders", "--partitions", "2"),
-                *("--config", "retention.ms=3600000"),
+                "--create",
+                "--topic",
+                "orders",
+                "--partitions",
+                "2",
+                "--config",
+                "retention.ms=3600000",
             )
         )
         for whose, config in (
@@ -127,8 +132,10 @@ def without_brokers(directory: Path, jars: Path) -> Iterator[TranscriptCluster]:
 def connection_options(cluster: TranscriptCluster) -> tuple[str, ...]:
     """The options that lead the administrator to the controllers."""
     return (
-        *("--bootstrap-controller", ",".join(map(cluster.secured_at, cluster.controllers))),
-        *("--command-config", str(cluster.login)),
+        "--bootstrap-controller",
+        ",".join(map(cluster.secured_at, cluster.controllers)),
+        "--command-config",
+        str(cluster.login),
     )
 
 

@@ -184,8 +184,13 @@ class Siege:
     def _attack(self, name: str, seconds: float, size: int | None) -> dict[str, int]:
         chosen = ATTACKS[name].size if size is None else size
         command = [
-            *(sys.executable, "-m", "kit.hostile.attacker", name),
-            *(self.victim.to_json(), str(chosen), str(seconds)),
+            sys.executable,
+            "-m",
+            "kit.hostile.attacker",
+            name,
+            self.victim.to_json(),
+            str(chosen),
+            str(seconds),
         ]
         ended = subprocess.run(
             command,

@@ -107,8 +107,14 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
     bench.answer(Persisted, Ready(replies=(replace(VOTE, token=5),)))
     effects = bench.node.turn([LOST], NOW_MS)
     assert bench.done() == [
-        *("ConnectionLost", "hard state", "truncate", "append", "snapshot chunk"),
-        *("flush", "recovery point", "Persisted"),
+        "ConnectionLost",
+        "hard state",
+        "truncate",
+        "append",
+        "snapshot chunk",
+        "flush",
+        "recovery point",
+        "Persisted",
     ]
     assert bench.journal[1] == ("hard state", HARD_STATE, 1)
     assert bench.journal[-1] == ("step", "Persisted", 2)
@@ -122,8 +128,19 @@ def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
     bench.answer(ConnectionLost, Ready(append=batch(2)))
     effects = bench.node.turn([request(0), of_node(1), of_node(2), LOST, of_node(3)], NOW_MS)
     assert bench.done() == [
-        *("decide", "decide", "Propose", "append", "ConnectionLost", "append", "decide", "decide"),
-        *("Propose", "append", "flush", "recovery point", "Persisted"),
+        "decide",
+        "decide",
+        "Propose",
+        "append",
+        "ConnectionLost",
+        "append",
+        "decide",
+        "decide",
+        "Propose",
+        "append",
+        "flush",
+        "recovery point",
+        "Persisted",
     ]
     assert [entry[1] for entry in bench.journal if entry[0] == "decide"] == ["n1", "n2", "n3", "r0"]
     assert answers(effects) == []
