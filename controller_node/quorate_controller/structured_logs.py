@@ -91,7 +91,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Interval:
-    """What was written of one event with one subject since the first time, and what was dropped."""
+    """The lines of one event with one subject since the first one: written and dropped."""
 
     __slots__ = ("began_s", "dropped", "event", "level", "lines_of_resource", "logger", "subject", "written")
 
@@ -118,7 +118,7 @@ class _Interval:
         return True
 
     def summary(self) -> logging.LogRecord:
-        """Return the line that counts what was dropped."""
+        """Return the line that counts dropped ones."""
         record = logging.LogRecord(self.logger, self.level, __file__, 0, "repeats_dropped", (), None)
         record.facts = {"repeated_event": self.event, "dropped": self.dropped, **self.subject}
         return record

@@ -266,7 +266,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Undoes what is not committed, because leadership is lost. Returns the responses that waited for it."""
+        """Reverts uncommitted records, because leadership is lost. Returns the responses that waited for them."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0
@@ -375,7 +375,7 @@ class Proposals:
         return self._metadata.control.is_active
 
     def propose(self, now_ms: int) -> None:
-        """Passes what was decided to raft, as one batch."""
+        """Passes the pending records to raft, as one batch."""
         metadata = self._metadata
         if not metadata.pending_count:
             return
@@ -386,10 +386,10 @@ class Proposals:
             self._proposed.append((self._raft.log_end_offset, now_ms))
 
     def committed(self, high_watermark: int, now_ms: int) -> None:
-        """Notes the latency of what is committed now."""
+        """Measures the commit latency of proposals below the high watermark."""
         while self._proposed and self._proposed[0][0] <= high_watermark:
             self.commit_latency.observe_ms(now_ms - self._proposed.popleft()[1])
 
     def abandon(self) -> None:
-        """Forgets proposals that were not committed, because leadership is lost."""
+        """Drops uncommitted proposals, because leadership is lost."""
         self._proposed.clear()

@@ -177,7 +177,7 @@ class OwnRequests:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def pop_due(self, now_ms: int) -> list[Due]:
-        """Returns what is due now; each counts as sent."""
+        """Returns the requests that are due now; each counts as sent."""
         due = []
         if _is_due(self._registration_deadline_ms(), now_ms):
             due.append(self._register(now_ms))

@@ -226,7 +226,7 @@ class RequestProcessor:
                 budget.spend(self._decide(event, now_ms))
 
     def run_long_reads(self, now_ms: int) -> None:
-        """Continues what takes several turns, and responds to what is done."""
+        """Continues requests that take several turns, and responds to those that are done."""
         for read, result in self._long_reads.run_slice(now_ms):
             if isinstance(result, Exception):
                 self._respond_fault(read.token, result, request=read.request)

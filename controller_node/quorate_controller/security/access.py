@@ -98,7 +98,7 @@ class Audited:
 
 
 class RestrictedAccess:
-    """The access of requests of one kind and sender, by an authorizer; `audit` gets what is to be logged.
+    """The access of requests of one kind and sender, by an authorizer; `audit` gets the decisions to log.
 
     With `audits_allowed` permissions are audited, too. No object is made for an audit that is not logged.
     """

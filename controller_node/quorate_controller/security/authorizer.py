@@ -100,7 +100,7 @@ class AclIndex:
 
     @property
     def changes(self) -> int:
-        """Number of changes so far: what was decided before the last one may be wrong."""
+        """Number of changes so far: decisions before the last one may be wrong."""
         self._follow()
         return self._changes
 
@@ -228,7 +228,7 @@ class Authorizer:
         self._was_loaded = False
         self._known: dict[tuple[str, str, Action], Decision] = {}
         self._known_of = -1
-        """The changes of ACLs that what is known takes into account."""
+        """The number of changes of ACLs at which the known decisions were made."""
 
     def check_ready(self, principal: str) -> None:
         """Check that the authorizer can decide for a principal: for super users it always can.

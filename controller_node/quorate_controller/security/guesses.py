@@ -43,7 +43,7 @@ class Guesses:
     def __init__(self) -> None:
         self._of_hosts: OrderedDict[str, _Budget] = OrderedDict()
         self._of_users: OrderedDict[tuple[str, str], _Budget] = OrderedDict()
-        """Of those who have logged in, by address and name."""
+        """Budgets of users that have logged in, by address and name."""
 
     def allows(self, host: str, name: str, now_s: float) -> bool:
         """Whether the credentials of a user at an address may be checked."""

@@ -80,7 +80,7 @@ class Acceptor:
             self._following = self._loop.create_task(self._tls.follow_files())
 
     async def close(self) -> None:
-        """Accept no more, and end what has not finished its handshake."""
+        """Stop accepting, and end connections without a finished handshake."""
         self._sockets.close()
         tasks = [*self._openings, *([] if self._following is None else [self._following])]
         for task in tasks:

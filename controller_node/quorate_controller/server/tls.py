@@ -61,7 +61,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The content of the stores, and what was made of it."""
+    """The content of the stores, and the contexts made of it."""
 
     tls: TlsConfig
     certificate: Certificate
