@@ -10,7 +10,7 @@ proposed until its commit, which is timed.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, ValueTooLong
@@ -302,12 +302,6 @@ def not_controller() -> ControlError:
     return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
-class Perform(Protocol):
-    """Carries out raft's effects, see `ControllerNode`."""
-
-    def __call__(self, ready: Ready, *, is_proposal: bool = False) -> None: ...
-
-
 class Proposals:
     """Decided records between the image, which has them, and the commit."""
 
@@ -317,13 +311,15 @@ class Proposals:
         raft: RaftNode,
         metadata: MetadataState,
         applied: Callable[[int], None],
-        perform: Perform,
+        perform: Callable[[Ready], None],
+        perform_proposal: Callable[[Ready], None],
         unix_ms_of: UnixTime,
     ) -> None:
         self._raft = raft
         self._metadata = metadata
         self._applied = applied
         self._perform = perform
+        self._perform_proposal = perform_proposal
         self._unix_ms_of = unix_ms_of
         self._proposed: deque[tuple[int, int]] = deque()
         """End offset and time of each proposal that is not committed."""
@@ -381,7 +377,7 @@ class Proposals:
             return
         batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
         self._applied(len(batch))
-        self._perform(self._raft.step(Propose(batches=batch), now_ms), is_proposal=True)
+        self._perform_proposal(self._raft.step(Propose(batches=batch), now_ms))
         if metadata.control.is_active:  # raft may have deposed this node in the very step
             self._proposed.append((self._raft.log_end_offset, now_ms))
 
