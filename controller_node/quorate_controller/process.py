@@ -62,7 +62,11 @@ Afterwards the buffers of connections, 256 KiB each with TLS, are cut from the h
 TRIMMED_BYTES_MIN: Final = 1024 * 1024
 """The free memory at the end of the heap that is given back."""
 
-_FIELDS: Final = {CREATE_TOPIC_POLICY: "create_topic", ALTER_CONFIG_POLICY: "alter_config"}
+_POLICY_FIELDS: Final = {CREATE_TOPIC_POLICY: "create_topic", ALTER_CONFIG_POLICY: "alter_config"}
+
+
+class StartError(Exception):
+    """The process cannot start. The message is one line."""
 
 
 def return_freed_memory() -> bool:
@@ -73,21 +77,17 @@ def return_freed_memory() -> bool:
     return bool(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) and mallopt(M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN))
 
 
-class PolicyError(Exception):
-    """A policy cannot be loaded. The message is one line."""
-
-
 def load_policies(properties: Mapping[str, str]) -> Policies:
     """Import the classes that the properties name, make one object of each and configure it.
 
     Raises:
-        PolicyError: there is no such class, it has no `validate`, or it raises an exception.
+        StartError: there is no such class, it has no `validate`, or it raises an exception.
     """
-    named = {key: properties.get(key, "").strip() for key in _FIELDS}
-    return Policies(**{_FIELDS[key]: _load(key, name, properties) for key, name in named.items() if name})
+    named = {key: properties.get(key, "").strip() for key in _POLICY_FIELDS}
+    return Policies(**{_POLICY_FIELDS[key]: _load_policy(key, name, properties) for key, name in named.items() if name})
 
 
-def _load(key: str, name: str, properties: Mapping[str, str]) -> Any:
+def _load_policy(key: str, name: str, properties: Mapping[str, str]) -> Any:
     module, _, class_name = name.partition(":")
     try:
         policy = getattr(importlib.import_module(module), class_name)()
@@ -95,14 +95,10 @@ def _load(key: str, name: str, properties: Mapping[str, str]) -> Any:
         if configure is not None:
             configure(dict(properties))
     except Exception as error:  # the code of others may raise anything
-        raise PolicyError(f"{key}={name}: cannot be loaded: {error!r}") from error
+        raise StartError(f"{key}={name}: cannot be loaded: {error!r}") from error
     if not callable(getattr(policy, "validate", None)):
-        raise PolicyError(f"{key}={name}: the class has no method validate")
+        raise StartError(f"{key}={name}: the class has no method validate")
     return policy
-
-
-class StartError(Exception):
-    """The process cannot start. The message is one line."""
 
 
 def run(config: ControllerConfig) -> None:
@@ -135,10 +131,7 @@ class _Process:
             tls = read_stores(config)
         except (MissingLibraryError, SecurityConfigError) as error:
             raise StartError(str(error)) from None
-        try:
-            policies = load_policies(config.explicit)
-        except PolicyError as error:
-            raise StartError(str(error)) from error
+        policies = load_policies(config.explicit)
         try:
             connections = await bounds_of(config)
         except UnknownHostError as error:
