@@ -84,7 +84,9 @@ def load_policies(properties: Mapping[str, str]) -> Policies:
         StartError: there is no such class, it has no `validate`, or it raises an exception.
     """
     named = {key: properties.get(key, "").strip() for key in _POLICY_FIELDS}
-    return Policies(**{_POLICY_FIELDS[key]: _load_policy(key, name, properties) for key, name in named.items() if name})
+    return Policies(
+        **{_POLICY_FIELDS[key]: _load_policy(key, name, properties) for key, name in named.items() if name}
+    )
 
 
 def _load_policy(key: str, name: str, properties: Mapping[str, str]) -> Any:
