@@ -241,7 +241,9 @@ def ship_command(
     ] = False,
     interval: Annotated[
         str,
-        typer.Option("--interval", help="With --follow: the time between two looks, for instance 30s or 5m."),
+        typer.Option(
+            "--interval", help="With --follow: the time between two passes, for instance 30s or 5m."
+        ),
     ] = "30s",
     include_active: Annotated[
         bool,

@@ -1,6 +1,6 @@
 """The event loop around a `ControllerNode`. Sockets and the clock are outside of it.
 
-Everything that arrives in one pass of the loop is taken in one turn, so that its appends share one flush.
+All events of one pass of the loop share one turn, so that their appends share one flush.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 import time
 from collections import deque
 from dataclasses import replace
@@ -18,31 +19,22 @@ from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.apis import ApiKey
 
 from quorate_controller.control.client_quotas import host_names
-from quorate_controller.host_names import HostNames
 from quorate_controller.node.events import (
     UNAWAITED_TIMEOUT_MS,
     ControlRequest,
     OwnRequestAnswered,
     OwnRequestFailed,
 )
-from quorate_controller.node.fair_queue import FairQueue
-from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
-from quorate_controller.node.request_classes import OF_NODES
+from quorate_controller.node.request_queue import LONG_READS, OF_NODES, FairQueue
 from quorate_controller.node.status import finalized_features, node_status
 from quorate_controller.raft.messages import RequestReceived, Shutdown
-from quorate_controller.scheduler import (
-    LONG_READS,
-    REQUESTS_PER_TURN_MAX,
-    Outcome,
-    Scheduler,
-    ServiceClass,
-    Steps,
-)
+from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Scheduler, ServiceClass, StepResult, Steps
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from kio.static.protocol import Payload
 
@@ -69,14 +61,14 @@ STALL_LOGGED_MS_MIN: Final = 100
 """Shorter stalls are not logged: timers are late by as much on a busy machine, and a node would log each second."""
 
 OBSERVERS_AT_ONCE: Final = 4
-"""The observers that are answered in one pass of the event loop. All of them fetch again at once, so that hundreds of
-answers would delay clients and voters by many milliseconds. Who is answered later fetches more records at a time.
+"""The observers that get responses in one pass of the event loop. All of them fetch again at once, so that hundreds
+of responses would delay clients and voters by many milliseconds. Observers served later get more records per fetch.
 """
 
 EVENTS_PER_TURN_MAX: Final = 384
 """The maximum events per turn. The others wait, so that a burst does not starve the timers."""
 _DECISIONS: Final = frozenset({ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
-"""Long reads that change something: they are decided even if nobody waits for the response."""
+"""Long reads that change something: they are decided even if the client has gone."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
@@ -85,10 +77,36 @@ STEP_MS_MIN: Final = 10
 """Smaller differences of the clocks are no step: each read of them takes some time."""
 
 
+class HostNames:
+    """Looks names up, one at a time: a request with many of them occupies one thread."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def unresolved(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of `names` that are neither addresses nor names of hosts."""
+        async with self._turn:
+            return frozenset([name for name in sorted(names) if not await _resolves(name)])
+
+
+async def _resolves(name: str) -> bool:
+    is_bracketed = name.startswith("[") and name.endswith("]")
+    try:
+        await asyncio.get_running_loop().getaddrinfo(
+            name[1:-1] if is_bracketed else name,
+            None,
+            family=socket.AF_INET6 if is_bracketed else socket.AF_UNSPEC,
+            type=socket.SOCK_STREAM,
+        )
+    except (OSError, ValueError):  # ValueError: text that no name can have
+        return False
+    return True
+
+
 class Clock:
     """The time of turns, which never jumps, and what the system's clock shows then (ADR 39).
 
-    `wall_s` and `monotonic_s` return seconds, of the system's clock and of one that nobody sets.
+    `wall_s` and `monotonic_s` return seconds, of the system's clock and of one that is never set.
     """
 
     def __init__(
@@ -143,7 +161,7 @@ class Driver:
         """Decides which requests come with the next turn."""
         self._events: deque[NodeEvent] = deque()
         self._long_reads: FairQueue[ControlRequest] = FairQueue()
-        """They wait for those that are under way."""
+        """Those that wait for the end of others."""
         self._oldest_event_s = 0.0
         self._event_queue_time = LatencyHistogram()
         self._host_names = host_names or HostNames()
@@ -163,10 +181,10 @@ class Driver:
     def start(self, peers: PeerTransport) -> None:
         """Runs the first turn. From here on the node takes part in the quorum."""
         self._peers = peers
-        self._take(self._node.start(self._clock.now_ms()))
+        self._apply(self._node.start(self._clock.now_ms()))
 
     async def shut_down(self) -> None:
-        """Hands leadership over, answers what is committed, then releases the disk."""
+        """Hands leadership over, responds to what is committed, then releases the disk."""
         self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):
@@ -194,12 +212,9 @@ class Driver:
     # -------------------------------------------------------------------------------------------- turns
 
     def _enqueue(self, event: NodeEvent) -> None:
-        if self._stopped:
-            return
-        if not self._events:
-            self._oldest_event_s = self._loop.time()
-        self._events.append(event)
-        self._wake()
+        if not self._stopped:
+            self._wake()
+            self._events.append(event)
 
     def _enqueue_request(self, event: ControlRequest) -> None:
         key = event.request.__api_key__
@@ -208,12 +223,13 @@ class Driver:
         if key not in LONG_READS:
             self._enqueue(event)
         elif not self._stopped:
-            if not self._events:
-                self._oldest_event_s = self._loop.time()
-            self._long_reads.append(event.caller.client, event)
             self._wake()
+            self._long_reads.append(event.caller.client, event)
 
     def _wake(self) -> None:
+        """An event is about to be queued: have a turn take it."""
+        if not self._events:
+            self._oldest_event_s = self._loop.time()
         if self._turn_handle is None and self._peers is not None:
             self._turn_handle = self._loop.call_soon(self._turn)
 
@@ -234,11 +250,11 @@ class Driver:
                 self._node.metadata.control.excuse_silence(stall_ms)
             effects = self._node.turn(events, now_ms)
             self.scheduler.left_over(self._node.waiting_count)
-            self._take(effects)
-            # Behind the callbacks of the answers, which write them.
+            self._apply(effects)
+            # Behind the callbacks of the futures, which write the responses.
             self._loop.call_soon(self._measure, began_s)
         except Exception as error:
-            # The disk is left as it is: closing it would flush, and a failed flush must not be tried again.
+            # The disk stays as it is: closing it would flush, and a failed flush must not be tried again.
             self._end_turns()
             self._on_failure(error)
 
@@ -246,15 +262,15 @@ class Driver:
         self.scheduler.turn_took((self._loop.time() - began_s) * 1000)
 
     def _events_of_turn(self) -> list[NodeEvent]:
-        """Take some events, and a long read of each client if none is under way.
+        """Remove some events from the queues, and a long read of each client unless one is under way.
 
-        Reads that nobody waits for are left out.
+        Reads whose clients have gone are dropped.
         """
         self.scheduler.turn_begins()
         events = [self._events.popleft() for _ in range(min(len(self._events), EVENTS_PER_TURN_MAX))]
         if self._long_reads and not self._node.is_reading:
             for _ in range(min(self._long_reads.client_count, REQUESTS_PER_TURN_MAX)):
-                _, read = self._long_reads.take()
+                _, read = self._long_reads.pop()
                 if read.request.__api_key__ in _DECISIONS or self._is_waited_for(read):
                     events.append(read)
         return events
@@ -266,7 +282,7 @@ class Driver:
         del self._control_futures[event.token]
         return False
 
-    def _take(self, effects: Effects) -> None:
+    def _apply(self, effects: Effects) -> None:
         """Sends the effects of a turn and sets the timer for the next one."""
         assert self._peers is not None
         for note in effects.notes:
@@ -286,7 +302,7 @@ class Driver:
             _resolve(self._control_futures.pop(response.token, None), response.result)
         if observers:
             if not self._for_observers:
-                self.scheduler.add(Steps(self._replying_to_observers(), ServiceClass.CLIENTS))
+                self.scheduler.add(Steps(self._respond_to_observers(), ServiceClass.CLIENTS))
             self._for_observers += observers
         for own in effects.own_requests:
             self._ask(own)
@@ -299,10 +315,10 @@ class Driver:
     def _reply(self, reply: OutgoingRaftResponse) -> None:
         _resolve(self._raft_futures.pop(reply.token, None), reply.response)
 
-    def _replying_to_observers(self) -> Generator[Outcome, None, None]:
-        """Answer observers, behind the responses to others, and in passes between which others are served."""
+    def _respond_to_observers(self) -> Generator[StepResult, None, None]:
+        """Respond to observers, behind the responses to others, and in passes between which others are served."""
         while self._for_observers:
-            yield Outcome.LATER
+            yield StepResult.LATER
             for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
                 self._reply(self._for_observers.popleft())
 
@@ -331,7 +347,7 @@ class Driver:
         assert self._peers is not None
         future = self._peers.ask(own)
 
-        def answered(done: Future[Any]) -> None:
+        def responded(done: Future[Any]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
@@ -343,7 +359,7 @@ class Driver:
                 OwnRequestFailed(request=own.request, reason=str(error), is_unsupported=is_unsupported)
             )
 
-        future.add_done_callback(answered)
+        future.add_done_callback(responded)
 
     # ----------------------------------------------------------------------- NodePort, for the server
 
@@ -386,11 +402,11 @@ class Driver:
             return future
         task = self._loop.create_task(self._resolve_and_enqueue(event, names))
 
-        def given_up(_done: Future[Payload | NotAwaited]) -> None:
+        def abandoned(_done: Future[Payload | NotAwaited]) -> None:
             task.cancel()
             self._control_futures.pop(token, None)
 
-        future.add_done_callback(given_up)
+        future.add_done_callback(abandoned)
         return future
 
     async def _resolve_and_enqueue(self, event: ControlRequest, names: frozenset[str]) -> None:
@@ -435,11 +451,11 @@ class Driver:
         return (self._clock.now_ms() - self._last_turn_ms) / 1000
 
 
-def _resolve(future: Future[Any] | None, outcome: object) -> None:
-    """Resolves the future of an answer, unless its waiter has gone."""
+def _resolve(future: Future[Any] | None, result: object) -> None:
+    """Resolves the future of a request, unless its client has gone."""
     if future is None or future.done():
         return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_result(outcome)
+        future.set_result(result)

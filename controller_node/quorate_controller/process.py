@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import importlib
 import logging
 import signal
 import sys
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 from quorate_protocol.features import SUPPORTED_FEATURES
@@ -16,14 +18,13 @@ from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tokens import TokenKeeper
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 
-from quorate_controller.allocator import return_freed_memory
+from quorate_controller.config.keys import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
+from quorate_controller.control.policies import Policies
 from quorate_controller.driver import Clock, Driver
-from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import open_node
-from quorate_controller.policy_classes import PolicyError, load_policies
-from quorate_controller.server.connection_bounds import UnknownHostError, bounds_of
+from quorate_controller.server.connection_quotas import UnknownHostError, bounds_of
 from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.large_requests import SWITCH_INTERVAL_S
+from quorate_controller.server.dispatch import SWITCH_INTERVAL_S
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import (
     ControllerServer,
@@ -33,9 +34,11 @@ from quorate_controller.server.server import (
 )
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_controller.structured_logs import REPEAT_INTERVAL_S, report_repeats
+from quorate_controller.structured_logs import REPEAT_INTERVAL_S, ProcessLoggers, report_repeats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from quorate_controller.config import ControllerConfig
 
 log = logging.getLogger(__name__)
@@ -47,9 +50,57 @@ Nearly all that is allocated is a part of the image and stays. A run visits 10,0
 a full one is left to each five million.
 """
 
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+"""Names and values of malloc.h of the GNU C library."""
+MAPPED_BYTES_MIN: Final = 128 * 1024
+"""Blocks of this size and more are mapped one by one, and unmapped when they are freed.
+
+It is glibc's initial value. Without a setting, glibc raises it to the size of each block that is freed, up to 32 MiB.
+Afterwards the buffers of connections, 256 KiB each with TLS, are cut from the heap, which shrinks only at its end.
+"""
+TRIMMED_BYTES_MIN: Final = 1024 * 1024
+"""The free memory at the end of the heap that is given back."""
+
+_POLICY_FIELDS: Final = {CREATE_TOPIC_POLICY: "create_topic", ALTER_CONFIG_POLICY: "alter_config"}
+
 
 class StartError(Exception):
-    """The process cannot start. The message is one line for people."""
+    """The process cannot start. The message is one line."""
+
+
+def return_freed_memory() -> bool:
+    """Let the allocator give freed memory back to the system. Returns whether the C library has such settings."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # musl's allocator gives it back anyway
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) and mallopt(M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN))
+
+
+def load_policies(properties: Mapping[str, str]) -> Policies:
+    """Import the classes that the properties name, make one object of each and configure it.
+
+    Raises:
+        StartError: there is no such class, it has no `validate`, or it raises an exception.
+    """
+    named = {key: properties.get(key, "").strip() for key in _POLICY_FIELDS}
+    return Policies(
+        **{_POLICY_FIELDS[key]: _load_policy(key, name, properties) for key, name in named.items() if name}
+    )
+
+
+def _load_policy(key: str, name: str, properties: Mapping[str, str]) -> Any:
+    module, _, class_name = name.partition(":")
+    try:
+        policy = getattr(importlib.import_module(module), class_name)()
+        configure = getattr(policy, "configure", None)
+        if configure is not None:
+            configure(dict(properties))
+    except Exception as error:  # the code of others may raise anything
+        raise StartError(f"{key}={name}: cannot be loaded: {error!r}") from error
+    if not callable(getattr(policy, "validate", None)):
+        raise StartError(f"{key}={name}: the class has no method validate")
+    return policy
 
 
 def run(config: ControllerConfig) -> None:
@@ -82,10 +133,7 @@ class _Process:
             tls = read_stores(config)
         except (MissingLibraryError, SecurityConfigError) as error:
             raise StartError(str(error)) from None
-        try:
-            policies = load_policies(config.explicit)
-        except PolicyError as error:
-            raise StartError(str(error)) from error
+        policies = load_policies(config.explicit)
         try:
             connections = await bounds_of(config)
         except UnknownHostError as error:
@@ -96,7 +144,7 @@ class _Process:
             config,
             file_system=OsFileSystem(),
             rng=rng,
-            # That of the system is slow, and places need not be secret.
+            # SystemRandom is slow, and the placement of replicas need not be secret.
             placing_rng=Random(rng.getrandbits(64)),
             clock=clock.now_ms,
             unix_ms_of=clock.unix_ms_of,
@@ -174,7 +222,7 @@ class _Process:
         self._ended.set()
 
     def _fail(self, error: Exception) -> None:
-        # The message of a StorageError says all that there is to know; it ends the process as its last line.
+        # The message of a StorageError is complete; it ends the process as its last line.
         log.error("failed", exc_info=None if isinstance(error, StorageError) else error)
         self._failure = error
         self._ended.set()

@@ -2,8 +2,9 @@
 
 Work has a class: that of the quorum is done first, then that of nodes, of clients, and of strangers. Each pass of the
 event loop spends `PASS_S_MAX` on it, and does at least one step of each class. Within a class, the connection that
-has taken least time is next: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). So a client that asks rarely
-does not wait for a round over hundreds of busy ones, and a client whose requests take long is served less often.
+has taken least time is next: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996). So a client with few
+requests does not wait for a round over hundreds of busy ones, and a client whose requests take long is served less
+often.
 
 A step is short: a few requests are parsed and passed on, a piece of a long response is written. What takes longer is
 a generator, `Steps`. It may wait for a future, such as a thread that parses, or for room in a `Budget`.
@@ -23,9 +24,9 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, ApiKey
+from quorate_protocol.kafka.apis import ApiKey
 
-from quorate_controller.node.request_classes import OF_NODES
+from quorate_controller.node.request_queue import OF_NODES
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PASS_S_MAX: Final = 0.004
-"""How long work is done before the event loop looks at sockets and timers again."""
+"""How long work is done before the event loop polls sockets and timers again."""
 STEP_S_MAX: Final = 0.001
 """How long one step of a generator should take."""
 REQUESTS_PER_TURN_MAX: Final = 128
-"""The maximum requests of clients per turn. It applies even if the last ones were fast: the next may be slower."""
+"""The maximum requests of clients per turn, even if the last ones were fast: the next may be slower."""
 TURN_MS_MAX: Final = 50.0
-"""The target duration of a turn, including writing its answers. Timeouts of heartbeats and fetches are far longer."""
+"""The target duration of a turn, including writing its responses. Timeouts of heartbeats and fetches are far longer.
+"""
 
 LONG_RESPONSES_BYTES_MAX: Final = 128 * 1024 * 1024
 """If the long responses that are being written have more bytes, only the first of them is continued."""
@@ -55,33 +57,22 @@ _OF_QUORUM: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-LONG_READS: Final = frozenset(
-    {
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_ACLS,
-        *CONTROLLER_READ_APIS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    }
-)
-"""Reads that may take several turns, and decisions that begin with one: see `node/long_reads.py`."""
 
 
 class ServiceClass(Enum):
-    """Whose work it is, in the order in which it is done. Each class has its own budget of memory."""
+    """The origin of work, in the order in which it is done. Each class has its own budget of memory."""
 
     QUORUM = "quorum"
     """Controllers, and observers of the log."""
     NODES = "nodes"
     """Brokers and controllers that register, send heartbeats or change partitions."""
     CLIENTS = "clients"
-    """Connections that have authenticated, or that were served before where nobody authenticates."""
+    """Connections that have authenticated, or that were served before where no authentication is required."""
     STRANGERS = "strangers"
     """Other connections."""
 
     __hash__ = object.__hash__
-    """That of Enum runs Python code, for each step of work several times."""
+    """`Enum.__hash__` runs Python code, for each step of work several times."""
 
 
 def _first_bytes(keys: Iterable[int]) -> frozenset[bytes]:
@@ -93,7 +84,7 @@ _QUORUM: Final = _first_bytes(_OF_QUORUM)
 
 
 def class_of(key: bytes) -> ServiceClass:
-    """Return the class of a request that no stranger sends, by its first two bytes: it need not be parsed."""
+    """Return the class of a request of a known client by its first two bytes, without parsing it."""
     if key in _NODES:
         return ServiceClass.NODES
     return ServiceClass.QUORUM if key in _QUORUM else ServiceClass.CLIENTS
@@ -106,8 +97,8 @@ class Account(dict[ServiceClass, float]):
     """
 
 
-class Outcome(Enum):
-    """What comes after a step."""
+class StepResult(Enum):
+    """What follows a step."""
 
     DONE = "done"
     MORE = "more"
@@ -115,15 +106,15 @@ class Outcome(Enum):
 
 
 class Work(Protocol):
-    """What is done step by step. It is added again after a step that leaves more of it."""
+    """Work in steps. It is added again after a step that leaves more of it."""
 
     account: Account
 
     @property
     def service_class(self) -> ServiceClass:
-        """Whose work the next step is."""
+        """The class of the next step."""
 
-    def step(self) -> Outcome | Future[Any]:
+    def step(self) -> StepResult | Future[Any]:
         """Do some of it. A future: there is more when that is done."""
 
 
@@ -134,7 +125,7 @@ class Steps:
 
     def __init__(
         self,
-        steps: Generator[Outcome | Future[Any], None, None],
+        steps: Generator[StepResult | Future[Any], None, None],
         service_class: ServiceClass,
         account: Account | None = None,
     ) -> None:
@@ -143,19 +134,19 @@ class Steps:
         self._steps = steps
         self._is_abandoned = False
 
-    def step(self) -> Outcome | Future[Any]:
+    def step(self) -> StepResult | Future[Any]:
         """See `Work`."""
         if self._is_abandoned:
             self._steps.close()
-        return next(self._steps, Outcome.DONE)
+        return next(self._steps, StepResult.DONE)
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: the next step ends it."""
+        """The client has gone: the next step ends the work."""
         self._is_abandoned = True
 
 
 class Budget:
-    """Bytes that work may hold together, where a single holder may have more: the first one always goes on."""
+    """Bytes that work may hold together. The first holder may have more: it always continues."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
@@ -167,14 +158,14 @@ class Budget:
         return holder in self._held
 
     def has_room(self, holder: object, size_bytes: int) -> bool:
-        """Whether a holder may have so many bytes and go on."""
+        """Whether a holder may have `size_bytes` and continue."""
         others_bytes = self._used_bytes - self._held.get(holder, 0)
         if not others_bytes or others_bytes + size_bytes <= self._size_bytes_max:
             return True
         return next(iter(self._held)) is holder
 
     def hold(self, holder: object, size_bytes: int) -> None:
-        """Note how many bytes a holder has."""
+        """Note the bytes of a holder."""
         self._used_bytes += size_bytes - self._held.get(holder, 0)
         self._held[holder] = size_bytes
 
@@ -251,18 +242,18 @@ class Scheduler:
         spent_s, _, work = heappop(self._waiting[service_class])
         self._spent_s[service_class] = spent_s
         try:
-            outcome = work.step()
+            result = work.step()
         except Exception:
             log.exception("work_failed")
-            outcome = Outcome.DONE
+            result = StepResult.DONE
         now_s = time.monotonic()
         work.account[service_class] = spent_s + now_s - began_s
-        if outcome is Outcome.MORE:
+        if result is StepResult.MORE:
             self.add(work)
-        elif outcome is Outcome.LATER:
+        elif result is StepResult.LATER:
             self._later.append(work)
-        elif outcome is not Outcome.DONE:
-            outcome.add_done_callback(lambda _: self.add(work))
+        elif result is not StepResult.DONE:
+            result.add_done_callback(lambda _: self.add(work))
         return now_s
 
     # ------------------------------------------------------------------------------------ turns of the node
@@ -281,7 +272,7 @@ class Scheduler:
         self._taken = max(0, self._taken - requests)
 
     def turn_took(self, elapsed_ms: float) -> None:
-        """Note the duration of the last turn in milliseconds, including its answers."""
+        """Note the duration of the last turn in milliseconds, including its responses."""
         if not self._taken:
             return
         if elapsed_ms > TURN_MS_MAX:

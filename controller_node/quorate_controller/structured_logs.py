@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TextIO
+from typing import Final, TextIO
 
 from quorate_protocol.printable import printable
 
@@ -32,6 +32,19 @@ _EVENTS_KEPT_MAX = 1024
 _RESOURCES_KEPT_MAX = 16_384
 """In all intervals together. A resource takes about 100 bytes."""
 _SUBJECT_LENGTH_MAX = 256
+
+log = logging.getLogger(__name__)
+
+_LEVELS: Final = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG // 2,
+}
+"""Most severe first. Nothing is logged below DEBUG: with TRACE a logger writes the same."""
+_ROOT: Final = "root"
 
 
 class LogFormat(StrEnum):
@@ -78,7 +91,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Interval:
-    """What was written of one event with one subject since the first time, and what was dropped."""
+    """The lines of one event with one subject since the first one: written and dropped."""
 
     __slots__ = ("began_s", "dropped", "event", "level", "lines_of_resource", "logger", "subject", "written")
 
@@ -105,7 +118,7 @@ class _Interval:
         return True
 
     def summary(self) -> logging.LogRecord:
-        """Return the line that counts what was dropped."""
+        """Return the line that counts dropped ones."""
         record = logging.LogRecord(self.logger, self.level, __file__, 0, "repeats_dropped", (), None)
         record.facts = {"repeated_event": self.event, "dropped": self.dropped, **self.subject}
         return record
@@ -255,3 +268,32 @@ def _quoted(value: object) -> str:
     if text and not any(character in ' "=\\' or not character.isprintable() for character in text):
         return text
     return printable(json.dumps(text, ensure_ascii=False))
+
+
+class ProcessLoggers:
+    """Python's loggers, and the packages that they are in. Implements `broker_loggers.Loggers`."""
+
+    def levels(self) -> Mapping[str, str]:
+        """The effective level of each logger and package, by name."""
+        names = (_ROOT, *logging.root.manager.loggerDict)
+        return {name: _kafka_name(_effective_level(name)) for name in sorted(names)}
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """Sets a level; with None the logger takes that of its parent."""
+        logging.getLogger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+        log.warning("log_level_changed", extra={"facts": {"changed_logger": name, "to": level or "unset"}})
+
+
+def _effective_level(name: str) -> int:
+    """The level of a logger, or of the nearest one above it; does not create one for a package."""
+    while name != _ROOT:
+        known = logging.root.manager.loggerDict.get(name)
+        if isinstance(known, logging.Logger) and known.level != logging.NOTSET:
+            return known.level
+        name = name.rpartition(".")[0] or _ROOT
+    return logging.root.level
+
+
+def _kafka_name(level: int) -> str:
+    """The name of the most severe level that is not above this one."""
+    return next((name for name, number in _LEVELS.items() if number <= level), "TRACE")

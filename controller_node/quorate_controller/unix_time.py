@@ -1,9 +1,9 @@
 """From the time of turns to Unix time.
 
 Turns, timers and deadlines are measured in milliseconds that never jump (`now_ms`). They begin as Unix time, and
-differ from it once the system's clock was set, or the host was suspended. What other nodes and people compare with
-their clocks is converted: expiries of delegation tokens, times of records and of checkpoints, the times that
-DescribeQuorum answers (ADR 39).
+differ from it once the system's clock was set, or the host was suspended. Times that others compare with their
+clocks are converted: expiries of delegation tokens, times of records and of checkpoints, the times in responses to
+DescribeQuorum (ADR 39).
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from kit.principal_mappings import (
     pairs_to_capture,
     random_pairs,
 )
-from quorate_controller.security.distinguished_names import name_of
+from quorate_controller.security.certificates import name_of
 from quorate_controller.security.principal_rules import parse_rules, principal_name
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 

@@ -107,8 +107,16 @@ def test_clients_may_do_what_acls_of_either_tool_allow(authorized: AuthorizedClu
     admin = authorized.at_broker("admin")
     prefixed = ("--topic", "alices-", "--resource-pattern-type", "prefixed")
     tools(
-        *(KAFKA_ACLS, *admin, "--add", "--allow-principal", "User:alice"),
-        *("--operation", "Create", "--operation", "Describe", *prefixed),
+        KAFKA_ACLS,
+        *admin,
+        "--add",
+        "--allow-principal",
+        "User:alice",
+        "--operation",
+        "Create",
+        "--operation",
+        "Describe",
+        *prefixed,
     ).succeeded()
     eventually(
         lambda: authorized.create("alice", "alices-orders").exit_code == 0, TIMEOUT_S, "alice may create"
@@ -127,25 +135,45 @@ def test_clients_may_do_what_acls_of_either_tool_allow(authorized: AuthorizedClu
     assert authorized.deletes("alice", "alices-orders").exit_code == 1
     succeeded(
         quorate(
-            *("acls", "--bootstrap-controller", cluster.bootstrap_controllers, "--add"),
-            *("--allow-principal", "User:alice", "--operation", "Delete", *prefixed),
+            "acls",
+            "--bootstrap-controller",
+            cluster.bootstrap_controllers,
+            "--add",
+            "--allow-principal",
+            "User:alice",
+            "--operation",
+            "Delete",
+            *prefixed,
         )
     )
     tools(
-        *(
-            KAFKA_ACLS,
-            *authorized.at_controller(cluster.controllers[0]),
-            "--add",
-            "--deny-principal",
-            "User:alice",
-        ),
-        *("--deny-host", "127.0.0.0/8", "--operation", "Delete", "--topic", "alices-orders"),
+        KAFKA_ACLS,
+        *authorized.at_controller(cluster.controllers[0]),
+        "--add",
+        "--deny-principal",
+        "User:alice",
+        "--deny-host",
+        "127.0.0.0/8",
+        "--operation",
+        "Delete",
+        "--topic",
+        "alices-orders",
     ).succeeded()
     assert authorized.deletes("alice", "alices-orders").exit_code == 1
     succeeded(
         quorate(
-            *("acls", *admin, "--remove", "--deny-principal", "User:alice", "--deny-host", "127.0.0.0/8"),
-            *("--operation", "Delete", "--topic", "alices-orders", "--force"),
+            "acls",
+            *admin,
+            "--remove",
+            "--deny-principal",
+            "User:alice",
+            "--deny-host",
+            "127.0.0.0/8",
+            "--operation",
+            "Delete",
+            "--topic",
+            "alices-orders",
+            "--force",
         )
     )
     eventually(
@@ -158,7 +186,7 @@ def test_clients_may_do_what_acls_of_either_tool_allow(authorized: AuthorizedClu
 def test_acls_survive_the_active_controller_and_all_of_them(authorized: AuthorizedCluster) -> None:
     cluster, admin = authorized.cluster, authorized.at_broker("admin")
     authorized.tools(
-        *(KAFKA_ACLS, *admin, "--add", "--allow-principal", "User:bob", "--operation", "Create", "--cluster")
+        KAFKA_ACLS, *admin, "--add", "--allow-principal", "User:bob", "--operation", "Create", "--cluster"
     ).succeeded()
     eventually(lambda: authorized.create("bob", "bobs-0").exit_code == 0, TIMEOUT_S, "bob may create")
     active = cluster.await_quorum().leader_id

@@ -28,7 +28,7 @@ ANSWER_TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition, as a broker tells."""
+    """A partition, as a broker reports it."""
 
     leader: int
     replicas: frozenset[int]
@@ -78,13 +78,17 @@ def create_topic(cluster: Cluster, prefix: str) -> str:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     (future,) = admin.create_topics([NewTopic(name, PARTITIONS, COPIES)]).values()
     future.result()
-    await_partitions(cluster, name, lambda one: len(one.isr) == COPIES, "three in sync")
+    await_partitions(cluster, name, lambda partition: len(partition.isr) == COPIES, "three in sync")
     return name
 
 
 def partitions_of(cluster: Cluster, topic: str, via: int | None = None) -> list[Partition]:
     """The topic's partitions, as the first broker that runs knows them, or the one asked."""
-    broker = via if via is not None else next(one for one in cluster.brokers if cluster.runs(one))
+    broker = (
+        via
+        if via is not None
+        else next(broker_id for broker_id in cluster.brokers if cluster.runs(broker_id))
+    )
 
     def ask() -> list[PartitionMetadata]:
         # The client asks any broker that it has learned of: one that stops meanwhile, it waits for in vain.
@@ -96,8 +100,10 @@ def partitions_of(cluster: Cluster, topic: str, via: int | None = None) -> list[
 
     described = eventually(ask, WAIT_S, f"the partitions of {topic}")
     return [
-        Partition(leader=one.leader, replicas=frozenset(one.replicas), isr=frozenset(one.isrs))
-        for one in described
+        Partition(
+            leader=partition.leader, replicas=frozenset(partition.replicas), isr=frozenset(partition.isrs)
+        )
+        for partition in described
     ]
 
 
@@ -106,11 +112,11 @@ def await_partitions(
 ) -> None:
     """Wait until something holds for each of the topic's partitions."""
 
-    def look() -> bool:
+    def observed() -> bool:
         partitions = partitions_of(cluster, topic, via)
         return len(partitions) == PARTITIONS and all(holds(partition) for partition in partitions)
 
-    eventually(look, WAIT_S, what, lambda: cluster.describe(partitions_of(cluster, topic, via)))
+    eventually(observed, WAIT_S, what, lambda: cluster.describe(partitions_of(cluster, topic, via)))
 
 
 def assert_nothing_lost(cluster: Cluster, topic: str, producer: ContinuousProducer) -> None:
@@ -148,13 +154,13 @@ def test_a_killed_broker_is_fenced_and_comes_back(cluster: Cluster) -> None:
         eventually(
             lambda: (seen := cluster.describe_brokers(via)) and unfenced(seen) == left, WAIT_S, "a fence"
         )
-        await_partitions(cluster, topic, lambda one: one.leader in left, "new leaders", via)
-        await_partitions(cluster, topic, lambda one: one.isr == left, "a smaller ISR", via)
+        await_partitions(cluster, topic, lambda partition: partition.leader in left, "new leaders", via)
+        await_partitions(cluster, topic, lambda partition: partition.isr == left, "a smaller ISR", via)
         before = len(producer.acknowledged)
         eventually(lambda: len(producer.acknowledged) > before + 100, WAIT_S, "records without it")
         cluster.start(victim)
         cluster.await_unfenced(*cluster.brokers)
-        await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR")
+        await_partitions(cluster, topic, lambda partition: len(partition.isr) == COPIES, "a whole ISR")
     assert_nothing_lost(cluster, topic, producer)
 
 
@@ -168,7 +174,7 @@ def test_preferred_leaders_lead_again_when_asked_to(cluster: Cluster) -> None:
     cluster.terminate(restarted)
     cluster.start(restarted)
     cluster.await_unfenced(*cluster.brokers)
-    await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR", via)
+    await_partitions(cluster, topic, lambda partition: len(partition.isr) == COPIES, "a whole ISR", via)
     assert restarted not in {partition.leader for partition in partitions_of(cluster, topic, via)}
     election = cluster.tool("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
     assert election.returncode == 0, election.stdout + election.stderr
@@ -200,11 +206,11 @@ def test_a_broker_that_leaves_hands_its_leaders_over_first(cluster: Cluster) -> 
     assert leaving not in unfenced(seen)
     cluster.start(leaving)
     cluster.await_unfenced(*cluster.brokers)
-    await_partitions(cluster, topic, lambda one: len(one.isr) == COPIES, "a whole ISR")
+    await_partitions(cluster, topic, lambda partition: len(partition.isr) == COPIES, "a whole ISR")
 
 
 def test_killing_the_active_controller_loses_nothing(cluster: Cluster) -> None:
-    """What clients were told stays true when the active controller dies under load."""
+    """Responses to clients stay true when the active controller dies under load."""
     topic = create_topic(cluster, "controllers")
     with (
         ContinuousProducer(cluster.bootstrap_servers, topic) as producer,

@@ -48,15 +48,28 @@ SUPER_USER = "alice"
 GONE = "gone"
 """A user whose credential is deleted again."""
 IN_THE_IMAGE = {
-    *("FeatureLevelRecord", "RegisterBrokerRecord", "RegisterControllerRecord", "topics", "ConfigRecord"),
-    *("ClientQuotaRecord", "ProducerIdsRecord", "AccessControlEntryRecord", "UserScramCredentialRecord"),
-    *("DelegationTokenRecord",),
+    "FeatureLevelRecord",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "topics",
+    "ConfigRecord",
+    "ClientQuotaRecord",
+    "ProducerIdsRecord",
+    "AccessControlEntryRecord",
+    "UserScramCredentialRecord",
+    "DelegationTokenRecord",
 }
 """Kinds of `kit.metadata.content` that the run has to leave."""
 IN_THE_LOG = {
-    *("PartitionChangeRecord", "RemoveTopicRecord", "RemoveAccessControlEntryRecord"),
-    *("RemoveUserScramCredentialRecord", "RemoveDelegationTokenRecord", "UnregisterBrokerRecord"),
-    *("BrokerRegistrationChangeRecord", "BeginTransactionRecord", "EndTransactionRecord"),
+    "PartitionChangeRecord",
+    "RemoveTopicRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveUserScramCredentialRecord",
+    "RemoveDelegationTokenRecord",
+    "UnregisterBrokerRecord",
+    "BrokerRegistrationChangeRecord",
+    "BeginTransactionRecord",
+    "EndTransactionRecord",
 }
 """Kinds of records that leave nothing in the image, and that the run has to write."""
 
@@ -139,15 +152,17 @@ def newest_of_each(cluster: Cluster) -> list[Snapshot]:
 def assert_java_agrees(log: Path, snapshots: Sequence[Snapshot]) -> None:
     """Assert that Kafka's classes read each snapshot as the image that they replay the log to."""
     questions = [
-        question for one in snapshots for question in (records_of(one.path), image_at(log, one.end_offset))
+        question
+        for snapshot in snapshots
+        for question in (records_of(snapshot.path), image_at(log, snapshot.end_offset))
     ]
     responses = ask_java(jars_of(NEWEST_RELEASE), questions)
     assert len(responses) == len(questions)
     for place, snapshot in enumerate(snapshots):
         held, replayed = responses[2 * place : 2 * place + 2]
         assert replayed, f"nothing at {snapshot.end_offset} of {log}"
-        only_held = [one for one in held if one not in replayed]
-        only_replayed = [one for one in replayed if one not in held]
+        only_held = [entry for entry in held if entry not in replayed]
+        only_replayed = [entry for entry in replayed if entry not in held]
         assert (only_held, only_replayed) == ([], []), f"{snapshot.path} is not what {log} says"
         assert len(held) == len(replayed)
 

@@ -63,15 +63,13 @@ def live(cluster: Cluster) -> None:
     """Records of many kinds: topics with configs, some deleted; producer ids; broker configs."""
     done = cluster.tool(
         "kafka-configs",
-        *(
-            "--alter",
-            "--entity-type",
-            "brokers",
-            "--entity-name",
-            "0",
-            "--add-config",
-            "log.cleaner.threads=2",
-        ),
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        "0",
+        "--add-config",
+        "log.cleaner.threads=2",
     )
     assert done.returncode == 0, done.stderr
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -116,7 +114,7 @@ def as_java_prints(value: object) -> object:
     if isinstance(value, UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
     if isinstance(value, tuple):
-        return [as_java_prints(one) for one in value]
+        return [as_java_prints(item) for item in value]
     if is_dataclass(value):
         return {camel(field.name): as_java_prints(getattr(value, field.name)) for field in fields(value)}
     return value
@@ -194,9 +192,18 @@ def test_dumping_our_log_shows_our_records(written: Cluster) -> None:
     printed = dump(written, segments, "--cluster-metadata-decoder", "--skip-record-metadata")
     kinds = assert_same_records(printed, batches_in(partition))
     assert kinds >= {
-        *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "REGISTER_CONTROLLER_RECORD"),
-        *("TOPIC_RECORD", "PARTITION_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD", "PRODUCER_IDS_RECORD"),
-        *("FEATURE_LEVEL_RECORD", "PARTITION_CHANGE_RECORD", "BEGIN_TRANSACTION_RECORD", "NO_OP_RECORD"),
+        "REGISTER_BROKER_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        "REGISTER_CONTROLLER_RECORD",
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "REMOVE_TOPIC_RECORD",
+        "CONFIG_RECORD",
+        "PRODUCER_IDS_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "PARTITION_CHANGE_RECORD",
+        "BEGIN_TRANSACTION_RECORD",
+        "NO_OP_RECORD",
     }
 
 
@@ -204,7 +211,7 @@ def test_dumping_our_snapshots_shows_our_records(written: Cluster) -> None:
     """Java decodes our snapshots as we do, and they hold what the log says."""
     partition = written.metadata(CONTROLLER)
     snapshots = snapshots_in(partition)
-    offsets = [one.end_offset for one in snapshots]
+    offsets = [snapshot.end_offset for snapshot in snapshots]
     for snapshot, image in zip(snapshots, images_of(partition, offsets), strict=True):
         printed = dump(written, [snapshot.path], "--cluster-metadata-decoder")
         assert f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}" in printed

@@ -73,7 +73,7 @@ def test_killing_all_controllers_loses_nothing(running: Cluster) -> None:
 
 
 def test_directories_change_hands_in_the_middle_of_life(running: Cluster) -> None:
-    """What one implementation wrote, the other goes on with, as follower and as leader."""
+    """The other implementation continues what one wrote, as follower and as leader."""
     nodes = [running.controllers_in("python")[-1], running.controllers_in("java")[-1]]
     with ContinuousTopics(running.bootstrap_servers, "exchanged") as topics:
         for node_id in nodes:

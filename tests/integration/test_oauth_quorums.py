@@ -108,7 +108,7 @@ def node_properties(found: Federated, jwks: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def federated(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[Federated]:
-    """One Java controller, two of ours and a stock broker, which serve. One of ours asks for the keys by HTTP."""
+    """A Java controller, two of ours and a stock broker, serving. A controller of ours reads the keys by HTTP."""
     if version_key(RELEASE) < version_key("4.4"):
         pytest.skip(f"the properties are those of Kafka 4.4, this is {RELEASE}")
     directory = tmp_path_factory.mktemp("federated")
@@ -144,7 +144,7 @@ def federated(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Ite
 
 
 def describe(found: Federated, security: SecurityConfig, node_id: int) -> int:
-    """The leader as a controller tells it."""
+    """The leader as a controller reports it."""
 
     async def ask() -> int:
         async with controllers_of(found.cluster, security, node_id) as admin:
@@ -200,7 +200,9 @@ def test_tokens_are_refused_alike(federated: Federated) -> None:
         "no audience": issuer.token(aud=None),
         "no token": "nonsense",
     }
-    python, java = (federated.cluster.controllers_in(one)[0] for one in ("python", "java"))
+    python, java = (
+        federated.cluster.controllers_in(implementation)[0] for implementation in ("python", "java")
+    )
     for way, token in tokens.items():
         said = []
         for node_id in (python, java):
@@ -226,20 +228,17 @@ def test_stock_tools_get_a_token_and_get_in(federated: Federated, tmp_path: Path
         file.write_text(render_properties({**federated.properties("client"), **changes}, "The test's."))
         return subprocess.run(
             [
-                *(
-                    "java",
-                    federated.system_property,
-                    "-cp",
-                    f"{kafka.libs_of(METADATA_QUORUM)}/*",
-                    METADATA_QUORUM,
-                ),
-                *(
-                    "--bootstrap-controller",
-                    federated.cluster.address(node_id),
-                    "--command-config",
-                    str(file),
-                ),
-                *("describe", "--status"),
+                "java",
+                federated.system_property,
+                "-cp",
+                f"{kafka.libs_of(METADATA_QUORUM)}/*",
+                METADATA_QUORUM,
+                "--bootstrap-controller",
+                federated.cluster.address(node_id),
+                "--command-config",
+                str(file),
+                "describe",
+                "--status",
             ],
             capture_output=True,
             text=True,

@@ -138,7 +138,7 @@ def test_without_java_the_controllers_are_played_alone(player: Player) -> None:
 
 
 def test_a_node_that_keeps_dying_ends_the_play_with_its_log(player: Player) -> None:
-    """What can't start is told soon, and nothing stays."""
+    """A cluster that can't start is reported soon, and leaves nothing."""
     player.write(CONTROLLERS_ALONE % free_ports(3) + BROKER % free_ports(1))
     player.environment = {**player.environment, "KAFKA_HEAP_OPTS": "-Xmx1nonsense"}
     said = player.refusal()

@@ -32,10 +32,10 @@ def test_what_is_said_is_true(
     with ThreadPoolExecutor() as pool:
         found = [row for of_quorum in pool.map(rows, quorums) for row in of_quorum]
     assert len(found) == 3 * len(quorums) * len(orders)
-    assert all(tuple(one.tool for one in row.said) == COLUMNS for row in found)
+    assert all(tuple(line.tool for line in row.said) == COLUMNS for row in found)
     wrong = [
         f"{row.quorum}, {row.order}, {row.back} of 3 back, {row.truth}: {problem}\n"
-        + "\n".join(f"{one.tool} ({one.exit_code}, {one.seconds:.1f} s): {one.text}" for one in row.said)
+        + "\n".join(f"{line.tool} ({line.exit_code}, {line.seconds:.1f} s): {line.text}" for line in row.said)
         for row in found
         for problem in row.problems
     ]

@@ -3,19 +3,17 @@
 All nodes have a listener for users of SCRAM; the tools of both work through that of the broker, and at controllers.
 """
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.cluster import Cluster, free_ports, manifests
+from kit.cluster import manifests
 from kit.java.tools import JavaTools
 from kit.membership import quorate, refused, succeeded
+from kit.secured_cluster import SCRAM, SecuredCluster
 from kit.waiting import eventually
 from quorate_operator.planning.cluster import Role
-from quorate_operator.properties import render_properties
-from quorate_operator.runtime.local.loopback import LOOPBACK
 
 pytestmark = pytest.mark.integration
 
@@ -24,62 +22,30 @@ HOUR_MS = 3_600_000
 KAFKA_CONFIGS = "kafka.admin.ConfigCommand"
 KAFKA_METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 KAFKA_TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 TOKEN_SECRET = {"delegation.token.secret.key": "the secret of this test's delegation tokens"}
-SECURED = "SECURED"
 
 
-class SecuredCluster(Cluster):
-    """Its nodes have a listener for users of SCRAM too."""
-
-    secured_ports: Mapping[int, int]
-
-    def write_config(self, node_id: int) -> None:
-        """Of a key that appears twice, the last one is taken."""
-        super().write_config(node_id)
-        own = "PLAINTEXT" if node_id in self.brokers else "CONTROLLER"
-        listeners = f"{own}://{self.address(node_id)},{SECURED}://{self.secured_at(node_id)}"
-        properties = {
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{SECURED}:SASL_PLAINTEXT",
-            "controller.listener.names": "CONTROLLER" if node_id in self.brokers else f"CONTROLLER,{SECURED}",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-            f"listener.name.{SECURED.lower()}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-            f"listener.name.{SECURED.lower()}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
-        }
-        file = self.config_file(node_id)
-        file.write_text(file.read_text() + render_properties(properties, "The test's."))
+class ScramCluster(SecuredCluster):
+    """Its users log in with SCRAM."""
 
     @property
     def secured(self) -> str:
         """The address of the broker's listener for users."""
         return self.secured_at(*self.brokers)
 
-    def secured_at(self, node_id: int) -> str:
-        """The address of a node's listener for users."""
-        return f"{LOOPBACK}:{self.secured_ports[node_id]}"
-
     def login(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", options: str = "") -> str:
         """A file for `--command-config` with which this user logs in."""
-        properties = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.jaas.config": f'{SCRAM} required username="{user}" password="{password}" {options};',
-        }
-        file = self.layout.directory.path / f"{abs(hash((user, password)))}.properties"
-        file.write_text(render_properties(properties, "The test's."))
-        return str(file)
+        jaas = f'{SCRAM} required username="{user}" password="{password}" {options};'
+        return str(self.login_file(str(abs(hash((user, password)))), mechanism, jaas))
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[SecuredCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[ScramCluster]:
     """Two Python controllers and a stock broker, running, with the same secret for tokens."""
     directory = tmp_path_factory.mktemp("secured") / "cluster"
-    cluster = SecuredCluster.settle(directory, kafka_jars, manifests(controllers=2))
-    nodes = (*cluster.controllers, *cluster.brokers)
-    cluster.secured_ports = dict(zip(nodes, itertools.count(free_ports(len(nodes))), strict=False))
-    for node_id in nodes:
+    cluster = ScramCluster.settle(directory, kafka_jars, manifests(controllers=2))
+    cluster.open_ports(dict.fromkeys(("SCRAM-SHA-256", "SCRAM-SHA-512"), f"{SCRAM} required;"))
+    for node_id in (*cluster.controllers, *cluster.brokers):
         cluster.configure(node_id, TOKEN_SECRET)
     try:
         cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
@@ -88,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
         cluster.close()
 
 
-def lists_topics(cluster: SecuredCluster, login: str) -> bool:
+def lists_topics(cluster: ScramCluster, login: str) -> bool:
     """Whether someone can log in."""
     return (
         quorate(
@@ -99,7 +65,7 @@ def lists_topics(cluster: SecuredCluster, login: str) -> bool:
 
 
 @pytest.mark.parametrize("is_ours", [False, True], ids=["kafka-configs", "quorate configs"])
-def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, *, is_ours: bool) -> None:
+def test_quotas_reach_the_broker(cluster: ScramCluster, java_tool: JavaTools, *, is_ours: bool) -> None:
     at = ("--bootstrap-server", cluster.bootstrap_servers)
 
     def run(*arguments: str) -> str:
@@ -107,7 +73,7 @@ def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, 
             return succeeded(quorate("configs", *at, *arguments))
         return java_tool(KAFKA_CONFIGS, *at, *arguments).succeeded().stdout
 
-    for whose, told, key in (
+    for whose, entity, key in (
         (("--user", "alice"), "user-principal 'alice'", "producer_byte_rate"),
         (
             ("--user", "alice", "--client-defaults"),
@@ -119,7 +85,7 @@ def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, 
     ):
         for value in ("7", "8"):
             run("--alter", *whose, "--add-config", f"{key}={value}")
-            line = f"Quota configs for {told} are {key}={value}.0\n"
+            line = f"Quota configs for {entity} are {key}={value}.0\n"
             eventually(
                 lambda whose=whose, line=line: line in run("--describe", *whose),
                 TIMEOUT_S,
@@ -128,7 +94,7 @@ def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, 
             )
         run("--alter", *whose, "--delete-config", key)
         eventually(
-            lambda whose=whose, told=told: told not in run("--describe", *whose), TIMEOUT_S, "no quota"
+            lambda whose=whose, entity=entity: entity not in run("--describe", *whose), TIMEOUT_S, "no quota"
         )
     bad = ("--alter", "--user", "alice", "--add-config", "producer_byte_rate=-1")
     ran = java_tool(KAFKA_CONFIGS, *at, *bad)
@@ -136,7 +102,7 @@ def test_quotas_reach_the_broker(cluster: SecuredCluster, java_tool: JavaTools, 
     assert "Quota producer_byte_rate must be greater than 0" in refused(quorate("configs", *at, *bad))
 
 
-def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
+def test_quotas_are_set_at_the_controllers(cluster: ScramCluster) -> None:
     whose = ("--user", "direct")
     at = ("--bootstrap-controller", cluster.bootstrap_controllers)
     succeeded(quorate("configs", *at, "--alter", *whose, "--add-config", "producer_byte_rate=7"))
@@ -147,7 +113,7 @@ def test_quotas_are_set_at_the_controllers(cluster: SecuredCluster) -> None:
     )
 
 
-def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> None:
+def test_controllers_describe_what_brokers_describe(cluster: ScramCluster) -> None:
     broker = ("--bootstrap-server", cluster.bootstrap_servers)
     controllers = ("--bootstrap-controller", cluster.bootstrap_controllers)
     succeeded(quorate("topics", *broker, "--create", "--topic", "described", "--partitions", "3"))
@@ -176,7 +142,8 @@ def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> 
         reported = [
             json.loads(succeeded(quorate(tool, *at, *rest, "-o", "json"))) for at in (controllers, broker)
         ]
-        for topic in (one for shown in reported for one in shown.get("topics", ()) if isinstance(one, dict)):
+        topics = (topic for shown in reported for topic in shown.get("topics", ()))
+        for topic in filter(lambda topic: isinstance(topic, dict), topics):
             del topic["configs"]  # each node adds those of its own file
         assert reported[0] == reported[1], words
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
@@ -190,7 +157,7 @@ def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> 
 
     def described(*options: str) -> list[dict[str, object]]:
         tokens = json.loads(succeeded(quorate("delegation-tokens", *options, "--describe", "-o", "json")))
-        return [one for one in tokens["tokens"] if one["tokenId"] == made["tokenId"]]
+        return [token for token in tokens["tokens"] if token["tokenId"] == made["tokenId"]]
 
     as_maker = ("--bootstrap-server", cluster.secured, "--command-config", login)
     eventually(lambda: described(*as_maker), TIMEOUT_S, "the token")
@@ -203,7 +170,7 @@ def test_controllers_describe_what_brokers_describe(cluster: SecuredCluster) -> 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_scram_user_logs_in_until_deleted(
-    cluster: SecuredCluster, java_tool: JavaTools, mechanism: str
+    cluster: ScramCluster, java_tool: JavaTools, mechanism: str
 ) -> None:
     """What our controllers store lets a user log in at a stock broker."""
     at, user = ("--bootstrap-server", cluster.bootstrap_servers), f"user-of-{mechanism.lower()}"
@@ -226,7 +193,7 @@ def test_a_scram_user_logs_in_until_deleted(
     assert "RESOURCE_NOT_FOUND" in refused(quorate("configs", *at, *delete))
 
 
-def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: SecuredCluster) -> None:
+def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: ScramCluster) -> None:
     """No deletion shuts others out where brokers start (ScramDelta.apply of 4.3.1 and 4.4.0)."""
     at, mechanism = ("--bootstrap-server", cluster.bootstrap_servers), "SCRAM-SHA-512"
     gone, kept = [f"gone-{number}" for number in range(7)], "kept"
@@ -243,7 +210,7 @@ def test_a_broker_that_starts_knows_the_users_that_were_not_deleted(cluster: Sec
     assert not lists_topics(cluster, cluster.login(gone[0], "a-secret", mechanism))
 
 
-def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
+def test_a_token_lives(cluster: ScramCluster, java_tool: JavaTools) -> None:
     at = ("--bootstrap-server", cluster.bootstrap_servers)
     credential = ("--add-config", "SCRAM-SHA-256=[password=a-secret]")
     for user in ("owner", "stranger"):
@@ -305,7 +272,7 @@ def test_a_token_lives(cluster: SecuredCluster, java_tool: JavaTools) -> None:
     assert not any(secret in cluster.log_of(controller) for controller in cluster.controllers)
 
 
-def test_log_levels_belong_to_one_controller(cluster: SecuredCluster, java_tool: JavaTools) -> None:
+def test_log_levels_belong_to_one_controller(cluster: ScramCluster, java_tool: JavaTools) -> None:
     """The levels of each controller are read and changed while it runs, active or not (KIP-919)."""
     at = ("--bootstrap-controller", cluster.bootstrap_controllers)
     logger = "quorate_controller.server"

@@ -143,9 +143,9 @@ def test_the_chart_finds_the_images_of_its_registry(helm: Helm, tmp_path: Path) 
         objects: list[dict[str, Any]] = [
             document for document in yaml.safe_load_all(rendered.stdout) if document
         ]
-        (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
+        (deployment,) = [manifest for manifest in objects if manifest["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        environment = {one["name"]: one.get("value") for one in container["env"]}
+        environment = {variable["name"]: variable.get("value") for variable in container["env"]}
         named = (container["image"], environment["QUORATE_IMAGE"], environment["QUORATE_LAKE_IMAGE"])
         return {name.rpartition(":")[0] for name in named}
 

@@ -102,7 +102,7 @@ def await_let_in(cluster: Cluster, authority: Path, shown: Path, *, is_let_in: b
 def test_no_request_is_lost_and_nobody_is_elected(
     cluster: Cluster, certificates: Certificates, stores: dict[int, NodeStores]
 ) -> None:
-    """Files of certificates and authorities change below running controllers, and nobody notices."""
+    """Files of certificates and authorities change below running controllers, and no client notices."""
     directory = certificates.authority.parent
     quorum, pids = cluster.await_quorum(), [cluster.pid(controller) for controller in cluster.controllers]
     assert cluster.controller_security is not None

@@ -55,7 +55,7 @@ class Rotated:
     """The passwords of the users that nodes may log in as."""
     login: str = "node"
     password: str = "client-secret"
-    """That of the client."""
+    """The principal of the client."""
     count: int = 0
 
     def configure(self, node_id: int) -> None:
@@ -220,7 +220,7 @@ class Rotated:
         """Whether a node takes a login."""
         role = "servers" if node_id in self.cluster.brokers else "controllers"
 
-        async def look() -> bool:
+        async def observed() -> bool:
             async with AdminClient(
                 **{f"bootstrap_{role}": [self.cluster.address(node_id)]},
                 security=security,
@@ -233,7 +233,7 @@ class Rotated:
                     return False
                 return True
 
-        return asyncio.run(look())
+        return asyncio.run(observed())
 
     def topics(self) -> set[str]:
         """The topics that brokers know."""
@@ -285,19 +285,19 @@ class Clients:
     admins: tuple[AdminRequests, ...]
     producer: SteadyProducer
 
-    def await_answers(self) -> None:
+    def await_responses(self) -> None:
         """Wait until each has got answers to requests that it began from now on."""
         counts = [admin.tally.answered for admin in self.admins]
         produced = len(self.producer.acknowledged)
 
-        def look() -> bool:
+        def observed() -> bool:
             responses = [admin.tally.answered for admin in self.admins]
             return (
                 all(now > then + ANSWERS for now, then in zip(responses, counts, strict=True))
                 and len(self.producer.acknowledged) > produced + ANSWERS
             )
 
-        eventually(look, 2 * HANG_S, "more answers", lambda: [admin.tally for admin in self.admins])
+        eventually(observed, 2 * HANG_S, "more answers", lambda: [admin.tally for admin in self.admins])
 
 
 @contextmanager
@@ -314,7 +314,7 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
         asking.await_answers()
     sys.stdout.write(
         f"\ncontrollers: {at_controllers.tally}; brokers: {at_brokers.tally}, not known at once: "
-        f"{[round(one, 3) for one in at_brokers.unknown_s]}; produced {len(producer.acknowledged)}\n"
+        f"{[round(gap_s, 3) for gap_s in at_brokers.unknown_s]}; produced {len(producer.acknowledged)}\n"
     )
     assert at_controllers.tally.failed == at_brokers.tally.failed == producer.failures == []
     assert set(producer.acknowledged) <= set(rotated.consumed())
@@ -359,10 +359,10 @@ def test_the_password_of_a_client_is_exchanged(rotated: Rotated) -> None:
             )
             assert not rotated.is_let_in(rotated.as_client(old), node_id)
         asking.await_answers()
-        for one in asking.admins:
-            one.security = rotated.as_client(new)
+        for admin in asking.admins:
+            admin.security = rotated.as_client(new)
         asking.producer.log_in(CLIENT, new)
-        rotated.restart(*cluster.brokers)  # whoever was connected logs in again
+        rotated.restart(*cluster.brokers)  # all connected clients log in again
 
 
 def test_the_login_of_nodes_is_exchanged(rotated: Rotated) -> None:

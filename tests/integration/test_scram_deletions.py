@@ -61,8 +61,8 @@ def histories() -> Iterator[list[AlterUserScramCredentialsRequest]]:
                 (random.choice(MECHANISMS), user)
                 for user in random.sample(USERS, random.randint(1, len(USERS)))
             ]
-            deleted = [one for one in named if one in there and random.random() < 0.7]
-            upserted = [one for one in named if one not in deleted]
+            deleted = [user for user in named if user in there and random.random() < 0.7]
+            upserted = [user for user in named if user not in deleted]
             there = (there - set(deleted)) | set(upserted)
             requests.append(altering(deleted=deleted, upserted=upserted))
         yield requests

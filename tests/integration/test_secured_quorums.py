@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 NODE, NODE_PASSWORD = "node", "node-secret"
 CLIENT, CLIENT_PASSWORD = "client", "client-secret"
 REFUSED_TIMEOUT_MS = 2_000
-"""A client takes a closed connection for a failure that may pass, and tries again for so long."""
+"""A client takes a closed connection for a failure that may pass, and tries again for this long."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -186,11 +186,11 @@ def test_registrations_say_how_listeners_are_secured(secured: Secured) -> None:
         node_id: [listener.security_protocol for listener in controller.listeners.values()]
         for node_id, controller in image.cluster.controllers.items()
     }
-    assert protocols == {one: [secured.as_node.protocol] for one in cluster.controllers}
+    assert protocols == {controller: [secured.as_node.protocol] for controller in cluster.controllers}
 
 
 def test_others_are_refused_alike(secured: Secured) -> None:
-    """Who is no node has the rights that ACLs give, and none without authentication."""
+    """A client that is no node has the rights that ACLs give, and no rights without authentication."""
 
     async def describe(security: SecurityConfig, leader: int, timeout_ms: int = 10_000) -> int:
         async with controllers_of(secured.cluster, security, leader, retries=0) as admin:

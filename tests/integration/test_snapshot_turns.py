@@ -22,7 +22,7 @@ INTERVAL_MS = 5_000
 INTERVAL_SHARE_MIN = 0.8
 """Controllers spread the interval."""
 GROUPS = 20_000
-"""Each has a config: a snapshot of so many takes about a second."""
+"""Each has a config: a snapshot of this number takes about a second."""
 GROUPS_PER_REQUEST = 1_000
 SNAPSHOTS_MIN = 2
 """The first one may be of an image that is still small."""
@@ -126,12 +126,14 @@ def test_controllers_do_not_write_snapshots_at_the_same_time(new_quorum: NewQuor
     cluster = new_quorum(controllers=3, config={"metadata.log.max.snapshot.interval.ms": INTERVAL_MS})
     logged = snapshot_rounds(cluster)
     written = {node_id: snapshots_of(events) for node_id, events in logged.items()}
-    assert any(one.ended - one.begun > 0.05 for each in written.values() for one in each), "they take no time"
+    assert any(turn.ended - turn.begun > 0.05 for each in written.values() for turn in each), (
+        "they take no time"
+    )
     turns = {node_id: in_turn(events) for node_id, events in logged.items()}
     overlaps = [
-        (one, other, mine, theirs)
-        for one, other in combinations(turns, 2)
-        for mine in turns[one]
+        (first, other, mine, theirs)
+        for first, other in combinations(turns, 2)
+        for mine in turns[first]
         for theirs in turns[other]
         if mine.overlaps(theirs)
     ]

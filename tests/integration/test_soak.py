@@ -138,7 +138,7 @@ def test_an_interrupted_soak_leaves_nothing_behind(tmp_path: Path, kafka_jars: P
         watchdog.start()
         try:
             assert soak.stdout is not None
-            line = next(one for one in soak.stdout if "namespaces" in one)
+            line = next(text for text in soak.stdout if "namespaces" in text)
             tag = line.split("namespaces ")[1].split("-")[0]
             assert tag in run("ip", "netns", "list")
             assert str(scratch) in Path("/proc/mounts").read_text()
@@ -163,5 +163,5 @@ def test_a_mistake_is_found(
     """What the checker promises to find, it finds on real processes."""
     _require_parts()
     monkeypatch.chdir(tmp_path)  # where reports go
-    outcome = runner.soak(SEED_OF_SPLITS, MINUTES, kafka_jars, print, mistake=mistake)
-    assert FOUND_BY[mistake] in {violation.rule for violation in outcome.violations}
+    result = runner.soak(SEED_OF_SPLITS, MINUTES, kafka_jars, print, mistake=mistake)
+    assert FOUND_BY[mistake] in {violation.rule for violation in result.violations}

@@ -26,11 +26,11 @@ def succeeds(cluster: Cluster, name: str, *arguments: str, text: str | None = No
 def await_printed(cluster: Cluster, holds: Callable[[str], bool], name: str, *arguments: str) -> str:
     """What a tool prints once this holds for it: the broker may not know yet what the controller has done."""
 
-    def look() -> subprocess.CompletedProcess[str] | None:
+    def observed() -> subprocess.CompletedProcess[str] | None:
         done = cluster.tool(name, *arguments)
         return done if done.returncode == 0 and holds(done.stdout) else None
 
-    done = eventually(look, TIMEOUT_S, f"{name} {arguments}", lambda: cluster.tool(name, *arguments))
+    done = eventually(observed, TIMEOUT_S, f"{name} {arguments}", lambda: cluster.tool(name, *arguments))
     assert done is not None
     return done.stdout
 
@@ -94,8 +94,15 @@ def test_a_group_consumes_what_was_produced(shared_cluster: Cluster) -> None:
     consumed = succeeds(
         shared_cluster,
         "kafka-console-consumer",
-        *("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "10"),
-        *("--timeout-ms", "30000"),
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--max-messages",
+        "10",
+        "--timeout-ms",
+        "30000",
     )
     assert sorted(consumed.split("\n")[:-1]) == sorted(lines)
     groups = succeeds(shared_cluster, "kafka-consumer-groups", "--describe", "--group", group)

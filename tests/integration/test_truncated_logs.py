@@ -31,7 +31,7 @@ def cluster(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
 
 
 def test_followers_that_were_away_too_long_fetch_a_snapshot(cluster: Cluster) -> None:
-    """A directory with an old log goes on from the leader's snapshot, a Java one and ours."""
+    """A directory with an old log continues from the leader's snapshot, a Java one and ours."""
     if cluster.await_quorum().leader_id == JAVA:
         cluster.terminate(JAVA)
         cluster.await_leader(other_than=JAVA)

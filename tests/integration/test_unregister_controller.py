@@ -67,7 +67,7 @@ def ask(cluster: Cluster, question: Callable[[AdminClient], Awaitable[Any]]) -> 
 
 
 def stop_observer(cluster: Cluster) -> None:
-    """Stop it, as whoever decommissions it does first."""
+    """Stop it, as an administrator who decommissions it does first."""
     if cluster.runs(OBSERVER):
         cluster.terminate(OBSERVER)
 

@@ -125,7 +125,7 @@ def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -
 
 
 def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None:
-    """What Java allows here, ours refuse for a reason: nobody knows what a voter without registration
+    """What Java allows here, ours refuse for a reason: no node knows what a voter without registration
     supports.
     """
     finalize(stock, UNREGISTRATION)
@@ -135,7 +135,9 @@ def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None
 
     def findings() -> list[str]:
         ran = quorate("doctor", "--bootstrap-controller", left, "-o", "json")
-        return [one["code"] for one in json.loads(ran.stdout)["findings"] if one["nodeId"] == stopped]
+        return [
+            finding["code"] for finding in json.loads(ran.stdout)["findings"] if finding["nodeId"] == stopped
+        ]
 
     stock.terminate(stopped)
     assert next(ways(stock))(stopped) is None
@@ -151,7 +153,7 @@ def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None
 def is_forgotten(node_id: int, bootstrap: tuple[str, str]) -> bool:
     """Whether the doctor finds nothing about a node. For some seconds after its last Fetch it counts as running."""
     reported = json.loads(quorate("doctor", *bootstrap, "-o", "json").stdout)
-    return all(one["nodeId"] != node_id for one in reported["findings"])
+    return all(finding["nodeId"] != node_id for finding in reported["findings"])
 
 
 def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> None:
@@ -177,7 +179,7 @@ def test_our_tools_remove_and_unregister_at_java_controllers(stock: Cluster) -> 
     )
     assert f"Unregistered KRaft controller {gone.node_id}" in removed
     eventually(lambda: registered(stock) == set(left), TIMEOUT_S, "it to be gone")
-    assert succeeded(quorate(*listing)).split() == [str(one) for one in left]
+    assert succeeded(quorate(*listing)).split() == [str(node_id) for node_id in left]
     for bootstrap in (at_controllers, at_broker):
         eventually(partial(is_forgotten, gone.node_id, bootstrap), TIMEOUT_S, "the doctor to find nothing")
         who = ("--controller-id", str(gone.node_id))

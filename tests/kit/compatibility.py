@@ -27,7 +27,7 @@ COUNTERPARTS: Final = {
         "tests/integration/identity/",
         "tests/integration/membership/",
         "tests/integration/test_images_of_mixed_quorums.py",
-        "tests/integration/test_membership_answers.py",
+        "tests/integration/test_membership_responses.py",
         "tests/integration/test_mixed_quorums.py",
         "tests/integration/test_truncated_logs.py",
     ),

@@ -47,7 +47,7 @@ def write_controller_properties(
 
 
 def caller(request_timeout_ms: int = 1_000) -> Caller:
-    """A client on this machine that nobody has authenticated."""
+    """A client on this machine without authentication."""
     return Caller(
         principal=Principal(),
         client_host="127.0.0.1",
@@ -68,14 +68,14 @@ def response_of(result: ControlResult, replay: Callable[[Sequence[Any]], object]
         try:
             following = next(result.steps)
         except StopIteration as ended:
-            outcome = ended.value
-            result = outcome if isinstance(outcome, ControlResult) else ControlResult(response=outcome)
+            result = ended.value
+            result = result if isinstance(result, ControlResult) else ControlResult(response=result)
         else:
             result = replace(following or ControlResult(), steps=result.steps)
 
 
 def heartbeat(broker_id: int = 1) -> BrokerHeartbeatRequest:
-    """A heartbeat of a broker that wants nothing."""
+    """A heartbeat of a broker without a request."""
     return BrokerHeartbeatRequest(
         broker_id=broker_id,
         broker_epoch=1,
@@ -86,7 +86,7 @@ def heartbeat(broker_id: int = 1) -> BrokerHeartbeatRequest:
     )
 
 
-def heartbeat_answer(*, is_fenced: bool = False) -> BrokerHeartbeatResponse:
+def heartbeat_response(*, is_fenced: bool = False) -> BrokerHeartbeatResponse:
     """The response to it."""
     return BrokerHeartbeatResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, is_fenced=is_fenced, should_shut_down=False

@@ -2,7 +2,7 @@
 
 Each entry has the earliest and the latest time at which it can have happened: from before it was asked for until it
 was seen. Voters come and go, brokers flap, topics, configs, ACLs and quotas change, leaders fall, one of them with
-records that nobody else had, and the metadata version goes up once a ghost is out of the way.
+records that no other node had, and the metadata version goes up once a ghost is out of the way.
 """
 
 import asyncio
@@ -62,9 +62,9 @@ AUTHORIZER = {
 TOPICS = {"orders": 3, "short-lived": 1}
 """The first topics, and how many partitions they have."""
 TRUNCATED_MIN = 2
-"""Records that the lost leader has and nobody else."""
+"""Records that only the lost leader has."""
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Script:
                 entry=AccessControlEntry(principal="User:alice", operation=AclOperation.READ),
             )
             with self.ledger.noting("acl", name, "User:alice", "READ", value="added"):
-                self._do(lambda client, one=binding: client.create_acls([one]))
+                self._do(lambda client, entry=binding: client.create_acls([entry]))
         asked = AclBindingFilter(
             pattern=ResourcePatternFilter(resource_type=ResourceType.TOPIC, name="short-lived"),
             entry=AccessControlEntryFilter(principal="User:alice"),
@@ -165,7 +165,7 @@ class Script:
         for rate in (1000.0, 2000.0, None):
             alteration = ClientQuotaAlteration(entity=entity, values={"producer_byte_rate": rate})
             with self.ledger.noting("quota", entity.entries, "producer_byte_rate", value=rate):
-                self._do(lambda client, one=alteration: client.alter_client_quotas([one]))
+                self._do(lambda client, entry=alteration: client.alter_client_quotas([entry]))
 
     def voters_come_and_go(self) -> None:
         """The fourth controller becomes a voter; a founder leaves, and comes back with another directory."""
@@ -209,14 +209,14 @@ class Script:
             self._do(lambda client: client.update_features(levels), controllers=True)
 
     def a_leader_is_lost_with_its_tail(self) -> None:
-        """The leader goes on alone until it has records that nobody else has, and is killed. Its log is kept."""
+        """The leader runs alone until it has records that no other node has, and is killed. Its log is kept."""
         cluster = self.cluster
         leader = self._leader()
         others = [voter for voter in cluster.voters() if voter != leader]
         cluster.suspend(*others)
         alone_from = end_offset(cluster.metadata(leader))
-        # NoOpRecords make its log grow, and nobody is there to have them. The first of them answers the requests
-        # that it held: the others read that when they go on.
+        # NoOpRecords make its log grow, and no other node gets them. The first of them completes the requests
+        # that it held: the others read that when they run again.
         eventually(
             lambda: end_offset(cluster.metadata(leader)) >= alone_from + 1 + TRUNCATED_MIN,
             START_TIMEOUT_S,
@@ -278,11 +278,11 @@ class Script:
         )
 
     def _do(
-        self, action: Callable[[AdminClient], Awaitable[_Answer]], *, controllers: bool = False
-    ) -> _Answer:
+        self, action: Callable[[AdminClient], Awaitable[_Response]], *, controllers: bool = False
+    ) -> _Response:
         """Do it with a client of its own. An error is raised, also one of a single key."""
 
-        async def run() -> _Answer:
+        async def run() -> _Response:
             if controllers:
                 client = AdminClient(bootstrap_controllers=self.cluster.asks().split(","))
             else:

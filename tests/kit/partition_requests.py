@@ -17,7 +17,9 @@ def set_isr(cluster: Any, name: str, *isr: int, partition_id: int = 0) -> ErrorC
     data = isr_request.PartitionData(
         partition_index=partition_id,
         leader_epoch=partition.leader_epoch,
-        new_isr_with_epochs=tuple(isr_request.BrokerState(broker_id=one, broker_epoch=-1) for one in isr),
+        new_isr_with_epochs=tuple(
+            isr_request.BrokerState(broker_id=broker_id, broker_epoch=-1) for broker_id in isr
+        ),
         leader_recovery_state=0,
         partition_epoch=partition.partition_epoch,
     )

@@ -1,4 +1,4 @@
-"""Connections to other controllers, and a controller that answers what a test tells it to."""
+"""Connections to other controllers, and a controller with scripted responses."""
 
 import asyncio
 import random
@@ -50,15 +50,15 @@ FETCH = m.FetchRequest(
 
 
 class FakePeer:
-    """A controller that speaks the versions it is told to, and answers what it is told to."""
+    """A controller with scripted versions and responses."""
 
     def __init__(self) -> None:
         self.ranges = {key: (api.version_min, api.version_max) for key, api in CONTROLLER_APIS.items()}
-        self.answers: dict[int, Callable[[Any], Any]] = {52: lambda _body: response_to_wire(VOTE_GRANTED)}
+        self.responses: dict[int, Callable[[Any], Any]] = {52: lambda _body: response_to_wire(VOTE_GRANTED)}
         self.requests: list[Request] = []
         self.transports: list[asyncio.Transport] = []
         self.closed: list[asyncio.Transport] = []
-        self.raw_answer: bytes | None = None
+        self.raw_response: bytes | None = None
         self.node_id = 2
         self._server: asyncio.Server | None = None
 
@@ -77,19 +77,19 @@ class FakePeer:
         """The versions of the requests of one API that came."""
         return [request.version for request in self.requests if request.api.key == key]
 
-    def take(self, transport: asyncio.Transport, frame: bytes) -> None:
+    def receive(self, transport: asyncio.Transport, frame: bytes) -> None:
         request = parse_request(frame)
         self.requests.append(request)
-        if self.raw_answer is not None:
-            transport.write(self.raw_answer)
+        if self.raw_response is not None:
+            transport.write(self.raw_response)
         elif request.api.key == 18:
-            self.answer_versions(transport, request)
-        elif request.api.key in self.answers:
-            body = self.answers[request.api.key](request.body)
+            self.respond_to_versions(transport, request)
+        elif request.api.key in self.responses:
+            body = self.responses[request.api.key](request.body)
             response = serialize_response(request.api, request.version, request.correlation_id, body)
             transport.write(response)
 
-    def answer_versions(self, transport: asyncio.Transport, request: Request) -> None:
+    def respond_to_versions(self, transport: asyncio.Transport, request: Request) -> None:
         lowest, highest = self.ranges[18]
         if not lowest <= request.version <= highest:
             body = ApiVersionsResponse(
@@ -123,7 +123,7 @@ class _PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
-            self._peer.take(self._transport, frame)
+            self._peer.receive(self._transport, frame)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
         self._peer.closed.append(self._transport)
@@ -168,10 +168,10 @@ class PeerBench:
         return self._next_id
 
     async def wait_events(self, count: int) -> list[Any]:
-        """All events so far, once there are so many."""
+        """All events so far, once there are `count`."""
         await turn_until(lambda: len(self.events) >= count)
         return self.events
 
     async def wait_request(self, key: int, count: int = 1) -> None:
-        """Return when the peer has so many requests of an API."""
+        """Return when the peer has `count` requests of an API."""
         await turn_until(lambda: len(self.peer.seen(key)) >= count)

@@ -1,6 +1,6 @@
 """Parts of a `ControllerNode` that write down what a turn does with them, in one journal.
 
-Raft answers each event by a `Ready` that the test gives; the disk can be told to fail at any operation. The metadata
+Raft responds to each event by a `Ready` of the test; the disk can fail at any operation. The metadata
 between decisions and their commit are the real ones.
 """
 
@@ -15,13 +15,10 @@ from uuid import UUID
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.config.own_keys import ResponsePolicy
 from quorate_controller.control.api import ControlResult
-from quorate_controller.node.broker_waits import BrokerWaits
-from quorate_controller.node.first_catch_up import FirstCatchUp
-from quorate_controller.node.heartbeats import HeartbeatKeeper
+from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
 from quorate_controller.node.metadata import MetadataState
-from quorate_controller.node.own_requests import OwnRequests
-from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
+from quorate_controller.node.own_requests import ControllerIdentity, OwnRequests, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import HeartbeatKeeper, SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
 from quorate_controller.raft.model import RaftSafetyError
@@ -48,7 +45,7 @@ class ScriptedDisk:
         self.log = SimpleNamespace(start_offset=0, end_offset=0, read=self._read_log)
         self.snapshots = SimpleNamespace(
             ids=(),
-            serves=lambda one: one in self.snapshots.ids,
+            serves=lambda snapshot_id: snapshot_id in self.snapshots.ids,
             size=self._size_of_snapshot,
             read=self._read_snapshot,
         )

@@ -13,29 +13,26 @@ import shlex
 import sys
 import tempfile
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kit.cluster import Cluster, free_ports, manifests
+from kit.cluster import manifests
 from kit.kafka import jars_of
 from kit.membership import quorate, succeeded
 from kit.releases import RELEASE
+from kit.secured_cluster import PLAIN, SecuredCluster
 from kit.waiting import eventually
 from quorate_operator.planning.cluster import Role
-from quorate_operator.properties import render_properties
 from quorate_operator.runtime.local.loopback import LOOPBACK
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "tools.md"
 BEGIN: Final = "<!-- begin of the transcript: `make transcript` writes it -->"
 END: Final = "<!-- end of the transcript -->"
-SECURED: Final = "SECURED"
 TIMEOUT_S: Final = 20
-PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 COMMON: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
@@ -85,51 +82,23 @@ REFUSED: Final = COMMANDS[-1:]
 """Commands that need brokers, and say so."""
 
 
-class SecuredCluster(Cluster):
-    """Its nodes have a listener for users of SASL, too, because delegation tokens are for those alone."""
+class TranscriptCluster(SecuredCluster):
+    """Users log in, because delegation tokens are for those alone."""
 
-    secured_ports: Mapping[int, int]
-
-    def write_config(self, node_id: int) -> None:
-        """Of a key that appears twice, the last one is taken."""
-        super().write_config(node_id)
-        own = "PLAINTEXT" if node_id in self.brokers else "CONTROLLER"
-        listeners = f"{own}://{self.address(node_id)},{SECURED}://{self.secured_at(node_id)}"
-        properties = {
-            **COMMON,
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{SECURED}:SASL_PLAINTEXT",
-            "controller.listener.names": "CONTROLLER" if node_id in self.brokers else f"CONTROLLER,{SECURED}",
-            "sasl.enabled.mechanisms": "PLAIN",
-            f"listener.name.{SECURED.lower()}.plain.sasl.jaas.config": f'{PLAIN} required user_admin="a-secret";',
-        }
-        file = self.config_file(node_id)
-        file.write_text(file.read_text() + render_properties(properties, "Of the transcript."))
-
-    def secured_at(self, node_id: int) -> str:
-        """The address of a node's listener for users."""
-        return f"{LOOPBACK}:{self.secured_ports[node_id]}"
+    def properties(self, node_id: int) -> dict[str, str]:
+        return {**COMMON, **super().properties(node_id)}
 
     @property
     def login(self) -> Path:
         """A file for `--command-config` with which the administrator logs in."""
-        properties = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{PLAIN} required username="admin" password="a-secret";',
-        }
-        file = self.layout.directory.path / "admin.properties"
-        file.write_text(render_properties(properties, "Of the transcript."))
-        return file
+        return self.login_file("admin", "PLAIN", f'{PLAIN} required username="admin" password="a-secret";')
 
 
 @contextmanager
-def without_brokers(directory: Path, jars: Path) -> Iterator[SecuredCluster]:
+def without_brokers(directory: Path, jars: Path) -> Iterator[TranscriptCluster]:
     """Controllers of a cluster whose broker is stopped, after it has got a topic, a user and quotas."""
-    cluster = SecuredCluster.settle(directory, jars, manifests(controllers=3))
-    nodes = (*cluster.controllers, *cluster.brokers)
-    cluster.secured_ports = dict(zip(nodes, count(free_ports(len(nodes))), strict=False))
+    cluster = TranscriptCluster.settle(directory, jars, manifests(controllers=3))
+    cluster.open_ports({"PLAIN": f'{PLAIN} required user_admin="a-secret";'})
     try:
         cluster.format(*cluster.nodes(Role.CONTROLLER), *cluster.nodes(Role.BROKER))
         cluster.start_all()
@@ -138,8 +107,13 @@ def without_brokers(directory: Path, jars: Path) -> Iterator[SecuredCluster]:
             quorate(
                 "topics",
                 *at,
-                *("--create", "--topic", "orders", "--partitions", "2"),
-                *("--config", "retention.ms=3600000"),
+                "--create",
+                "--topic",
+                "orders",
+                "--partitions",
+                "2",
+                "--config",
+                "retention.ms=3600000",
             )
         )
         for whose, config in (
@@ -155,15 +129,17 @@ def without_brokers(directory: Path, jars: Path) -> Iterator[SecuredCluster]:
         cluster.close()
 
 
-def connection_options(cluster: SecuredCluster) -> tuple[str, ...]:
+def connection_options(cluster: TranscriptCluster) -> tuple[str, ...]:
     """The options that lead the administrator to the controllers."""
     return (
-        *("--bootstrap-controller", ",".join(map(cluster.secured_at, cluster.controllers))),
-        *("--command-config", str(cluster.login)),
+        "--bootstrap-controller",
+        ",".join(map(cluster.secured_at, cluster.controllers)),
+        "--command-config",
+        str(cluster.login),
     )
 
 
-def transcript(cluster: SecuredCluster) -> str:
+def transcript(cluster: TranscriptCluster) -> str:
     """Run all commands and return what they print, masked. Each has to succeed, but those that are REFUSED."""
     assert not any(map(cluster.runs, cluster.brokers))
     options = connection_options(cluster)
@@ -195,7 +171,7 @@ def _until_described(words: list[str]) -> subprocess.CompletedProcess[str]:
 class _Masks:
     """Replaces what differs in each run."""
 
-    def __init__(self, cluster: SecuredCluster) -> None:
+    def __init__(self, cluster: TranscriptCluster) -> None:
         self.hmac = ""
         self._texts = {str(cluster.login): "admin.properties"}
         for node_id in (*cluster.controllers, *cluster.brokers):
@@ -220,7 +196,7 @@ class _Masks:
             text = re.sub(
                 rf"^(\S+) +{LOOPBACK} +{port}\b", rf"\1 {node_id}.{HOST} 9094", text, flags=re.MULTILINE
             )
-        for found, shown in sorted(self._texts.items(), key=lambda one: -len(one[0])):
+        for found, shown in sorted(self._texts.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(found, shown)
         text = re.sub(r"(Cluster ID: |ClusterId: +)\S+", rf"\g<1>{_id_of('cluster')}", text)
         text = re.sub(r"(TopicId: )\S+", rf"\g<1>{_id_of('topic')}", text)

@@ -10,7 +10,7 @@ from kit.simulator.__main__ import attempts
 from kit.simulator.coverage import Happening
 from kit.simulator.planted import first_violation
 from kit.simulator.shape import Shape
-from quorate_controller.node.registration import RegistrationKeeper
+from quorate_controller.node.own_requests import RegistrationKeeper
 from quorate_controller.raft.progress import Progress
 
 SEEDS = range(1, 201)

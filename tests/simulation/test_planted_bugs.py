@@ -112,17 +112,17 @@ def test_finds_two_voter_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_finds_a_read_of_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    respond = RequestProcessor.answer
+    respond = RequestProcessor.respond
 
     def respond_to_reads_at_once(
-        requests: RequestProcessor, token: int, result: object, *asker: object
+        requests: RequestProcessor, token: int, result: object, *requester: object
     ) -> None:
         if isinstance(result, DescribeConfigsResponse):
             requests._deliver(token, result)
         else:
-            respond(requests, token, result, *asker)  # type: ignore[arg-type]
+            respond(requests, token, result, *requester)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RequestProcessor, "answer", respond_to_reads_at_once)
+    monkeypatch.setattr(RequestProcessor, "respond", respond_to_reads_at_once)
     assert first_violation(Shape.of, first=25).name == "Linearizability"
 
 

@@ -159,7 +159,7 @@ def test_no_order_explains_the_values(name: str) -> None:
     history, response = BROKEN_VALUES[name]
     violation = first_violation(history, ValueModel())
     assert violation is not None
-    assert violation.answer == response
+    assert violation.response == response
 
 
 @pytest.mark.parametrize("name", LINEARIZABLE_TOPICS)
@@ -173,7 +173,7 @@ def test_no_order_explains_the_topics(name: str) -> None:
     history = BROKEN_TOPICS[name]
     violation = first_violation(history, TopicModel())
     assert violation is not None
-    assert violation.answer == history[0 if name == "exists before anybody asked" else -1]
+    assert violation.response == history[0 if name == "exists before anybody asked" else -1]
 
 
 def test_a_violation_reads_well() -> None:
@@ -204,7 +204,7 @@ def test_the_earliest_of_several_violations_is_told() -> None:
     )
     violation = first_violation(history, ValueModel())
     assert violation is not None
-    assert violation.answer == read(2, 4, 5, key="y")
+    assert violation.response == read(2, 4, 5, key="y")
 
 
 def test_the_search_is_bounded() -> None:

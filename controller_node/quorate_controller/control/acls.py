@@ -37,8 +37,7 @@ from quorate_controller.control.api import (
     may_exceed_batch,
 )
 from quorate_controller.control.steps import ITEM, LOOK, Parts, StepBudget, Steps, begun, text_work
-from quorate_controller.security.acl_index import WILDCARD
-from quorate_controller.security.authorizer import CLUSTER_NAME
+from quorate_controller.security.authorizer import CLUSTER_NAME, WILDCARD
 from quorate_controller.security.hosts import ANY_HOST, check_block, is_block
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
 
-    from quorate_controller.security.acl_index import AclIndex
-    from quorate_controller.security.authorizer import Authorizer
+    from quorate_controller.security.authorizer import AclIndex, Authorizer
 
 _Filter = DescribeAclsRequest | DeleteAclsFilter
 

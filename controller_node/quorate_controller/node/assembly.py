@@ -14,15 +14,11 @@ from quorate_controller.control.api import BootstrapMetadata, ControlConfig, Con
 from quorate_controller.control.broker_loggers import NO_LOGGERS
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.control.policies import NO_POLICIES
-from quorate_controller.node.broker_waits import BrokerWaits
-from quorate_controller.node.first_catch_up import FirstCatchUp
-from quorate_controller.node.heartbeats import HeartbeatKeeper
-from quorate_controller.node.loader import SnapshotLoader
+from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
 from quorate_controller.node.metadata import MetadataState
-from quorate_controller.node.own_requests import OwnRequests
-from quorate_controller.node.registration import ControllerIdentity, RegistrationKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
-from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.node.own_requests import ControllerIdentity, OwnRequests, RegistrationKeeper
+from quorate_controller.node.snapshot_turns import HeartbeatKeeper, SnapshotTurns
+from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
 from quorate_controller.node.turn import ControllerNode
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange, Voter
 from quorate_controller.raft.node import RaftNode
@@ -48,7 +44,7 @@ if TYPE_CHECKING:
     from quorate_controller.unix_time import UnixTime
 
 STATIC_VOTER_KRAFT_VERSIONS: Final = VersionRange(lowest=KRAFT_VERSION_STATIC, highest=KRAFT_VERSION_STATIC)
-"""What is assumed of a voter of controller.quorum.voters until its UpdateRaftVoter says what it supports."""
+"""Assumed of a voter of controller.quorum.voters until its UpdateRaftVoter reports its versions."""
 
 
 def open_node(
@@ -65,8 +61,8 @@ def open_node(
     """Opens the directories of `config` and builds the node on them; `start` it next.
 
     `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
-    those that administrators may change, `policies` what the controller's users have to say. `rng` has to be one for
-    secrets; replicas are placed by `placing_rng` if it is given. `unix_ms_of` says what others' clocks show.
+    those that administrators may change, `policies` those of the configuration. `rng` has to be one for secrets;
+    replicas are placed by `placing_rng` if it is given. `unix_ms_of` returns the Unix time of a `now_ms`.
 
     Raises:
         StorageError: the directories cannot be used. Nothing stays open.
@@ -111,7 +107,7 @@ def _build(
         node_id=config.node_id,
         incarnation_id=uuid_from(rng),
         listeners=config.advertised_listeners,
-        protocols={name: one.protocol for name, one in config.listener_security.items()},
+        protocols={name: security.protocol for name, security in config.listener_security.items()},
         features=SUPPORTED_FEATURES,
     )
 

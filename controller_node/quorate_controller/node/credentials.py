@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.enums import ScramMechanism
 
 CACHED_MAX: Final = 10_000
-ASKED_MAX: Final = 64
-"""Credentials that decide which number of iterations is usual."""
+COUNTED_MAX: Final = 64
+"""Credentials that are counted to find the usual number of iterations."""
 
 
 class ImageCredentials:
@@ -37,9 +37,9 @@ class ImageCredentials:
 
     def usual_iterations(self, mechanism: ScramMechanism) -> int:
         """See `sasl.Credentials`. A few credentials decide, so that it takes as little time for each login."""
-        of_some = islice(self._image.scram.items(), ASKED_MAX)
-        counts = Counter(one.iterations for (kind, _), one in of_some if kind is mechanism)
-        return max(counts, key=lambda one: (counts[one], one), default=ITERATIONS_MIN)
+        of_some = islice(self._image.scram.items(), COUNTED_MAX)
+        counts = Counter(credential.iterations for (kind, _), credential in of_some if kind is mechanism)
+        return max(counts, key=lambda iterations: (counts[iterations], iterations), default=ITERATIONS_MIN)
 
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """See `sasl.Credentials`."""

@@ -1,4 +1,4 @@
-"""Input and output of a turn: the events that a controller node takes, and their effects."""
+"""Input and output of a turn: events and effects."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ ANONYMOUS: Final = Principal()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The data about the sender of a request that authorization and version-dependent answers need.
+    """The data about the sender of a request that authorization and version-dependent responses need.
 
-    A forwarded request (Envelope) has the principal and host of the client that asked the broker, and the
-    listener on which the broker reached us.
+    A forwarded request (Envelope) has the principal and host of the broker's client, and the listener of the
+    envelope.
     """
 
     principal: Principal
@@ -61,7 +61,7 @@ class Caller:
     """The id that the broker that forwarded the request gave for itself."""
     access: Access = UNRESTRICTED
     connection: Hashable = None
-    """Tells connections apart: requests of many take turns."""
+    """Identifies the connection: those with requests are served in turn."""
 
     @property
     def client(self) -> Hashable:
@@ -72,10 +72,11 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """Who waits for an answer: `broker_id` forwarded the request (None: nobody did); Unix time of the timeout.
+class Requester:
+    """The receiver of a response: the broker that forwarded the request, None for a direct client; the Unix time of
+    the timeout.
 
-    With `awaits_commit` false, the answer is due as soon as the request is decided (KIP-4).
+    With `awaits_commit` false, the response is due as soon as the request is decided (KIP-4).
     """
 
     broker_id: int | None
@@ -97,10 +98,10 @@ class ResponseWithData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequest:
-    """A canonical request for the active controller, or a read for any; `token` returns in the answer.
+    """A canonical request for the active controller, or a read for any; `token` returns in the response.
 
-    After `deadline_ms` (Unix time) it is answered with REQUEST_TIMED_OUT, and not decided. `unresolved_hosts` are
-    the names in it that the system does not know.
+    After `deadline_ms` (Unix time) its response is REQUEST_TIMED_OUT, and it is not decided. `unresolved_hosts` are
+    the host names in it that do not resolve.
     """
 
     token: int
@@ -119,7 +120,7 @@ class OwnRequestAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRequestFailed:
-    """A request of this controller itself got no response. `is_unsupported`: the other side does not have the API."""
+    """A request of this controller itself got no response. `is_unsupported`: the receiver does not have the API."""
 
     request: Payload
     reason: str

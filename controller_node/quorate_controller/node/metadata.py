@@ -1,7 +1,10 @@
-"""The replicated state machine of one node: the image, the applied offset, and answers that wait for a commit.
+"""The replicated state machine of one node: the image, the applied offset, and responses that wait for a commit.
 
 On a standby the image follows the high watermark. On the active controller it runs ahead: each decision is
 replayed at once, so that the next one sees it, and is undone if leadership is lost before its commit.
+
+`Proposals` passes the records of decisions to raft. Decisions of a turn share batches. What raft has got counts as
+proposed until its commit, which is timed.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from quorate_protocol.records.framing import encode_record_at
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note
+from quorate_controller.raft.messages import Note, Propose
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -38,9 +42,12 @@ if TYPE_CHECKING:
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
-    from quorate_controller.node.events import Asker
+    from quorate_controller.node.events import Requester
+    from quorate_controller.raft.messages import Ready
     from quorate_controller.raft.model import SnapshotId
+    from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
+    from quorate_controller.unix_time import UnixTime
 
 REPLAY_READ_BYTES: Final = 1024 * 1024
 """Bytes of log that are read at once when catching up: about 10,000 records."""
@@ -51,20 +58,22 @@ REPLAY_SLICE_MS: Final = 10
 SHARED_BATCH_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Decisions of one turn share batches up to this size; a single larger decision still gets one batch."""
 
+NOT_CONTROLLER_MESSAGE = "The active controller is another node, or none is elected yet"
+
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """An answer that may leave once everything below `end_offset` is committed."""
+    """A response that may leave once everything below `end_offset` is committed."""
 
     end_offset: int
     token: int
-    outcome: Payload | ControlError
-    asker: Asker | None = None
-    """Set if the answer may wait for brokers, too."""
+    result: Payload | ControlError
+    requester: Requester | None = None
+    """Set if the response may wait for brokers, too."""
 
 
 class MetadataState:
-    """Image and control of one node, between log and answers. It does not depend on raft's roles."""
+    """Image and control of one node, between log and responses. It does not depend on raft's roles."""
 
     def __init__(self, image: MetadataImage, control: QuorumController, *, clock: Callable[[], int]) -> None:
         self.image = image
@@ -97,7 +106,7 @@ class MetadataState:
             pass
 
     def loading(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> Iterator[int]:
-        """Does what `load` does in steps, so that a living node can pause. Nothing changes before the last."""
+        """Loads as `load` does, in steps between which the node serves others. Nothing changes before the last."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
             self.has_records = True
             yield from loading_checkpoint(
@@ -228,7 +237,7 @@ class MetadataState:
         size_bytes = self._pending_size_bytes + sum(map(size_in_batch_bytes, values))
         return size_bytes <= SHARED_BATCH_SIZE_BYTES_MAX
 
-    def take_batch(self, epoch: int, unix_ms: int) -> bytes:
+    def pop_batch(self, epoch: int, unix_ms: int) -> bytes:
         """The pending records as one batch for raft to append."""
         batch = build_batch(self._pending, self._pending_base_offset, epoch, unix_ms)
         self.skip_to(self._pending_base_offset + len(self._pending), epoch, unix_ms)
@@ -237,15 +246,15 @@ class MetadataState:
         return batch
 
     def skip_to(self, end_offset: int, epoch: int, unix_ms: int) -> None:
-        """Moves past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
+        """Advances past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
         self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=unix_ms)
 
     def wait(self, waiter: Waiter) -> None:
-        """Keeps an answer until the commit of everything below its end offset."""
+        """Keeps a response until the commit of everything below its end offset."""
         self._waiters.append(waiter)
 
     def committed(self, high_watermark: int, unix_ms: int) -> list[Waiter]:
-        """Notes that the high watermark passed decisions of ours. Returns the answers that may leave."""
+        """Notes that the high watermark passed decisions of ours. Returns the responses that may leave."""
         if high_watermark > self.applied_offset:
             self.image.commit(high_watermark)
             self.applied_offset = high_watermark
@@ -257,7 +266,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Undoes what is not committed, because leadership is lost. Returns the answers that waited for it."""
+        """Reverts uncommitted records, because leadership is lost. Returns the responses that waited for them."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0
@@ -286,3 +295,97 @@ def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
             f"A {type(record).__name__} has {len(value)} bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed",
         )
     return value
+
+
+def not_controller() -> ControlError:
+    """The response of a node that has lost the leadership."""
+    return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
+
+
+class Proposals:
+    """Decided records between the image, which has them, and the commit."""
+
+    def __init__(
+        self,
+        *,
+        raft: RaftNode,
+        metadata: MetadataState,
+        applied: Callable[[int], None],
+        perform: Callable[[Ready], None],
+        perform_proposal: Callable[[Ready], None],
+        unix_ms_of: UnixTime,
+    ) -> None:
+        self._raft = raft
+        self._metadata = metadata
+        self._applied = applied
+        self._perform = perform
+        self._perform_proposal = perform_proposal
+        self._unix_ms_of = unix_ms_of
+        self._proposed: deque[tuple[int, int]] = deque()
+        """End offset and time of each proposal that is not committed."""
+        self.commit_latency = LatencyHistogram()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next decided record."""
+        return self._raft.log_end_offset + self._metadata.pending_count
+
+    def write(self, result: ControlResult, now_ms: int) -> Exception | None:
+        """Replays the records of a decision, to be proposed with others.
+
+        Returns:
+            The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
+            behind; of any other, whole batches may stay. NOT_CONTROLLER when raft deposed this node on the way.
+        """
+        if not result.records and result.kraft_version is None:
+            return None
+        metadata = self._metadata
+        try:
+            batches = metadata.encode_decision(result)
+        except Exception as error:
+            return error
+        start = 0
+        for values in batches:
+            if not metadata.has_room(values) and not self._propose_as_leader(now_ms):
+                return not_controller()
+            records = result.records[start : start + len(values)]
+            try:
+                metadata.apply_decision(records, values, self.next_offset, now_ms)
+            except Exception as error:
+                return error
+            start += len(values)
+        if result.kraft_version is not None:
+            if not self._propose_as_leader(now_ms):
+                return not_controller()
+            _, ready = self._raft.upgrade_kraft_version(
+                result.kraft_version.level, validate_only=False, now_ms=now_ms
+            )
+            self._perform(ready)
+            if not metadata.control.is_active:
+                return not_controller()
+        return None
+
+    def _propose_as_leader(self, now_ms: int) -> bool:
+        """Returns whether this node leads afterwards."""
+        self.propose(now_ms)
+        return self._metadata.control.is_active
+
+    def propose(self, now_ms: int) -> None:
+        """Passes the pending records to raft, as one batch."""
+        metadata = self._metadata
+        if not metadata.pending_count:
+            return
+        batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
+        self._applied(len(batch))
+        self._perform_proposal(self._raft.step(Propose(batches=batch), now_ms))
+        if metadata.control.is_active:  # raft may have deposed this node in the very step
+            self._proposed.append((self._raft.log_end_offset, now_ms))
+
+    def committed(self, high_watermark: int, now_ms: int) -> None:
+        """Measures the commit latency of proposals below the high watermark."""
+        while self._proposed and self._proposed[0][0] <= high_watermark:
+            self.commit_latency.observe_ms(now_ms - self._proposed.popleft()[1])
+
+    def abandon(self) -> None:
+        """Drops uncommitted proposals, because leadership is lost."""
+        self._proposed.clear()

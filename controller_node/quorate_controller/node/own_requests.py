@@ -2,38 +2,150 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.errors import ErrorCode
+from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.node.events import OwnRequest, OwnRequestAnswered
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, OwnRequest, OwnRequestAnswered
 from quorate_controller.raft.messages import Destination, Note
 from quorate_controller.raft.model import find_endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+    from uuid import UUID
+
+    from quorate_protocol.image import ControllerRegistration
+    from quorate_protocol.kafka.enums import SecurityProtocol
+
+    from quorate_controller.config.endpoints import ListenerAddress
     from quorate_controller.node.events import OwnRequestFailed
-    from quorate_controller.node.heartbeats import HeartbeatKeeper
     from quorate_controller.node.metadata import MetadataState
-    from quorate_controller.node.registration import RegistrationKeeper
+    from quorate_controller.node.snapshot_turns import HeartbeatKeeper
     from quorate_controller.node.snapshotter import Snapshotter
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.node import RaftNode
 
 
+BACKOFF_INITIAL_MS: Final = 50
+BACKOFF_MAX_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerIdentity:
+    """The registration of this process. The incarnation is new at each start."""
+
+    node_id: int
+    incarnation_id: UUID
+    listeners: tuple[ListenerAddress, ...]
+    protocols: Mapping[str, SecurityProtocol]
+    """By the name of the listener."""
+    features: Mapping[str, tuple[int, int]]
+    """Lowest and highest supported level by feature."""
+
+    def request(self) -> ControllerRegistrationRequest:
+        """Returns the ControllerRegistration request."""
+        return ControllerRegistrationRequest(
+            controller_id=self.node_id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=False,
+            listeners=tuple(
+                Listener(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=self.protocols[listener.name],
+                )
+                for listener in self.listeners
+            ),
+            features=tuple(
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in self.features.items()
+            ),
+        )
+
+    def difference(self, registration: ControllerRegistration | None) -> str | None:
+        """Returns how the registration in the log differs from this process; None when it is the same.
+
+        Java compares incarnations alone. Another client that registers this id may have copied ours.
+        """
+        if registration is None:
+            return "not registered"
+        if registration.incarnation_id != self.incarnation_id:
+            return "another incarnation is registered"
+        endpoints = {
+            listener.name: (listener.host, listener.port, self.protocols[listener.name])
+            for listener in self.listeners
+        }
+        registered = registration.listeners.values()
+        if {
+            entry.name: (entry.host, entry.port, entry.security_protocol) for entry in registered
+        } != endpoints:
+            return "other endpoints are registered"
+        if registration.supported_features != self.features:
+            return "other feature levels are registered"
+        return None
+
+
+class RegistrationKeeper:
+    """Decides when to send a registration: one in flight, with backoff between refusals."""
+
+    def __init__(self, identity: ControllerIdentity, rng: Random) -> None:
+        self.identity = identity
+        self._rng = rng
+        self._in_flight_until_ms: int | None = None
+        self._failures = 0
+        self._not_before_ms = 0
+        self._judged: ControllerRegistration | None = None
+        self._difference = identity.difference(None)
+
+    def difference(self, registration: ControllerRegistration | None) -> str | None:
+        """Returns the reason to register again, or None. Cheap: called in each turn."""
+        if registration is not self._judged:
+            self._judged, self._difference = registration, self.identity.difference(registration)
+        return self._difference
+
+    def deadline_ms(self, *, metadata_version: int) -> int | None:
+        """When to send, given that there is a difference; None below the metadata.version that has registrations."""
+        if metadata_version < CONTROLLER_REGISTRATION_SINCE:
+            return None
+        return max(self._not_before_ms, self._in_flight_until_ms or 0)
+
+    def sent(self, now_ms: int) -> None:
+        """Notes that a request was sent. It counts as lost after twice its timeout without a response."""
+        self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
+
+    def responded(self, error_code: ErrorCode | None, now_ms: int) -> None:
+        """A response came, or (None) none will. After success the record that we await is on its way.
+
+        After any error it is sent again, also after NOT_CONTROLLER and STALE_CONTROLLER_EPOCH: by then the new leader
+        may be known.
+        """
+        self._in_flight_until_ms = None
+        if error_code is ErrorCode.none:
+            self._failures = 0
+            self._not_before_ms = now_ms + BACKOFF_MAX_MS
+            return
+        self._failures = min(self._failures + 1, 10)
+        backoff_ms = min(BACKOFF_INITIAL_MS * 2 ** (self._failures - 1), BACKOFF_MAX_MS)
+        self._not_before_ms = now_ms + round(backoff_ms * self._rng.uniform(0.8, 1.2))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A request that is due now, and what to log of it. Its receiver may be this node."""
+    """A request that is due now, and its log line. Its receiver may be this node."""
 
     own: OwnRequest
     note: Note | None = None
 
 
 class OwnRequests:
-    """When each of them is due, and what follows from the answers."""
+    """When each of them is due, and what follows from the responses."""
 
     def __init__(
         self,
@@ -64,8 +176,8 @@ class OwnRequests:
         deadlines = [self._registration_deadline_ms(), self._heartbeat_deadline_ms()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def take_due(self, now_ms: int) -> list[Due]:
-        """Returns what is due now; each counts as sent."""
+    def pop_due(self, now_ms: int) -> list[Due]:
+        """Returns the requests that are due now; each counts as sent."""
         due = []
         if _is_due(self._registration_deadline_ms(), now_ms):
             due.append(self._register(now_ms))
@@ -77,12 +189,12 @@ class OwnRequests:
         """Whether a standby may write the checkpoint that is due."""
         return self._heartbeats.may_begin(self._snapshotter.due_since_ms, now_ms)
 
-    def take(self, event: OwnRequestAnswered | OwnRequestFailed, now_ms: int) -> Note | None:
-        """A response came, or none will. Returns what to log."""
+    def receive(self, event: OwnRequestAnswered | OwnRequestFailed, now_ms: int) -> Note | None:
+        """Handles a response, or that there will be none. Returns the log line."""
         if isinstance(event, OwnRequestAnswered):
             response = event.response
             if isinstance(response, ControllerHeartbeatResponse):
-                self._heartbeats.answered(response, now_ms)
+                self._heartbeats.responded(response, now_ms)
                 return None
             assert isinstance(response, ControllerRegistrationResponse)
             return self.registered(response.error_code, response.error_message, now_ms)
@@ -92,11 +204,11 @@ class OwnRequests:
         return None
 
     def registered(self, error_code: ErrorCode | None, message: str | None, now_ms: int) -> Note:
-        """Takes the active controller's answer to a registration; None when there will be none."""
-        self._registration.answered(error_code, now_ms)
+        """Notes the error code of the response to a registration, or None: there will be no response."""
+        self._registration.responded(error_code, now_ms)
         if error_code is ErrorCode.none:
             return Note(event="registered", facts={})
-        facts = {"error": "no answer" if error_code is None else error_code.name, "message": message}
+        facts = {"error": "no response" if error_code is None else error_code.name, "message": message}
         return Note(event="registration_failed", facts=facts, is_warning=True)
 
     # ----------------------------------------------------------------------------------- registration
@@ -126,8 +238,8 @@ class OwnRequests:
     # ------------------------------------------------------------------------------------- heartbeats
 
     def _heartbeat_deadline_ms(self) -> int | None:
-        """Only registered controllers are heard."""
-        # Asked in each turn. The active controller sends none, and is done here.
+        """The active controller refuses heartbeats of controllers that are not registered."""
+        # Called in each turn. The active controller sends none.
         deadline_ms = self._heartbeats.deadline_ms(self._snapshotter.state)
         if deadline_ms is None or self.registration_reason is not None or self._leader_endpoint() is None:
             return None

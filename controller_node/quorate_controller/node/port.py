@@ -1,12 +1,12 @@
-"""The boundary of the node: what the server may ask of it, and what it needs for its outbound requests.
+"""The boundary of the node: its interface for the server, and for outbound requests.
 
 The server never calls raft, control or storage. It turns frames into requests, passes them to a `NodePort` and
-turns the answers into frames. The driver implements `NodePort`; it passes raft's outbound requests to a
-`PeerTransport` (`server/peers.py`), which reports the outcome of each as one raft event.
+turns the responses into frames. The driver implements `NodePort`; it passes raft's outbound requests to a
+`PeerTransport` (`server/peers.py`), which reports the result of each as one raft event.
 
 All of it runs on one event loop. A future that the server gets is owned by the node until it is done. The
-server cancels it when nobody waits for the answer any more: the client left, or its timeout passed. The node
-therefore checks `future.done()` before it sets a result.
+server cancels it when the client has gone or its timeout has passed. The node therefore checks `future.done()`
+before it sets a result.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class NodePort(Protocol):
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Decides who may do what, by the ACLs of the image; None if none is configured."""
+        """Authorizes requests by the ACLs of the image; None if no authorizer is configured."""
 
     @property
     def credentials(self) -> Credentials:
         """The SCRAM credentials of users and delegation tokens."""
 
     def control(self, request: Payload, caller: Caller) -> Future[Payload | NotAwaited]:
-        """Decide on a canonical control request. The answer comes after the commit of all that it changed or saw.
+        """Decide on a canonical control request. The response follows the commit of all that it changed or saw.
 
-        With a timeout of 0, what is changed is answered as soon as it is decided (KIP-4).
-        A standby answers reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
-        A node that has just started answers once it has caught up.
+        With a timeout of 0, the response to a change follows its decision (KIP-4).
+        A standby serves reads (DescribeCluster, DescribeConfigs); the server refuses all other requests there.
+        A node that has just started serves requests once it has caught up.
 
         Raises:
             ControlError: its error code goes to the client. NOT_CONTROLLER when leadership is lost before the
@@ -80,23 +80,21 @@ class NodePort(Protocol):
         """Pass a request that was received on `listener` to raft. A Fetch may wait for up to its max wait."""
 
     def describe_quorum(self) -> messages.QuorumDescription:
-        """What DescribeQuorum answers: leader, epoch, high watermark, voters and observers with their
-        offsets.
-        """
+        """The content of DescribeQuorum: leader, epoch, high watermark, voters and observers with their offsets."""
 
     def features(self) -> FinalizedFeatures:
-        """Features for ApiVersions. Cheap: asked once per connection."""
+        """Features for ApiVersions. Cheap: called once per connection."""
 
     def status(self) -> NodeStatus:
         """Snapshot for metrics and readiness."""
 
     def seconds_since_turn(self) -> float:
-        """Age of the node's last turn. A node that works turns at least once a second, idle or not."""
+        """Age of the node's last turn. A healthy node turns at least once a second, idle or not."""
 
     def raft_event(
         self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
     ) -> None:
-        """Report the outcome of an outbound raft request, or the loss of the connection for votes to a peer."""
+        """Report the result of an outbound raft request, or the loss of the connection for votes to a peer."""
 
 
 class PeerTransport(Protocol):
@@ -108,7 +106,7 @@ class PeerTransport(Protocol):
     def ask(self, own: OwnRequest) -> Future[Payload]:
         """Send a request of this controller itself.
 
-        The future raises OSError, or UnsupportedVersion if the other side does not have the API.
+        The future raises OSError, or UnsupportedVersion if the receiver does not have the API.
         """
 
     async def close(self) -> None:

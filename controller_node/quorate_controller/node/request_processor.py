@@ -2,8 +2,12 @@
 
 Small requests of nodes, such as heartbeats, are decided as soon as they arrive. All others wait in
 queues, of which each turn decides a part: those of nodes first, then those of clients, one client after the other. A
-turn decides at least one of each class, and none behind a decision that has used up its first step: that one goes on
-in later turns, in slices of its own (`LongReads`).
+turn decides at least one of each class, and none behind a decision that has used up its first step, which continues
+in later turns (`LongReads`).
+
+Reads and decisions that take longer than a turn should are done in slices, one in each turn. A step of a decision may
+end with a part of it, which the node writes before the next step (`control/steps.py`). Each slice goes to the next
+client: a client with many long requests delays those of others by one slice of its own.
 """
 
 from __future__ import annotations
@@ -13,26 +17,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
+from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 from quorate_controller.control.steps import StepBudget, work_of
-from quorate_controller.node.events import Asker, NotAwaited
-from quorate_controller.node.fair_queue import FairQueue
-from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads, Part
-from quorate_controller.node.metadata import Waiter
-from quorate_controller.node.proposals import not_controller
-from quorate_controller.node.request_classes import OF_NODES
+from quorate_controller.node.events import NotAwaited, Requester
+from quorate_controller.node.metadata import Waiter, not_controller
+from quorate_controller.node.request_queue import LARGE_OF_NODES, LONG_READS, OF_NODES, FairQueue
+from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Note
 from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Hashable, Iterator
 
     from kio.static.protocol import Payload
 
     from quorate_controller.node.events import ControlRequest
-    from quorate_controller.node.metadata import MetadataState
-    from quorate_controller.node.proposals import Proposals
+    from quorate_controller.node.metadata import MetadataState, Proposals
 
 DECISIONS_MS_MAX: Final = 20
 """Once the decisions of a class have taken this long in a turn, the others are left for the next turn. Their work is
@@ -42,6 +44,105 @@ bounded, too, by that of one step (`control/steps.py`).
 UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
 """Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
+
+READ_SLICE_MS: Final = 5
+"""The time that a turn spends on all long reads."""
+
+OF_BROKERS: Final = "brokers"
+"""The client that the large reports of brokers count as: it is always next."""
+READS: Final = "reads"
+"""The client that all long reads count as: one response is in memory until its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRead:
+    """A read without its response yet; it is given up after `requester.deadline_ms` (Unix time)."""
+
+    token: int
+    request: str
+    """The name of the request's class."""
+    steps: Generator[ControlResult | None, None, Payload | ControlResult]
+    requester: Requester
+    client: Hashable
+    """OF_BROKERS, READS, or `Caller.client`."""
+    has_written: bool = False
+    """A part of it is written. It then runs to its end, since a half of it would be left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a decision that is to be written now; more follows."""
+
+    decided: ControlResult
+
+
+class LongReads:
+    """Reads and decisions under way, those of brokers first, then one client after the other."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._waiting: FairQueue[LongRead] = FairQueue()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether one of LONG_READS is under way."""
+        return READS in self._waiting
+
+    def begin(self, read: LongRead) -> None:
+        """Add a read behind those of the same client."""
+        self._waiting.append(read.client, read)
+
+    def run_slice(self, now_ms: int) -> Iterator[tuple[LongRead, Part | Payload | ControlResult | Exception]]:
+        """Do the next steps of the reads.
+
+        Yields those that are done, with the response or the exception, and at last a part that is to be written.
+        """
+        if not self._waiting:
+            return
+        ends_ms = self._clock() + READ_SLICE_MS
+        while self._waiting:
+            client, read = self._waiting.pop(preferred=OF_BROKERS)
+            result = self._read_on(read, now_ms)
+            if isinstance(result, Part):
+                self._waiting.put_back(client, replace(read, has_written=True))
+                yield read, result
+                return
+            if result is None:
+                self._waiting.put_back(client, read)
+                return
+            yield read, result
+            if self._clock() >= ends_ms:
+                return
+
+    def _read_on(self, read: LongRead, now_ms: int) -> Part | Payload | ControlResult | Exception | None:
+        """Do the next steps, until one ends READ_SLICE_MS after the first began, or with a part."""
+        if now_ms > read.requester.deadline_ms and not read.has_written:
+            return ControlError(ErrorCode.request_timed_out)
+        begun_ms = self._clock()
+        try:
+            for _ in range(STEPS_PER_SLICE_MAX):
+                result = next(read.steps)
+                if result is not None:
+                    return Part(result)
+                if self._clock() - begun_ms >= READ_SLICE_MS:
+                    break
+        except StopIteration as ended:
+            last: Payload | ControlResult = ended.value
+            return last
+        except Exception as error:
+            return error
+        return None
+
+    def give_up(self, read: LongRead) -> bool:
+        """End a read before its time. Returns False if it has ended since."""
+        return self._waiting.remove(read.client, lambda waiting: waiting.token == read.token)
+
+    def pop_all(self) -> list[int]:
+        """Give up all reads. Returns their tokens."""
+        return [read.token for read in self._waiting.pop_all()]
 
 
 class TurnBudget:
@@ -61,7 +162,7 @@ class TurnBudget:
 
 
 class RequestProcessor:
-    """Decides requests, has their records written, and answers them after the commit."""
+    """Decides requests, has their records written, and responds after the commit."""
 
     def __init__(
         self,
@@ -88,11 +189,11 @@ class RequestProcessor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether one of `READS` is under way, or waits to begin."""
+        """Whether one of `LONG_READS` is under way, or waits to begin."""
         if self._long_reads.has_reads:
             return True
         return bool(self._of_clients) and any(
-            type(client.request).__name__ in READS for client in self._of_clients.items()
+            event.request.__api_key__ in LONG_READS for event in self._of_clients.items()
         )
 
     @property
@@ -102,12 +203,12 @@ class RequestProcessor:
 
     # ------------------------------------------------------------------------------------------- in turns
 
-    def take(self, event: ControlRequest, now_ms: int) -> None:
-        """Takes a request: it is decided now or waits for `decide_waiting`."""
-        request = event.request
-        if request.__api_key__ not in OF_NODES:
+    def accept(self, event: ControlRequest, now_ms: int) -> None:
+        """Decides a request now, or queues it for `decide_waiting`."""
+        key = event.request.__api_key__
+        if key not in OF_NODES:
             self._of_clients.append(event.caller.client, event)
-        elif type(request).__name__ in LARGE_OF_NODES:
+        elif key in LARGE_OF_NODES:
             self._of_nodes.append(event)
         else:
             self._decide(event, now_ms)
@@ -121,32 +222,32 @@ class RequestProcessor:
         if self._of_clients:
             budget = TurnBudget(self._clock)
             while self._of_clients and budget.is_left:
-                _, event = self._of_clients.take()
+                _, event = self._of_clients.pop()
                 budget.spend(self._decide(event, now_ms))
 
-    def go_on(self, now_ms: int) -> None:
-        """Goes on with what takes several turns, and answers what is done."""
-        for read, outcome in self._long_reads.run_slice(now_ms):
-            if isinstance(outcome, Exception):
-                self._answer_fault(read.token, outcome, request=read.request)
-            elif isinstance(outcome, Part):
-                fault = self._proposals.write(outcome.result, now_ms)
+    def run_long_reads(self, now_ms: int) -> None:
+        """Continues requests that take several turns, and responds to those that are done."""
+        for read, result in self._long_reads.run_slice(now_ms):
+            if isinstance(result, Exception):
+                self._respond_fault(read.token, result, request=read.request)
+            elif isinstance(result, Part):
+                fault = self._proposals.write(result.decided, now_ms)
                 if fault is not None and self._long_reads.give_up(read):
-                    self._answer_fault(read.token, fault, request=read.request)
-            elif isinstance(outcome, ControlResult):
-                asker = read.asker if read.has_written or outcome.records else None
-                self._take_last(outcome, read.token, read.request, asker, now_ms)
+                    self._respond_fault(read.token, fault, request=read.request)
+            elif isinstance(result, ControlResult):
+                requester = read.requester if read.has_written or result.records else None
+                self._finish(result, read.token, read.request, requester, now_ms)
             else:
-                self.answer(read.token, outcome)
+                self.respond(read.token, result)
 
     def abandon(self) -> None:
-        """Refuses what waits and what is under way, because leadership is lost.
+        """Refuses all requests that wait or are under way, because leadership is lost.
 
         Reads that are under way may have seen what is undone.
         """
-        tokens = [event.token for event in (*self._of_nodes, *self._of_clients.take_all())]
+        tokens = [event.token for event in (*self._of_nodes, *self._of_clients.pop_all())]
         self._of_nodes.clear()
-        tokens += self._long_reads.take_all()
+        tokens += self._long_reads.pop_all()
         for token in tokens:
             self._deliver(token, not_controller())
 
@@ -183,10 +284,10 @@ class RequestProcessor:
     def _decide_request(
         self, request: Payload, context: RequestContext, token: int, event: ControlRequest | None = None
     ) -> int:
-        """Decides a request and answers it. `event`: it was received. Returns its work.
+        """Decides a request and responds. `event`: it was received. Returns its work.
 
-        An unforeseen exception is answered and logged, and does not end the process. Otherwise the sender would
-        repeat the request at the next active controller and end all of them, one after the other.
+        An unforeseen exception becomes an error response and a log line, and does not end the process. Otherwise the
+        sender would repeat the request at the next active controller and end all of them, one after the other.
         """
         name = type(request).__name__
         try:
@@ -194,70 +295,79 @@ class RequestProcessor:
         except RaftSafetyError:
             raise
         except Exception as error:
-            self._answer_fault(token, error, request=name)
+            self._respond_fault(token, error, request=name)
             return work_of(ControlResult())
         if result.steps is None:
-            asker = None if event is None or not result.records else _asker_of(event)
-            self._take_last(result, token, name, asker, context.now_ms)
+            requester = None if event is None or not result.records else _requester_of(event)
+            self._finish(result, token, name, requester, context.now_ms)
         else:
-            assert event is not None, "this controller asks for nothing that takes long"
+            assert event is not None, "this controller sends no request that takes long"
             read = LongRead(
                 token=token,
                 request=name,
                 steps=result.steps,
-                asker=_asker_of(event),
-                client=event.caller.client,
+                requester=_requester_of(event),
+                client=_client_of(event),
             )
             self._begin(read, result, context.now_ms)
         return work_of(result)
 
     def _begin(self, read: LongRead, first: ControlResult, now_ms: int) -> None:
-        """Has the first part of a decision written, and goes on with it in later turns."""
+        """Has the first part of a decision written; the rest follows in later turns."""
         fault = self._proposals.write(first, now_ms)
         if fault is not None:
-            self._answer_fault(read.token, fault, request=read.request)
+            self._respond_fault(read.token, fault, request=read.request)
         else:
             self._long_reads.begin(replace(read, has_written=bool(first.records)))
 
-    def _take_last(
-        self, result: ControlResult, token: int, request: str, asker: Asker | None, now_ms: int
+    def _finish(
+        self, result: ControlResult, token: int, request: str, requester: Requester | None, now_ms: int
     ) -> None:
-        """Has the only, or the last, part of a decision written, and answers it.
+        """Has the only, or the last, part of a decision written, and responds.
 
-        `asker` is given if the decision has records, which may have to reach brokers before the response leaves.
+        `requester` is given if the decision has records, which may have to reach brokers before the response leaves.
         """
         fault = self._proposals.write(result, now_ms)
         if fault is not None:
-            self._answer_fault(token, fault, request=request)
-        elif asker is not None and not asker.awaits_commit:
+            self._respond_fault(token, fault, request=request)
+        elif requester is not None and not requester.awaits_commit:
             self._deliver(token, NotAwaited(result.response))
         else:
-            self.answer(token, result.response, asker)
+            self.respond(token, result.response, requester)
 
     # ------------------------------------------------------------------------------------------ responses
 
-    def _answer_fault(self, token: int, fault: Exception, *, request: str) -> None:
+    def _respond_fault(self, token: int, fault: Exception, *, request: str) -> None:
         if not isinstance(fault, ControlError):
             self._note(decision_failed(fault, request=request))
             fault = ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE)
-        self.answer(token, fault)
+        self.respond(token, fault)
 
-    def answer(self, token: int, outcome: Payload | ControlError, asker: Asker | None = None) -> None:
-        """Answers after the commit of all that the decision wrote or saw; on a standby at once.
+    def respond(self, token: int, result: Payload | ControlError, requester: Requester | None = None) -> None:
+        """Responds after the commit of all that the decision wrote or saw; on a standby at once.
 
-        Records that `asker` asked for may have to reach brokers, too.
+        The response to `requester` may wait for brokers, too.
         """
         metadata = self._metadata
         if metadata.control.is_active:
-            metadata.wait(Waiter(self._proposals.next_offset, token, outcome, asker))
+            metadata.wait(Waiter(self._proposals.next_offset, token, result, requester))
         else:
-            self._deliver(token, outcome)
+            self._deliver(token, result)
 
 
-def _asker_of(event: ControlRequest) -> Asker:
-    return Asker(event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0)
+def _client_of(event: ControlRequest) -> Hashable:
+    key = event.request.__api_key__
+    if key in LARGE_OF_NODES:
+        return OF_BROKERS
+    return READS if key in LONG_READS else event.caller.client
+
+
+def _requester_of(event: ControlRequest) -> Requester:
+    return Requester(
+        event.caller.broker_id, event.deadline_ms, awaits_commit=event.caller.request_timeout_ms > 0
+    )
 
 
 def decision_failed(error: Exception, **facts: str) -> Note:
-    """What is logged of an exception that nobody foresaw."""
+    """The log line of an unforeseen exception."""
     return Note(event="decision_failed", facts={**facts, "error": type(error).__name__}, exception=error)

@@ -6,16 +6,16 @@ from typing import Final, TypeVar
 STEPS_PER_SLICE_MAX: Final = 16
 """The most steps of a slice on a fast machine, or with a clock that stands still."""
 
-_Outcome = TypeVar("_Outcome")
+_Result = TypeVar("_Result")
 
 
 def run_slice(
-    steps: Generator[object, None, _Outcome], clock: Callable[[], int], slice_ms: int
-) -> _Outcome | None:
+    steps: Generator[object, None, _Result], clock: Callable[[], int], slice_ms: int
+) -> _Result | None:
     """Does the next steps, until one ends `slice_ms` after the first began.
 
     Returns:
-        what the work returned at its end, else None: there is more to do.
+        The result of the work, or None while more steps are left.
     """
     begun_ms = clock()
     try:
@@ -24,6 +24,6 @@ def run_slice(
             if clock() - begun_ms >= slice_ms:
                 break
     except StopIteration as ended:
-        outcome: _Outcome = ended.value
-        return outcome
+        result: _Result = ended.value
+        return result
     return None

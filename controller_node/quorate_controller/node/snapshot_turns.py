@@ -1,8 +1,8 @@
-"""Whose turn it is to write a checkpoint: the active controller gives one controller the turn at a time (KIP-631).
+"""Turns to write a checkpoint: the active controller gives one controller the turn at a time (KIP-631).
 
-All of it is soft state of the active controller, from the heartbeats of the others, and begins anew with its epoch.
-A standby that gets no turn in time writes without one, see `heartbeats`: nothing depends on this but how busy the
-controllers are at the same time.
+`SnapshotTurns` is soft state of the active controller, from the heartbeats of the others; it begins empty in each
+epoch. `HeartbeatKeeper` is the standby's side. A standby that gets no turn in time writes without one: turns only
+keep controllers from being busy at the same time.
 """
 
 from __future__ import annotations
@@ -10,25 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
+    ControllerHeartbeatRequest,
+    SnapshotState,
+)
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.node.snapshotter import NO_SNAPSHOT
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
-
     from quorate_controller.raft.node import RaftNode
 
 SILENCE_MS_MAX: Final = 15_000
-"""A controller that was not heard for so long holds no turn any more. Heartbeats come at least every 5 s."""
+"""A controller silent for this long loses its turn. Heartbeats come at least every 5 s."""
 
 BEHIND_MS_MAX: Final = 10_000
-"""A voter that has not been caught up for so long does not count as one that could replace another."""
+"""A voter that has been behind for this long could not replace another one."""
 
 WAITING_MS_MAX: Final = 2_000
 """A controller whose snapshot is due reports every 0.5 s. Once it is silent for longer, no other one waits for it."""
@@ -36,10 +38,17 @@ WAITING_MS_MAX: Final = 2_000
 HANDOVER_PAUSE_MS: Final = 60_000
 """The least time between two leaderships that are handed over for a checkpoint."""
 
+INTERVAL_MS: Final = 5_000
+INTERVAL_WAITING_MS: Final = 500
+"""While a checkpoint waits for its turn or is being written: others wait for the end of a turn."""
+
+PATIENCE_MS: Final = 10_000
+"""A due checkpoint is written without a turn once the active controller has been silent for this long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """The last heartbeat of a controller, and its time. `last_snapshot_offset` is -1 without a snapshot."""
+class ControllerState:
+    """The content of a controller's last heartbeat, and its time. `last_snapshot_offset` is -1 without a snapshot."""
 
     state: SnapshotState
     last_snapshot_offset: int
@@ -54,15 +63,15 @@ class SnapshotTurns:
         self._node_id = node_id
         self._hands_over = hands_over
         self._epoch = -1
-        self._heard: dict[int, Heard] = {}
-        self._own: Heard | None = None
+        self._states: dict[int, ControllerState] = {}
+        self._own: ControllerState | None = None
         self._holder: int | None = None
         self._handed_over_ms: int | None = None
 
     def heartbeat(
         self, request: ControllerHeartbeatRequest, registered: Container[int], now_ms: int
     ) -> ControllerHeartbeatResponse | ControlError:
-        """Notes what another controller says, and answers whether it has the turn. Strangers are refused."""
+        """Notes the state of another controller, and responds whether it has the turn. Strangers are refused."""
         node_id = request.controller_id
         if node_id not in registered or node_id == self._node_id:
             return ControlError(
@@ -80,14 +89,14 @@ class SnapshotTurns:
                 ErrorCode.invalid_request, f"LastSnapshotOffset is {offset}; it is -1 without a snapshot."
             )
         self._begin_epoch()
-        self._heard[node_id] = Heard(state=state, last_snapshot_offset=offset, at_ms=now_ms)
+        self._states[node_id] = ControllerState(state=state, last_snapshot_offset=offset, at_ms=now_ms)
         has_turn = self._has_turn(node_id, state, now_ms)
         return ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=has_turn)
 
     def own(self, state: SnapshotState, last_snapshot_offset: int, now_ms: int) -> bool:
         """Notes the state of the active controller itself. Returns whether it has the turn."""
         self._begin_epoch()
-        self._own = Heard(state=state, last_snapshot_offset=last_snapshot_offset, at_ms=now_ms)
+        self._own = ControllerState(state=state, last_snapshot_offset=last_snapshot_offset, at_ms=now_ms)
         return self._has_turn(self._node_id, state, now_ms)
 
     def has_successor(self, now_ms: int) -> bool:
@@ -100,7 +109,7 @@ class SnapshotTurns:
         if self._handed_over_ms is not None and now_ms - self._handed_over_ms < HANDOVER_PAUSE_MS:
             return False
         idle = {
-            node_id for node_id, heard in self._alive(now_ms).items() if heard.state is SnapshotState.IDLE
+            node_id for node_id, alive in self._alive(now_ms).items() if alive.state is SnapshotState.IDLE
         }
         return not idle.isdisjoint(self._caught_up(now_ms))
 
@@ -111,29 +120,33 @@ class SnapshotTurns:
     def _begin_epoch(self) -> None:
         if self._raft.epoch != self._epoch:
             self._epoch = self._raft.epoch
-            self._heard.clear()
+            self._states.clear()
             self._own = None
             self._holder = None
 
-    def _alive(self, now_ms: int) -> dict[int, Heard]:
+    def _alive(self, now_ms: int) -> dict[int, ControllerState]:
         if self._raft.epoch != self._epoch:
             return {}
-        return {node_id: one for node_id, one in self._heard.items() if now_ms - one.at_ms <= SILENCE_MS_MAX}
+        return {
+            node_id: state
+            for node_id, state in self._states.items()
+            if now_ms - state.at_ms <= SILENCE_MS_MAX
+        }
 
     def _has_turn(self, node_id: int, state: SnapshotState, now_ms: int) -> bool:
-        """Takes the turn from who has nothing more to write. Returns whether the controller has it now."""
+        """Revokes the turn of a controller that is done. Returns whether the controller has it now."""
         if self._holder == node_id and state is SnapshotState.IDLE:
             self._holder = None
         return state is SnapshotState.DUE and self._give(node_id, now_ms)
 
     def _give(self, node_id: int, now_ms: int) -> bool:
-        """Gives the turn if nobody has it, nobody else writes, and the quorum can do without one voter."""
+        """Grants the turn if it is free, no other controller writes, and losing a voter keeps the majority."""
         alive = self._alive(now_ms)
         if self._holder is not None and self._holder not in (node_id, self._node_id, *alive):
             self._holder = None
         if self._holder is None:
             writes = any(
-                heard.state is SnapshotState.WRITING for other, heard in alive.items() if other != node_id
+                state.state is SnapshotState.WRITING for other, state in alive.items() if other != node_id
             )
             if writes or self._is_fragile(now_ms) or self._another_is_first(node_id, now_ms):
                 return False
@@ -157,7 +170,7 @@ class SnapshotTurns:
 
     def last_snapshot_offsets(self, now_ms: int) -> dict[int, int]:
         """The end offset of the last snapshot of each other controller that sends heartbeats, -1 without one."""
-        return {node_id: heard.last_snapshot_offset for node_id, heard in self._alive(now_ms).items()}
+        return {node_id: state.last_snapshot_offset for node_id, state in self._alive(now_ms).items()}
 
     def _is_fragile(self, now_ms: int) -> bool:
         """Whether voters have fallen behind, and the loss of one more would cost the majority."""
@@ -174,3 +187,81 @@ class SnapshotTurns:
             if voter.key.node_id != self._node_id
             and now_ms - voter.last_caught_up_timestamp_ms <= BEHIND_MS_MAX
         )
+
+
+class HeartbeatKeeper:
+    """Decides when to send a heartbeat, one in flight, and what follows from the responses.
+
+    A leader that does not have the API, as those of Java, gets one heartbeat in its epoch.
+    """
+
+    def __init__(self, raft: RaftNode, node_id: int) -> None:
+        self._raft = raft
+        self._node_id = node_id
+        self._in_flight_until_ms: int | None = None
+        self._last_state = SnapshotState.IDLE
+        self._last_sent_ms: int | None = None
+        self._last_response_ms: int | None = None
+        self._recipient: tuple[int, int] | None = None
+        """Id and epoch of the leader that got the last heartbeat: its response may come when another one leads."""
+        self._silent_leader: tuple[int, int] | None = None
+        """Id and epoch of the leader that does not have the API."""
+        self._turn_of: tuple[int, int] | None = None
+        """Id and epoch of the leader that gave the turn, which counts while that one leads."""
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether another controller leads, and may have the API."""
+        leader = self._leader()
+        return leader is not None and leader != self._silent_leader
+
+    def deadline_ms(self, state: SnapshotState) -> int | None:
+        """When to send the next heartbeat; None without another leader that may have the API. 0: now."""
+        if not self.is_coordinated:
+            return None
+        if self._in_flight_until_ms is not None:
+            return self._in_flight_until_ms
+        if self._last_sent_ms is None or state is not self._last_state:
+            return 0
+        pause_ms = INTERVAL_MS if state is SnapshotState.IDLE else INTERVAL_WAITING_MS
+        return self._last_sent_ms + pause_ms
+
+    def request(
+        self, state: SnapshotState, last_snapshot_offset: int, now_ms: int
+    ) -> ControllerHeartbeatRequest:
+        """Returns the heartbeat to send now."""
+        self._recipient = self._leader()
+        if state is SnapshotState.IDLE:
+            self._turn_of = None  # this heartbeat gives it back
+        self._last_state = state
+        self._last_sent_ms = now_ms
+        self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
+        return ControllerHeartbeatRequest(
+            controller_id=self._node_id, last_snapshot_offset=last_snapshot_offset, snapshot_state=state
+        )
+
+    def responded(self, response: ControllerHeartbeatResponse, now_ms: int) -> None:
+        """The active controller's response came. Any error counts as silence."""
+        self._in_flight_until_ms = None
+        if response.error_code is ErrorCode.none:
+            self._last_response_ms = now_ms
+            has_turn = response.start_snapshot and self._last_state is SnapshotState.DUE
+            self._turn_of = self._recipient if has_turn else None
+
+    def failed(self, *, is_unsupported: bool) -> None:
+        """No response will come; `is_unsupported`: the leader does not have the API."""
+        self._in_flight_until_ms = None
+        if is_unsupported:
+            self._silent_leader = self._recipient
+
+    def may_begin(self, due_since_ms: int, now_ms: int) -> bool:
+        """Whether to begin a checkpoint that has been due since `due_since_ms`. A turn counts once."""
+        has_turn = self._turn_of is not None and self._turn_of == self._leader()
+        if has_turn or not self.is_coordinated:
+            self._turn_of = None
+            return True
+        return now_ms - max(due_since_ms, self._last_response_ms or 0) >= PATIENCE_MS
+
+    def _leader(self) -> tuple[int, int] | None:
+        leader_id = self._raft.leader_id
+        return None if leader_id in (-1, self._node_id) else (leader_id, self._raft.epoch)

@@ -1,18 +1,22 @@
-"""Writes checkpoints of the committed metadata in slices, so that turns stay short (KIP-630).
+"""Writes and loads checkpoints of the committed metadata in slices, so that turns stay short (KIP-630).
 
-A slice takes a few milliseconds, and a pause follows that is longer: what arrives meanwhile is decided at once.
+A slice of writing takes a few milliseconds, and a longer pause follows, in which requests are decided at once.
 Without pauses each hop of a request, at each of the controllers, would wait for a slice.
+
+A fetched snapshot replaces image and log once all of it is read. Until then raft begins nothing, but responds to its
+peers between the slices: a large snapshot takes many seconds, and a vote has to be decided within one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image.snapshot import write_checkpoint
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note
+from quorate_controller.raft.messages import Note, SnapshotRefused, SnapshotRestored
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.unix_time import unchanged
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import MetadataImage
 
+    from quorate_controller.node.metadata import MetadataState
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
     from quorate_controller.storage.snapshots import SnapshotWriter
@@ -33,19 +38,23 @@ PAUSE_FACTOR: Final = 2
 """A pause takes this many times as long as the slice before it: a checkpoint uses a third of the time."""
 
 RETRY_MS: Final = 1_000
-"""The pause after a checkpoint was due, but had nothing new to contain."""
+"""The pause after a checkpoint was due, but no record was new."""
 
 NO_SNAPSHOT: Final = -1
 """The offset of the last snapshot of a controller that has none (KIP-631)."""
 
 WAIT_MS: Final = 500
-"""How long to wait before a checkpoint that may not be begun is looked at again without another event."""
+"""The time after which a due checkpoint is tried again."""
 
 OVERDUE_FACTOR: Final = 2
-"""At this many times its limits a checkpoint waits for nobody any more."""
+"""At this many times its limits a checkpoint is written without a turn."""
 
 SPREAD_SHARES: Final = 5
 """Controllers with consecutive ids use this many different limits, from 100 % down to 80 % of the configured one."""
+
+LOAD_SLICE_MS: Final = 10
+"""A slice of loading ends with the first step after this time, without a pause: this node is behind, and serves
+little."""
 
 
 def spread(limit: int, node_id: int) -> int:
@@ -142,7 +151,7 @@ class Snapshotter:
         return max(self._since_ms + self._interval_ms, self._not_before_ms)
 
     def is_due(self, image: MetadataImage, now_ms: int) -> bool:
-        """Whether to begin a checkpoint. One that is due stays due until it is begun or fetched."""
+        """Whether to begin a checkpoint. A due checkpoint stays due until it is begun or fetched."""
         if self.is_writing:
             return False
         if self._due_since_ms is None:
@@ -157,13 +166,13 @@ class Snapshotter:
         return True
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether so much was written, or so much time has passed, that a checkpoint cannot wait any longer."""
+        """Whether a checkpoint is beyond OVERDUE_FACTOR times its limits."""
         if self._bytes_since >= OVERDUE_FACTOR * self._bytes_max:
             return True
         return bool(self._interval_ms) and now_ms >= self._since_ms + OVERDUE_FACTOR * self._interval_ms
 
     def wait(self, now_ms: int) -> None:
-        """Note that a due checkpoint may not be begun yet, and look again after WAIT_MS."""
+        """Note that a due checkpoint may not be begun yet; try again after WAIT_MS."""
         self._wait_ends_ms = now_ms + WAIT_MS
 
     def begin(self, image: MetadataImage, now_ms: int) -> Note | None:
@@ -222,3 +231,49 @@ def _writing(writer: SnapshotWriter, parts: Iterable[bytes]) -> Generator[None, 
         yield
     writer.freeze()
     return writer.snapshot_id
+
+
+class SnapshotLoader:
+    """Loads the snapshot that the storage has fetched, one at a time."""
+
+    def __init__(
+        self, *, storage: ControllerStorage, metadata: MetadataState, clock: Callable[[], int]
+    ) -> None:
+        self._storage = storage
+        self._metadata = metadata
+        self._clock = clock
+        self._snapshot_id: SnapshotId | None = None
+        self._steps: Generator[int, None, SnapshotRestored] | None = None
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a snapshot is being loaded, so that the node should turn again at once."""
+        return self._steps is not None
+
+    def begin(self, snapshot_id: SnapshotId) -> None:
+        """Begins with the snapshot that was fetched; raft waits for the result."""
+        assert self._steps is None, snapshot_id
+        self._snapshot_id = snapshot_id
+        self._steps = self._loading(snapshot_id)
+
+    def load_slice(self) -> SnapshotRestored | SnapshotRefused | None:
+        """Loads the next slice. Returns the result, once, when all was read or the snapshot cannot be read."""
+        if self._steps is None or self._snapshot_id is None:
+            return None
+        result: SnapshotRestored | SnapshotRefused | None
+        try:
+            result = run_slice(self._steps, self._clock, LOAD_SLICE_MS)
+        except ProtocolError as error:
+            self._storage.discard_fetched()
+            result = SnapshotRefused(snapshot_id=self._snapshot_id, reason=error.message)
+        if result is not None:
+            self._snapshot_id = self._steps = None
+        return result
+
+    def _loading(self, snapshot_id: SnapshotId) -> Generator[int, None, SnapshotRestored]:
+        quorum = self._storage.fetched_quorum()
+        yield from self._metadata.loading(self._storage.fetched_chunks(), snapshot_id)
+        self._storage.restore(snapshot_id)
+        return SnapshotRestored(
+            snapshot_id=snapshot_id, kraft_version=quorum.kraft_version, voters=quorum.voters
+        )

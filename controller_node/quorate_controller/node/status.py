@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image import BrokerRegistration
 
-    from quorate_controller.node.latency import LatencyHistogram
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.turn import ControllerNode
     from quorate_controller.raft.node import RaftNode
 
@@ -26,7 +26,7 @@ FENCED, CONTROLLED_SHUTDOWN, ACTIVE = 10, 20, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """The state of the node at one instant, for readiness and metrics. Taking it costs some microseconds.
+    """The state of the node at one instant, for readiness and metrics. Made in some microseconds.
 
     Offsets are of the metadata log. `current_state` is Kafka's word: leader, candidate, follower,
     observer, resigned, unattached or prospective, the last two with -voted once this node has voted. Ids and
@@ -69,8 +69,8 @@ class NodeStatus:
     """Older checkpoints on the disk of this node that retention found damaged."""
     is_registered: bool = False
     """Whether the metadata has the registration of this process (KIP-919)."""
-    overdue_answer_count: int = 0
-    """Answers that left before a broker that they waited for was known to have their records."""
+    overdue_response_count: int = 0
+    """Responses that left before a broker that they waited for was known to have their records."""
     controller_count: int = 0
     """Registered controllers, ghosts among them."""
     broker_states: Mapping[int, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def node_status(
         kraft_version=raft.kraft_version,
         unreadable_snapshot_count=len(node.storage.snapshots.unreadable_ids),
         is_registered=node.is_registered,
-        overdue_answer_count=node.broker_waits.overdue_count,
+        overdue_response_count=node.broker_waits.overdue_count,
         controller_count=image_counts.controllers,
         broker_states={broker_id: _broker_state(broker) for broker_id, broker in brokers.items()},
         last_snapshot_offsets=node.last_snapshot_offsets,

@@ -1,12 +1,13 @@
 """`ControllerNode`: one turn of a controller, from events to effects.
 
 The order of the code is the proof of durability: hard state, truncation and appends reach the disk as raft
-asks for them; one flush closes the turn; only then do messages and answers leave, and only then does raft
+asks for them; one flush closes the turn; only then do messages and responses leave, and only then does raft
 count the appended records as ours.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,7 +15,6 @@ from quorate_protocol.kafka.extensions.controller_heartbeat_request import Contr
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.node.elections import ElectionCounts
 from quorate_controller.node.events import (
     ControlRequest,
     ControlResponse,
@@ -25,9 +25,10 @@ from quorate_controller.node.events import (
     OwnRequestFailed,
     ResponseWithData,
 )
-from quorate_controller.node.proposals import Proposals, not_controller
+from quorate_controller.node.measurements import ElectionCounts
+from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
-from quorate_controller.node.served import response_with_data
+from quorate_controller.node.response_data import read_response_data
 from quorate_controller.raft.messages import (
     LogStartMoved,
     Note,
@@ -46,15 +47,13 @@ if TYPE_CHECKING:
     from kio.static.protocol import Payload
 
     from quorate_controller.control.api import ControlResult
-    from quorate_controller.node.broker_waits import BrokerWaits
+    from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp
     from quorate_controller.node.events import NodeEvent
-    from quorate_controller.node.first_catch_up import FirstCatchUp
-    from quorate_controller.node.latency import LatencyHistogram
-    from quorate_controller.node.loader import SnapshotLoader
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.metadata import MetadataState, Waiter
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
-    from quorate_controller.node.snapshotter import Snapshotter
+    from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
     from quorate_controller.raft.messages import OutgoingResponse, Ready, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
@@ -65,8 +64,8 @@ ACTIVATION_PAUSE_MS: Final = 5_000
 """The pause before this node becomes active again after a fault of its own: a persistent fault causes no hot loop."""
 TIMER_DECISIONS_PER_TURN_MAX: Final = 16
 TIMER_RECORDS_PER_TURN_MAX: Final = 500
-"""Timers leave the rest to the next turn once their decisions are so many, or have so many records: the sessions of
-many brokers may expire at the same time."""
+"""At either bound timers leave the rest to the next turn: the sessions of many brokers may expire at the same time.
+"""
 REGISTRATION_TOKEN = -1
 """Token of our own registration, when this node itself is the active controller."""
 
@@ -105,8 +104,9 @@ class ControllerNode:
         self._proposals = Proposals(
             raft=raft,
             metadata=metadata,
-            snapshotter=snapshotter,
+            applied=snapshotter.applied,
             perform=self._perform,
+            perform_proposal=partial(self._perform, is_proposal=True),
             unix_ms_of=unix_ms_of,
         )
         self._requests = RequestProcessor(
@@ -140,7 +140,7 @@ class ControllerNode:
 
     @property
     def is_reading(self) -> bool:
-        """Whether reads are under way that will take more turns: others should wait."""
+        """Whether reads are under way that will need more turns: others should wait."""
         return self._requests.is_reading
 
     @property
@@ -186,7 +186,7 @@ class ControllerNode:
 
     @property
     def _unix_ms(self) -> int:
-        """What the system's clock shows, for records and for what is compared with their times."""
+        """The Unix time of this turn, for records and for what is compared with their times."""
         return self._unix_ms_of(self.now_ms)
 
     def start(self, now_ms: int) -> Effects:
@@ -196,7 +196,7 @@ class ControllerNode:
         return self._finish()
 
     def turn(self, events: Sequence[NodeEvent], now_ms: int) -> Effects:
-        """Takes the events since the last turn. `now_ms` is Unix time and never decreases.
+        """Processes the events since the last turn. `now_ms` is Unix time and never decreases.
 
         Raises:
             StorageError: the disk failed. The process has to end.
@@ -210,7 +210,7 @@ class ControllerNode:
                     if not (may_hold and self._first_catch_up.hold(event, now_ms)):
                         self._accept(event)
                 case OwnRequestAnswered() | OwnRequestFailed():
-                    note = self._own_requests.take(event, now_ms)
+                    note = self._own_requests.receive(event, now_ms)
                     if note is not None:
                         self._effects.notes.append(note)
                 case _:
@@ -224,16 +224,16 @@ class ControllerNode:
     def _finish(self) -> Effects:
         self._is_behind = False
         self._load_snapshot()
-        self._requests.go_on(self.now_ms)
+        self._requests.run_long_reads(self.now_ms)
         self._settle()
-        if due := self._first_catch_up.take_due(self.now_ms):
+        if due := self._first_catch_up.pop_due(self.now_ms):
             for event in due:
                 self._accept(event)
             self._requests.decide_waiting(self.now_ms)
         self._send_own_requests()
         self._settle()
         self._write_snapshot()
-        self._release(self.broker_waits.take_due(self.raft.high_watermark_of, self.now_ms), None)
+        self._release(self.broker_waits.pop_due(self.raft.high_watermark_of, self.now_ms), None)
         self._read_answers()
         effects, self._effects, self._replies = self._effects, Effects(), []
         return effects
@@ -244,7 +244,7 @@ class ControllerNode:
         for reply in self._replies:
             response = responses.get(id(reply.response))
             if response is None:
-                response = responses[id(reply.response)] = response_with_data(reply.response, self.storage)
+                response = responses[id(reply.response)] = read_response_data(reply.response, self.storage)
             self._effects.raft_responses.append(
                 OutgoingRaftResponse(
                     token=reply.token, response=response, is_for_observer=reply.is_for_observer
@@ -275,7 +275,7 @@ class ControllerNode:
             deadline_ms = control.deadline_ms
             if deadline_ms is None or deadline_ms > self.now_ms:
                 return
-            if not self._decide_unasked("timer", control.tick):
+            if not self._decide_unrequested("timer", control.tick):
                 return
             if self._proposals.next_offset - before >= TIMER_RECORDS_PER_TURN_MAX:
                 return
@@ -305,23 +305,23 @@ class ControllerNode:
             self.loader.begin(ready.restore)
 
     def _load_snapshot(self) -> None:
-        """Goes on with a fetched snapshot, which replaces image and log when all of it was read."""
+        """Continues loading a fetched snapshot, which replaces image and log once all of it was read."""
         self._effects.has_loaded = self.loader.is_loading
-        outcome = self.loader.load_slice()
-        if outcome is None:
+        result = self.loader.load_slice()
+        if result is None:
             return
-        if isinstance(outcome, SnapshotRestored):
+        if isinstance(result, SnapshotRestored):
             self._needs_flush = False
             self.snapshotter.restart(self.now_ms)
-            self._note("snapshot_loaded", offset=outcome.snapshot_id.offset, epoch=outcome.snapshot_id.epoch)
-        self._perform(self.raft.step(outcome, self.now_ms))
+            self._note("snapshot_loaded", offset=result.snapshot_id.offset, epoch=result.snapshot_id.epoch)
+        self._perform(self.raft.step(result, self.now_ms))
 
     def _role_changed(self, change: RoleChange) -> None:
         self.election_counts.role_changed(change)
         if change.role is not Role.LEADER and self.is_active:
             self._release(self.metadata.abandon(), not_controller())
             self._requests.abandon()
-            self._release(self.broker_waits.take_all(), None)
+            self._release(self.broker_waits.pop_all(), None)
             self._proposals.abandon()
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
@@ -353,7 +353,7 @@ class ControllerNode:
         if self.metadata.applied_offset != self.raft.log_end_offset:
             return False
         self._note("active", epoch=self.raft.epoch, offset=self.metadata.applied_offset)
-        self._decide_unasked("activation", self._activate)
+        self._decide_unrequested("activation", self._activate)
         return True
 
     def _activate(self, now_ms: int) -> ControlResult:
@@ -367,12 +367,12 @@ class ControllerNode:
 
     def _accept(self, event: ControlRequest) -> None:
         if isinstance(event.request, ControllerHeartbeatRequest):
-            self._hear(event.token, event.request)
+            self._receive_heartbeat(event.token, event.request)
         else:
-            self._requests.take(event, self.now_ms)
+            self._requests.accept(event, self.now_ms)
 
-    def _decide_unasked(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
-        """Makes a decision that no request asks for. Returns whether it succeeded.
+    def _decide_unrequested(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
+        """Makes a decision without a request. Returns whether it succeeded.
 
         After an unforeseen exception this node resigns, so that another controller can try. It may lead again,
         but becomes active only after a pause.
@@ -394,11 +394,11 @@ class ControllerNode:
 
     def _release(self, waiters: Sequence[Waiter], refusal: ControlError | None) -> None:
         for waiter in waiters:
-            self._deliver(waiter.token, refusal or waiter.outcome)
+            self._deliver(waiter.token, refusal or waiter.result)
 
     def _deliver(self, token: int, outcome: Payload | NotAwaited | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
-            assert not isinstance(outcome, NotAwaited), "only clients wait for nothing"
+            assert not isinstance(outcome, NotAwaited), "only clients send a timeout of 0"
             self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
         else:
             self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
@@ -408,7 +408,7 @@ class ControllerNode:
     def _send_own_requests(self) -> None:
         if self._is_behind:
             return
-        for due in self._own_requests.take_due(self.now_ms):
+        for due in self._own_requests.pop_due(self.now_ms):
             if due.note is not None:
                 self._effects.notes.append(due.note)
             if due.own.destination.node_id != self.node_id:
@@ -416,8 +416,8 @@ class ControllerNode:
                 continue
             self._requests.decide_own(due.own.request, REGISTRATION_TOKEN, self.now_ms)
 
-    def _hear(self, token: int, request: ControllerHeartbeatRequest) -> None:
-        """Answers another controller's heartbeat."""
+    def _receive_heartbeat(self, token: int, request: ControllerHeartbeatRequest) -> None:
+        """Responds to another controller's heartbeat."""
         if not self.is_active:
             outcome: Payload | ControlError = not_controller()
         else:
@@ -475,7 +475,7 @@ class ControllerNode:
         self.storage.close()
 
 
-def _error_of(outcome: Payload | ControlError) -> tuple[ErrorCode, str | None]:
-    if isinstance(outcome, ControlError):
-        return outcome.error_code, outcome.message
+def _error_of(result: Payload | ControlError) -> tuple[ErrorCode, str | None]:
+    if isinstance(result, ControlError):
+        return result.error_code, result.message
     return ErrorCode.none, None

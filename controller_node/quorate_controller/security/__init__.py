@@ -1,5 +1,5 @@
-"""Who may do what: the rules of Kafka's StandardAuthorizer, over the ACLs of a metadata image (KIP-801).
+"""Authorization by the rules of Kafka's StandardAuthorizer over the ACLs of an image (KIP-801), and authentication.
 
-`authorizer` decides, `acl_index` finds the ACLs of a resource, `hosts` compares addresses, and `access` is what a
-request's handlers ask. All of it is data in, decision out.
+`authorizer` decides, `hosts` compares addresses, and `access` is the interface for the handlers of requests. `sasl`
+and `bearer` are the server's side of SASL. All of it is data in, decision out.
 """

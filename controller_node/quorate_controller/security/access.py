@@ -1,4 +1,4 @@
-"""What one request may do: the questions that its handlers ask an authorizer, and the audit of the answers."""
+"""The permissions of one request, and the audit of the decisions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class Access(Protocol):
     ) -> bool:
         """Whether the sender may do this.
 
-        `logs_denial` is False where nothing was asked for that a denial withholds (Kafka's `logIfDenied`).
+        `logs_denial` is False where a denial withholds nothing that was requested (Kafka's `logIfDenied`).
         """
 
     def allowed(
@@ -46,7 +46,7 @@ class Access(Protocol):
     def allowed_operations(
         self, operations: Iterable[AclOperation], resource_type: ResourceType, name: str
     ) -> frozenset[AclOperation]:
-        """Return what the sender may do with a resource (KIP-430). The audit does not mention it."""
+        """Return what the sender may do with a resource (KIP-430). The audit leaves it out."""
 
 
 class Unrestricted:
@@ -98,9 +98,9 @@ class Audited:
 
 
 class RestrictedAccess:
-    """The access of requests of one kind and sender, by an authorizer; `audit` gets what is to be logged.
+    """The access of requests of one kind and sender, by an authorizer; `audit` gets the decisions to log.
 
-    With `audits_allowed` these are permissions, too; nothing is made for an audit that nobody reads.
+    With `audits_allowed` permissions are audited, too. No object is made for an audit that is not logged.
     """
 
     is_restricted = True

@@ -11,7 +11,7 @@ from quorate_controller.security.sasl import Authenticated, SaslRefusalError
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'  # noqa: S105 - not a token
 """The response to a client whose token is refused.
 
-After the client's answer it is also the message of the refusal.
+After the client's acknowledgement it is also the message of the refusal.
 """
 
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -50,7 +50,7 @@ class TokenRules:
 
 
 class BearerServer:
-    """OAUTHBEARER: `validate` returns what a token says, or raises InvalidTokenError.
+    """OAUTHBEARER: `validate` returns the claims of a token, or raises InvalidTokenError.
 
     SASL extensions are checked, and mean nothing here, as with Kafka's validator.
     """
@@ -65,7 +65,7 @@ class BearerServer:
         """See `SaslServer`."""
         refused, self._refused = self._refused, None
         if refused is not None and message == _ACKNOWLEDGEMENT:
-            raise SaslRefusalError(str(refused), told=INVALID_TOKEN)
+            raise SaslRefusalError(str(refused), shown=INVALID_TOKEN)
         value, authorization_id = _parsed(message)
         try:
             token = self._validate(value)
@@ -77,7 +77,7 @@ class BearerServer:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({token.name})"
             )
-            raise SaslRefusalError(reported, told=reported)
+            raise SaslRefusalError(reported, shown=reported)
         self.authenticated = Authenticated(name=token.name, expires_at_ms=token.expires_at_ms)
         return b""
 

@@ -1,6 +1,6 @@
 """Whether a JSON web token is valid, as Kafka's BrokerJwtValidator decides (KIP-768).
 
-Pure: token, keys, rules and time in, what the token says out. Only controllers with OAUTHBEARER import this module,
+Pure: token, keys, rules and time in, claims out. Only controllers with OAUTHBEARER import this module,
 because PyJWT and cryptography take time and memory.
 """
 
@@ -26,10 +26,10 @@ _KINDS: Final[Mapping[str, tuple[str, str | None]]] = {
     "ES256K": ("EC", "secp256k1"),
     "EdDSA": ("OKP", None),
 }
-"""Type and curve of the keys of each algorithm. Those with secrets are missing: who checks could forge."""
+"""Type and curve of the keys of each algorithm. Those with secrets are missing: a verifier could forge."""
 _NUMERIC_DATE_MAX: Final = 2**63 - 1
 _EXPIRY_S_MAX: Final = 253_402_300_799
-"""The end of the year 9999: a session that lasts longer can't be told to a client."""
+"""The end of the year 9999: the latest end of a session that a client understands."""
 
 
 class InvalidKeysError(ValueError):
@@ -70,7 +70,7 @@ def parse_keys(content: bytes) -> tuple[VerificationKey, ...]:
         raise InvalidKeysError('it is no JSON web key set: {"keys": [...]} is needed')
     if len(keys) > KEYS_MAX:
         raise InvalidKeysError(f"it has {len(keys)} keys; allowed are {KEYS_MAX}")
-    return tuple(key for one in keys if isinstance(one, dict) and (key := _parsed_key(one)) is not None)
+    return tuple(key for entry in keys if isinstance(entry, dict) and (key := _parsed_key(entry)) is not None)
 
 
 def _parsed_key(content: dict[str, Any]) -> VerificationKey | None:
@@ -80,7 +80,8 @@ def _parsed_key(content: dict[str, Any]) -> VerificationKey | None:
     )
     # PyJWT makes the same key for each algorithm of its type.
     algorithm = next(
-        (name for name, (kind, one) in _KINDS.items() if kind == type_ and one in (None, curve)), None
+        (name for name, (kind, its_curve) in _KINDS.items() if kind == type_ and its_curve in (None, curve)),
+        None,
     )
     if not isinstance(type_, str) or algorithm is None or "d" in content or not is_to_verify:
         return None

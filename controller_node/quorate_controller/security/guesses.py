@@ -43,10 +43,10 @@ class Guesses:
     def __init__(self) -> None:
         self._of_hosts: OrderedDict[str, _Budget] = OrderedDict()
         self._of_users: OrderedDict[tuple[str, str], _Budget] = OrderedDict()
-        """Of those who have logged in, by address and name."""
+        """Budgets of users that have logged in, by address and name."""
 
     def allows(self, host: str, name: str, now_s: float) -> bool:
-        """Whether the credentials of a user at an address may be looked at."""
+        """Whether the credentials of a user at an address may be checked."""
         budget = self._budget(counted_address(host), name)
         return budget is None or budget.at(now_s) >= 1.0
 

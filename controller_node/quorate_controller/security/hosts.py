@@ -1,6 +1,6 @@
 """Hosts of ACLs: the text of an address as Java prints it, and blocks of addresses (KIP-1276).
 
-What a block may look like, and the texts about one that is wrong, are those of the classes with which Kafka reads it
+The syntax of a block, and the messages about a malformed one, are those of the classes with which Kafka reads it
 (SubnetUtils and SubnetUtils6 of Apache Commons Net).
 """
 
@@ -29,7 +29,7 @@ def is_block(host: str) -> bool:
 def java_address(address: str) -> str:
     """Return an address as Java's InetAddress prints it: IPv6 without `::`, and IPv4 in IPv6 as IPv4.
 
-    What is no address stays as it is.
+    Other texts stay as they are.
     """
     plain, separator, scope = address.partition("%")
     try:
@@ -49,13 +49,13 @@ def check_block(block: str) -> None:
     """Check that a host with a slash is a block of addresses.
 
     Raises:
-        ValueError: it is none. The message is Kafka's.
+        ValueError: it is not a block. The message is Kafka's.
     """
     _parsed(block)
 
 
 def is_in_block(block: str, address: str) -> bool:
-    """Whether an address, as `java_address` prints it, is in a block. In what is no block there is none."""
+    """Whether an address, as `java_address` prints it, is in a block. False if the text is not a block."""
     parsed = _block(block)
     number = _number(address)
     return (

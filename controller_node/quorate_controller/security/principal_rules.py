@@ -30,7 +30,7 @@ class PrincipalRule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return what becomes of a name; None if the rule does not match it."""
+        """Return the mapped name; None if the rule does not match it."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -38,7 +38,7 @@ class PrincipalRule:
         return _CASES[self.case](self._replace_all(self.pattern, name))
 
     def _replace_all(self, pattern: re.Pattern[str], name: str) -> str:
-        """As Java's String.replaceAll: after an empty match it goes on behind the next character, unlike re.sub."""
+        """As Java's String.replaceAll: after an empty match it continues behind the next character, unlike re.sub."""
         done, parts, at = 0, [], 0
         while at <= len(name) and (match := pattern.search(name, at)) is not None:
             parts += [name[done : match.start()], self._replaced(match)]
@@ -80,7 +80,7 @@ def parse_rules(text: str) -> tuple[PrincipalRule, ...]:
 def principal_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
     """Return the name of the principal with a distinguished name; None if no rule matches."""
     mapped = (rule.apply(name) for rule in rules)
-    return next((one for one in mapped if one is not None), None)
+    return next((result for result in mapped if result is not None), None)
 
 
 def _literal_back_references(text: str, groups: int) -> str:

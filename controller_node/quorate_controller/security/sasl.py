@@ -1,6 +1,10 @@
 """The server's side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, KIP-84), as Kafka's servers do it.
 
-Messages go in and come out; nonces are parameters. What a client may not know is not in the text that it gets.
+Messages go in and come out; nonces are parameters. Messages to clients contain nothing that is secret.
+
+Kafka's servers refuse an unknown user before the challenge. Here SCRAM challenges it with a decoy, so that no
+stranger can list users: its salt is as Kafka's tools make it, always the same for a name and a mechanism, and no
+password matches it.
 """
 
 import base64
@@ -16,12 +20,12 @@ from quorate_protocol.image.security import ScramCredential
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
-
-from quorate_controller.security.decoys import Decoys
+from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {
-    one.mechanism_name: one for one in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    mechanism.mechanism_name: mechanism
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 }
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 ITERATIONS_MIN: Final = 4096
@@ -39,24 +43,55 @@ _CLIENT_FINAL: Final = re.compile(
     rf"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
 )
 
+_COST: Final = 2**14
+"""Of scrypt: 16 MiB and some 50 ms, once in a process. A guess at the text from its decoys costs as much."""
+
+
+def decoy_secret(shared: str, cluster_id: str) -> bytes:
+    """The secret of the decoys of a cluster, from a text that all its controllers have and no stranger knows."""
+    return hashlib.scrypt(
+        shared.encode(), salt=f"decoys of {cluster_id}".encode(), n=_COST, r=8, p=1, dklen=32
+    )
+
+
+class Decoys:
+    """The credentials of users that do not exist."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def credential(self, mechanism: ScramMechanism, name: str, iterations: int) -> ScramCredential:
+        """The decoy of a name. `iterations` are those that users of the mechanism have."""
+        salt = self._derived(f"salt {mechanism.mechanism_name} {name}", "sha256")
+        key = self._derived(f"key {mechanism.mechanism_name} {name}", mechanism.hash_name)
+        return ScramCredential(
+            salt=salt_of(int.from_bytes(salt) >> (8 * len(salt) - SALT_BITS)),
+            stored_key=key,
+            server_key=key,
+            iterations=iterations,
+        )
+
+    def _derived(self, text: str, hash_name: str) -> bytes:
+        return hmac.digest(self._secret, text.encode(errors="surrogatepass"), hash_name)
+
 
 class SaslRefusalError(Exception):
-    """The client is refused. `told` is what it may know; None: that its credentials are invalid."""
+    """The client is refused. `shown` is the message for it; None: that its credentials are invalid."""
 
-    def __init__(self, reason: str, *, told: str | None = None, is_guess: bool = False) -> None:
+    def __init__(self, reason: str, *, shown: str | None = None, is_guess: bool = False) -> None:
         super().__init__(reason)
-        self.told = told
+        self.shown = shown
         self.is_guess = is_guess
         """Whether the password was wrong, or the user unknown."""
 
 
 class LoginHeldBackError(Exception):
-    """Too many logins have failed where the client is: its credentials are not looked at."""
+    """Too many logins from the client's address have failed: its credentials are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticated:
-    """Who the client is."""
+    """The authenticated client."""
 
     name: str
     token_authenticated: bool = False
@@ -78,13 +113,13 @@ class Credentials(Protocol):
     """The credentials in the metadata."""
 
     def of_user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
-        """The credential of a user, None if there is none."""
+        """The credential of a user, or None."""
 
     def usual_iterations(self, mechanism: ScramMechanism) -> int:
         """The iterations that most users of a mechanism have."""
 
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
-        """The credential of a delegation token, None if there is no such token."""
+        """The credential of a delegation token, or None."""
 
 
 class SaslServer(Protocol):
@@ -99,7 +134,7 @@ class SaslServer(Protocol):
         """The name that the client has given; empty until it has."""
 
     def evaluate(self, message: bytes) -> bytes:
-        """Take a message and return the answer. Raises SaslRefusalError, LoginHeldBackError."""
+        """Return the response to a message. Raises SaslRefusalError, LoginHeldBackError."""
 
 
 def _always(_name: str) -> bool:
@@ -125,7 +160,7 @@ class Passwords:
 
 
 class PlainServer:
-    """PLAIN, with the passwords of all users. `may_guess` says whether the password of a user may be looked at."""
+    """PLAIN, with the passwords of all users. `may_guess` returns whether the password of a user may be checked."""
 
     def __init__(self, passwords: Passwords, may_guess: Callable[[str], bool] = _always) -> None:
         self._passwords = passwords
@@ -137,20 +172,20 @@ class PlainServer:
         """See `SaslServer`."""
         parts = message.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
-            raise _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise _shown(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         if not name:
-            raise _told("Authentication failed: username not specified")
+            raise _shown("Authentication failed: username not specified")
         if not password:
-            raise _told("Authentication failed: password not specified")
+            raise _shown("Authentication failed: password not specified")
         self.claimed_name = name
         if not self._may_guess(name):
             raise LoginHeldBackError
         if not self._passwords.are_right(name, password):
             text = "Authentication failed: Invalid username or password"
-            raise SaslRefusalError(text, told=text, is_guess=True)
+            raise SaslRefusalError(text, shown=text, is_guess=True)
         if authorization_id not in ("", name):
-            raise _told(
+            raise _shown(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.authenticated = Authenticated(name=name)
@@ -163,7 +198,7 @@ class _Challenge:
     server_first: str
     nonce: str
     credential: ScramCredential
-    outcome: Authenticated | None
+    client: Authenticated | None
     """The client if its proof is right; None for a decoy, for which no proof is right."""
     reason: str
     """Why the client is refused otherwise, for the log."""
@@ -173,7 +208,7 @@ class ScramServer:
     """SCRAM with the credentials in the metadata, those of delegation tokens among them.
 
     A client without a credential gets the challenge of a decoy, and is refused like a user with a wrong password.
-    `may_guess` says whether the credentials of a user may be looked at.
+    `may_guess` returns whether the credentials of a user may be checked.
     """
 
     def __init__(
@@ -210,10 +245,10 @@ class ScramServer:
             raise LoginHeldBackError
         authorization_id = match["authorization_id"]
         if authorization_id not in (None, "", name):
-            raise _told(
+            raise _shown(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential, outcome, reason = self._known(name, is_token=_is_token(match["extensions"]))
+        credential, client, reason = self._known(name, is_token=_is_token(match["extensions"]))
         nonce = match["nonce"] + self._make_nonce()
         salt = base64.b64encode(credential.salt).decode()
         return _Challenge(
@@ -221,7 +256,7 @@ class ScramServer:
             server_first=f"r={nonce},s={salt},i={credential.iterations}",
             nonce=nonce,
             credential=credential,
-            outcome=outcome,
+            client=client,
             reason=reason,
         )
 
@@ -235,10 +270,10 @@ class ScramServer:
                 # As the credentials of tokens are, see `ImageCredentials`.
                 decoy = replace(decoy, salt=name.encode(errors="replace"), iterations=ITERATIONS_MIN)
                 return decoy, None, "there is no such token"
-            outcome = Authenticated(
+            client = Authenticated(
                 name=token.owner, token_authenticated=True, expires_at_ms=token.expires_at_ms
             )
-            return token.credential, outcome, "the password is wrong"
+            return token.credential, client, "the password is wrong"
         credential = self._credentials.of_user(self._mechanism, name)
         if credential is None:
             return decoy, None, "there is no such user"
@@ -261,16 +296,16 @@ class ScramServer:
             proof = b""
         if len(proof) != len(signature):
             raise SaslRefusalError("the client's proof has the wrong length")
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
         is_right = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
-        if not is_right or challenge.outcome is None:
+        if not is_right or challenge.client is None:
             raise SaslRefusalError(challenge.reason, is_guess=True)
-        self.authenticated = challenge.outcome
+        self.authenticated = challenge.client
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
 
 
-def _told(message: str) -> SaslRefusalError:
-    return SaslRefusalError(message, told=message)
+def _shown(message: str) -> SaslRefusalError:
+    return SaslRefusalError(message, shown=message)
 
 
 def _is_token(extensions: str) -> bool:

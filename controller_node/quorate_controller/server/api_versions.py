@@ -1,4 +1,4 @@
-"""The answer to ApiVersions: which requests are served here, which features are supported and finalized."""
+"""The response to ApiVersions: served requests, supported and finalized features."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ZERO_MINIMUM_SINCE: Final = 4
 _CLIENT_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def answer_api_versions(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
-    """The canonical answer to a canonical request; `apis` are those that this listener offers anybody.
+def api_versions_response(request: Request, node: NodePort, apis: Iterable[Api]) -> ApiVersionsResponse:
+    """The canonical response to a canonical request; `apis` are those that this listener offers all clients.
 
     APIs that Kafka does not have are listed for Quorate's own controllers only, and reads that Kafka's controllers do
-    not serve for clients that call themselves READER_SOFTWARE_NAME.
+    not serve for clients with the software name READER_SOFTWARE_NAME.
     """
     if request.unsupported_version is not None:
         # Every client reads version 0, which has the versions to ask with (KIP-511).

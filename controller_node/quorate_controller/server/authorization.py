@@ -79,7 +79,7 @@ BY_HANDLER: Final = frozenset(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )
-"""Requests whose handlers ask `RequestContext.access`, mostly for each resource."""
+"""Requests whose handlers check `RequestContext.access`, mostly for each resource."""
 
 OPEN: Final = frozenset(
     {

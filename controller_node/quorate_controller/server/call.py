@@ -21,11 +21,17 @@ from quorate_controller.node.events import (
 )
 from quorate_controller.scheduler import Scheduler, Steps
 from quorate_controller.security.access import UNRESTRICTED
-from quorate_controller.server.answer_frames import LENGTH, SharedFrames, encode_answer, writing_answer
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import forwarder_of
 from quorate_controller.server.error_responses import error_response, not_awaited
-from quorate_controller.server.long_answers import long_arrays, writing_long
+from quorate_controller.server.response_frames import (
+    LENGTH,
+    SharedFrames,
+    encode_response_frame,
+    long_arrays,
+    response_frame_steps,
+    write_long_response,
+)
 
 if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
@@ -38,8 +44,8 @@ if TYPE_CHECKING:
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
+    from quorate_controller.server.connection import Exchange, Peer
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.exchange import Exchange, Peer
     from quorate_controller.server.misrouting import ConnectionFindings
 
 log = logging.getLogger(__name__)
@@ -51,7 +57,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Call:
-    """One request that waits for its answer."""
+    """One request that waits for its response."""
 
     __slots__ = (
         "_counters",
@@ -116,10 +122,10 @@ class Call:
     @property
     def findings(self) -> ConnectionFindings:
         """What was found on the connection, see `misrouting`."""
-        return self.exchange.findings
+        return self.exchange.connection.findings
 
-    def answer(self, response: object) -> None:
-        """Send a canonical response, unless the request is answered already.
+    def respond(self, response: object) -> None:
+        """Send a canonical response, unless there was one already.
 
         If the request's version cannot carry it, the connection closes; if it cannot be encoded, the client gets an
         error of its API.
@@ -134,41 +140,41 @@ class Call:
             self.fail(error)
 
     def _is_over(self) -> bool:
-        """Whether the client was answered before, or is not answered at all; counts what comes after that."""
+        """Whether there was a response, or there will be none; counts responses after that."""
         if not self.exchange.is_over:
             return False
-        self._counters.dropped_answers += 1
+        self._counters.dropped_responses += 1
         return True
 
     def _send(self, response: object) -> None:
         request = self.request
         arrays = long_arrays(response)
         if arrays is None:
-            frame = encode_answer(request.api, request.version, request.correlation_id, response)
+            frame = encode_response_frame(request.api, request.version, request.correlation_id, response)
             self._send_frame(frame, getattr(response, "throttle_time", None))
             return
-        pieces = writing_answer(request.api, request.version, request.correlation_id, response, arrays)
+        pieces = response_frame_steps(request.api, request.version, request.correlation_id, response, arrays)
         exchange = self.exchange
         written = partial(self._written, throttle_time=getattr(response, "throttle_time", None))
-        writing = writing_long(pieces, written, self._scheduler.long_responses)
-        work = Steps(writing, exchange.service_class, exchange.account)
+        writing = write_long_response(pieces, written, self._scheduler.long_responses)
+        work = Steps(writing, exchange.service_class, exchange.connection.account)
         exchange.on_abandoned(work.abandon)
         self._scheduler.add(work)
 
-    def _written(self, outcome: bytearray | Exception, throttle_time: timedelta | None) -> None:
-        """Send a long answer, or an error if it can't be written."""
+    def _written(self, result: bytearray | Exception, throttle_time: timedelta | None) -> None:
+        """Send a long response, or an error if it can't be written."""
         if self._is_over():
             return
-        if isinstance(outcome, UnsupportedVersion):
-            self.exchange.refuse(outcome.message)
-        elif isinstance(outcome, Exception):
-            self._refuse_because(outcome)
+        if isinstance(result, UnsupportedVersion):
+            self.exchange.refuse(result.message)
+        elif isinstance(result, Exception):
+            self._refuse_because(result)
         else:
-            self._send_frame(outcome, throttle_time)
+            self._send_frame(result, throttle_time)
 
     def _send_frame(self, frame: bytearray, throttle_time: timedelta | None) -> None:
         if self._envelope is not None:
-            self._answer_envelope(
+            self._respond_to_envelope(
                 EnvelopeResponse(error_code=ErrorCode.none, response_data=bytes(frame[LENGTH.size :]))
             )
             return
@@ -177,7 +183,7 @@ class Call:
         self.exchange.respond(frame)
 
     def _hold_for(self, throttle_time: timedelta) -> None:
-        """Read no more from a client that is beyond its quota, for as long as it is told to wait (KIP-219).
+        """Read no more from a client beyond its quota for the throttle time of the response (KIP-219).
 
         The broker that forwards a request does this itself.
         """
@@ -192,7 +198,7 @@ class Call:
         self.exchange.hold_for(throttle_time / timedelta(seconds=1))
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
-        """Send an error for the request as a whole, in the shape of its API, unless the request is answered already.
+        """Send an error for the request as a whole, in the shape of its API, unless there was a response already.
 
         If that cannot be encoded either, the connection closes.
         """
@@ -203,7 +209,7 @@ class Call:
         try:
             if self._envelope is not None and error_code is ErrorCode.not_controller:
                 # On the envelope, so that the broker looks for the active controller and forwards again.
-                self._answer_envelope(EnvelopeResponse(error_code=error_code))
+                self._respond_to_envelope(EnvelopeResponse(error_code=error_code))
             else:
                 self._send(error_response(request.body, error_code, message, version=request.version))
         except Exception as error:
@@ -212,18 +218,18 @@ class Call:
             )
 
     def fail(self, error: BaseException) -> None:
-        """Answer for an unexpected exception. Its text is for the log only."""
+        """Respond to an unexpected exception. Its text is for the log only."""
         log.error("request_failed", extra={"facts": {"api": self.request.api.name}}, exc_info=error)
         self.refuse(ErrorCode.unknown_server_error)
 
-    def _answer_envelope(self, response: EnvelopeResponse) -> None:
+    def _respond_to_envelope(self, response: EnvelopeResponse) -> None:
         envelope = self._envelope
         assert envelope is not None
         self.exchange.respond(
-            encode_answer(envelope.api, envelope.version, envelope.correlation_id, response)
+            encode_response_frame(envelope.api, envelope.version, envelope.correlation_id, response)
         )
 
-    # ------------------------------------------------------------------------------- answers that take time
+    # ----------------------------------------------------------------------------- responses that take time
 
     def wait_for_raft(
         self,
@@ -240,9 +246,9 @@ class Call:
         future.add_done_callback(partial(self._raft_answered, frames))
 
     def wait_for_control(self, future: Future[Payload | NotAwaited]) -> None:
-        """Answer with control's decision after its commit, or with REQUEST_TIMED_OUT.
+        """Respond with control's decision after its commit, or with REQUEST_TIMED_OUT.
 
-        With a timeout of 0, answer as soon as it is decided: what it changes has timed out, and errors are answered.
+        With a timeout of 0, respond as soon as it is decided: REQUEST_TIMED_OUT for changes, and any errors.
         """
         loop = future.get_loop()
         self._future = future
@@ -250,7 +256,7 @@ class Call:
         timeout_ms = self.caller.request_timeout_ms or UNAWAITED_TIMEOUT_MS
         self._timer = loop.call_later(timeout_ms / 1000, self._timed_out)
         self.exchange.on_abandoned(self._abandon)
-        future.add_done_callback(self._control_answered)
+        future.add_done_callback(self._control_decided)
 
     def _raft_answered(self, frames: SharedFrames, future: Future[ResponseWithData]) -> None:
         if future.cancelled():
@@ -281,7 +287,7 @@ class Call:
         else:
             self._send_frame(frame, None)
 
-    def _control_answered(self, future: Future[Payload | NotAwaited]) -> None:
+    def _control_decided(self, future: Future[Payload | NotAwaited]) -> None:
         assert self._timer is not None
         self._timer.cancel()
         if future.cancelled():
@@ -293,8 +299,8 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        outcome = future.result()
-        self.answer(not_awaited(outcome.response) if isinstance(outcome, NotAwaited) else outcome)
+        result = future.result()
+        self.respond(not_awaited(result.response) if isinstance(result, NotAwaited) else result)
 
     def _refuse_because(self, error: BaseException) -> None:
         if isinstance(error, (ControlError, ProtocolError)):
@@ -304,7 +310,7 @@ class Call:
 
     def _timed_out(self) -> None:
         assert self._future is not None
-        # One that is done has an outcome: its callback is about to answer.
+        # A future that is done has a result: its callback is about to respond.
         if self._future.cancel():
             self.refuse(ErrorCode.request_timed_out)
 

@@ -1,8 +1,8 @@
-"""One accepted connection: frames in, answers out, in the order in which the requests came.
+"""One accepted connection: frames in, responses out, in the order in which the requests came.
 
 A `Connection` decodes frames and hands each to the handler as an `Exchange`: one request and its place in the
-order of answers. The handler answers at once or later; several requests of one connection may be in flight,
-so that what a client pipelines is committed together, yet answers leave in order, as Kafka's clients expect.
+order of responses. The handler responds at once or later; several requests of one connection may be in flight,
+so that what a client pipelines is committed together, yet responses leave in order, as Kafka's clients expect.
 
 Everything is bounded: the size of a frame before memory is taken for it, the memory of requests by the class of their
 senders, the time of an unfinished request, requests in flight per connection, bytes waiting to be sent. At a bound we
@@ -15,34 +15,31 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.frames import FrameDecoder
 
-from quorate_controller.node.events import ANONYMOUS
-from quorate_controller.scheduler import Account, Outcome, ServiceClass, class_of
-from quorate_controller.server.answer_memory import UNCOUNTED_BYTES_MAX as UNCOUNTED_ANSWER_BYTES_MAX
+from quorate_controller.node.events import ANONYMOUS, Principal
+from quorate_controller.scheduler import Account, ServiceClass, StepResult, class_of
+from quorate_controller.server.connection_memory import UNCOUNTED_REQUEST_BYTES_MAX, Arrival
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange, Peer, RequestHandler, Session
 from quorate_controller.server.misrouting import ConnectionFindings
-from quorate_controller.server.request_memory import UNCOUNTED_BYTES_MAX, Arrival
+from quorate_controller.server.response_writer import ENDED, ResponseWriter, set_no_delay
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_protocol.kafka.enums import SecurityProtocol
-
-    from quorate_controller.node.events import Principal
     from quorate_controller.scheduler import Scheduler
-    from quorate_controller.server.answer_memory import AnswerMemory
+    from quorate_controller.server.connection_memory import RequestMemory, ResponseMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.request_memory import RequestMemory
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -51,10 +48,7 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A connection that holds more bytes of requests passes no other on before those in flight have their responses."""
 REQUESTS_AT_ONCE: Final = 8
 """Requests of one connection that are passed on before it is another's turn."""
-WRITE_BUFFER_BYTES_MAX: Final = 64 * 1024
-"""With more than this unsent, the peer is not reading."""
-PIECE_BYTES_MAX: Final = WRITE_BUFFER_BYTES_MAX
-"""What is written at once. A transport with TLS encrypts all that it is given, and keeps that until it is sent."""
+_PROTOCOLS: Final = {(protocol.is_tls, protocol.is_sasl): protocol for protocol in SecurityProtocol}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,75 +58,212 @@ class ListenerLimits:
     frame_size_bytes_max: int = 100 * 1024 * 1024
     """socket.request.max.bytes"""
     in_flight_max: int = 256
-    """Requests of one connection that may wait for their answers."""
+    """Requests of one connection that may wait for their responses."""
     socket_send_buffer_bytes: int = 100 * 1024
     """socket.send.buffer.bytes, what the system keeps for a peer that does not read; negative: the system decides."""
     send_buffer_bytes_max: int = 4 * 1024 * 1024
-    """Answers of one connection that may wait for the peer to read; one answer may be larger."""
-    answer_memory_bytes_max: int = 128 * 1024 * 1024
-    """The maximum memory of the answers on all connections of all listeners, see `AnswerMemory`."""
+    """Responses of one connection that may wait for the peer to read; one response may be larger."""
+    response_memory_bytes_max: int = 128 * 1024 * 1024
+    """The maximum memory of the responses on all connections of all listeners, see `ResponseMemory`."""
     idle_timeout_ms: int = 600_000
     """connections.max.idle.ms; negative: never."""
 
 
-class _EndedTransport(asyncio.Transport):
-    """The transport of a connection that has ended: nothing is sent or read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The other end of a connection, and the listener that it came in on."""
 
-    def is_closing(self) -> bool:
-        return True
+    host: str
+    port: int
+    listener: str
+    principal: Principal = ANONYMOUS
+    """The authenticated principal, `User:ANONYMOUS` without authentication."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured."""
 
-    def close(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
-ENDED: Final = _EndedTransport()
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
-class Owner(Protocol):
-    """What a connection shares with others. Implemented by `listener.Listener`."""
+class RequestHandler(Protocol):
+    """Serves requests: `dispatch.Dispatcher`, and before authentication `sasl.SaslGate`."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Respond now or later by `exchange.respond`, or end the connection by `exchange.refuse`.
+
+        Raises:
+            Exception: a mistake of ours; the connection is closed.
+        """
+
+
+class Exchange:
+    """One request frame and its response."""
+
+    __slots__ = (
+        "_is_holding",
+        "_on_abandoned",
+        "_on_ended",
+        "connection",
+        "frame",
+        "is_last",
+        "response",
+        "service_class",
+    )
+
+    def __init__(
+        self, connection: Connection, frame: bytes, service_class: ServiceClass = ServiceClass.CLIENTS
+    ) -> None:
+        self.frame = frame
+        """The request without its length prefix."""
+        self.service_class = service_class
+        self.response: bytes | bytearray | None = None
+        """The response with its length prefix, once known."""
+        self.is_last = False
+        """Whether the connection closes without a response."""
+        self.connection = connection
+        self._is_holding = False
+        self._on_abandoned: Callable[[], object] | None = None
+        self._on_ended: Callable[[], object] | None = None
+
+    @property
+    def peer(self) -> Peer:
+        """The sender of the request."""
+        return self.connection.peer
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the response is known, or the connection closes instead."""
+        return self.response is not None or self.is_last
+
+    def respond(self, response: bytes | bytearray) -> None:
+        """Send a frame with its length prefix, once all earlier ones are sent.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if self.is_over:
+            return
+        self.response = response
+        self._on_abandoned = None
+        self.connection.response_ready(len(response))
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection after the responses to earlier requests; `reason` is logged.
+
+        Without effect when the exchange is over.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self.connection.refuse(reason)
+
+    def end_later(self, response: bytes | None, delay_s: float) -> None:
+        """Read no more, and after `delay_s` send the response, if there is one, and close the connection."""
+        self.connection.drain()
+        self.connection.call_later(
+            delay_s, self.drop if response is None else partial(self.respond, response)
+        )
+
+    def hold_for(self, delay_s: float) -> None:
+        """Serve no other request of the connection for `delay_s` (KIP-219)."""
+        self.connection.hold()
+        self.connection.call_later(delay_s, self.connection.release)
+
+    def hold(self) -> None:
+        """Serve no other request of the connection until `release`, at the latest until the response is sent."""
+        if not self._is_holding:
+            self._is_holding = True
+            self.connection.hold()
+
+    def release(self) -> None:
+        """Serve other requests of the connection again."""
+        if self._is_holding:
+            self._is_holding = False
+            self.connection.release()
+
+    def drop(self) -> None:
+        """There will be no response: close the connection after those to earlier requests.
+
+        Without effect when the exchange is over, or the connection gone.
+        """
+        if not self.is_over:
+            self.is_last = True
+            self._on_abandoned = None
+            self.connection.drain()
+
+    def on_abandoned(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called if the connection is lost before the response is known."""
+        self._on_abandoned = callback
+
+    def abandon(self) -> None:
+        """Cancel the work on the response: the connection is lost."""
+        if self._on_abandoned is not None:
+            self._on_abandoned()
+            self._on_abandoned = None
+        self.end()
+
+    def on_ended(self, callback: Callable[[], object]) -> None:
+        """Have `callback` called once the response is written, or the connection lost."""
+        self._on_ended = callback
+
+    def end(self) -> None:
+        """The response is sent, or the connection lost."""
+        if self._is_holding:
+            self.release()
+        if self._on_ended is not None:
+            callback, self._on_ended = self._on_ended, None
+            callback()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ListenerContext:
+    """What the connections of a listener share; scheduler, quotas, memory and counters also with other listeners."""
 
     name: str
     tls: TlsOfListener | None
     has_sasl: bool
-    security_protocol: SecurityProtocol
+    """Whether the handler authenticates: then certificates do not."""
     first_frames_size_bytes_max: int
+    """The bound of frames until the other end is authenticated."""
     handler: RequestHandler
     limits: ListenerLimits
     memory: RequestMemory
-    answers: AnswerMemory
+    responses: ResponseMemory
     scheduler: Scheduler
-    read_buffer: memoryview
     quotas: ConnectionQuotas
     counters: RequestCounters
+    read_buffer: memoryview
+    """Received bytes are copied out of it before the next connection reads."""
+    connections: set[Connection] = field(default_factory=set)
+    all_lost: asyncio.Future[None] | None = None
+    """Set when the listener closes; done once there are no connections."""
 
-    def admit(self, connection: Connection) -> None:
-        """Count a new connection."""
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """How the listener is secured."""
+        return _PROTOCOLS[self.tls is not None, self.has_sasl]
 
-    def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self.connections.discard(connection)
+        if self.all_lost is not None and not self.connections and not self.all_lost.done():
+            self.all_lost.set_result(None)
 
 
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection."""
 
-    def __init__(self, listener: Owner, place: Place) -> None:
-        self.peer = Peer(host="", port=0, listener=listener.name)
+    def __init__(self, context: ListenerContext, place: Place) -> None:
+        self.peer = Peer(host="", port=0, listener=context.name)
         self.findings = ConnectionFindings()
-        self.session: Session | None = None
+        self.session: RequestHandler | None = None
         self.last_activity = 0.0
-        """When a request was complete, or an answer sent: single bytes do not keep a connection open."""
+        """When a request was complete, or a response sent: single bytes do not keep a connection open."""
         self._place = place
-        self._listener = listener
-        self._may_ask = not listener.has_sasl
+        self._context = context
+        self._may_ask = not context.has_sasl
         """Whether requests are those of a client that has authenticated, or need not."""
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(listener.first_frames_size_bytes_max)
+        self._decoder = FrameDecoder(context.first_frames_size_bytes_max)
         self._in_flight: deque[Exchange] = deque()
         self._undispatched: deque[bytes] = deque()
         self.arrival = Arrival()
@@ -146,50 +277,41 @@ class Connection(asyncio.BufferedProtocol):
         self._is_queued = False
         self.account = Account()
         self._waits_for_memory = False
-        self._is_writable = True
         self._is_reading = True
         self._is_refused = False
         self._is_flush_scheduled = False
         self._holds = 0
-        """While there are some, no further request is taken."""
-        self._unsent_bytes = 0
-        """Size of the answers that wait for earlier ones, or for the flush."""
-        self._has_unread = False
-        """Whether so many answers wait that they are counted, see `AnswerMemory`."""
-        self._unwritten: deque[memoryview] = deque()
-        """What is left of answers that are written in pieces; nothing while the transport takes more."""
+        """While there are some, no further request is served."""
+        self._writer: ResponseWriter
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # There is no address any more when the peer has left before we looked.
+        # A peer that has left already has no address.
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         self.peer = Peer(
             host=host,
             port=port,
-            listener=self._listener.name,
-            security_protocol=self._listener.security_protocol,
+            listener=self._context.name,
+            security_protocol=self._context.security_protocol,
         )
         self.last_activity = self._loop.time()
         self._place.close = self.abort
-        self._listener.admit(self)
-        self._transport.set_write_buffer_limits(
-            high=min(self._listener.limits.send_buffer_bytes_max, WRITE_BUFFER_BYTES_MAX)
+        self._place.memory_granted = self._memory_granted
+        self._context.connections.add(self)
+        send_buffer_bytes_max = self._context.limits.send_buffer_bytes_max
+        self._writer = ResponseWriter(
+            self._transport, send_buffer_bytes_max, self._context.responses, self._place
         )
         set_no_delay(transport)
-        if self._listener.limits.socket_send_buffer_bytes >= 0:
+        if self._context.limits.socket_send_buffer_bytes >= 0:
             transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, self._listener.limits.socket_send_buffer_bytes
+                socket.SOL_SOCKET, socket.SO_SNDBUF, self._context.limits.socket_send_buffer_bytes
             )
-        if self._listener.tls is not None and not self._listener.has_sasl:
-            self._identify(self._listener.tls)
-
-    @property
-    def address(self) -> str:
-        """Host and port of the other end."""
-        return str(self.peer)
+        if self._context.tls is not None and not self._context.has_sasl:
+            self._identify(self._context.tls)
 
     def _identify(self, tls: TlsOfListener) -> None:
-        """Find out whom the certificate of the other end names."""
+        """Derive the principal from the client certificate."""
         try:
             principal = tls.principal_of(self._transport.get_extra_info("ssl_object"))
         except (UnmappedNameError, ValueError) as error:
@@ -198,44 +320,43 @@ class Connection(asyncio.BufferedProtocol):
             self.peer = replace(self.peer, principal=principal)
 
     def authenticated(self, principal: Principal) -> None:
-        """The other end has proven who it is, and may send requests of each size."""
+        """Authenticated: raise the frame limit."""
         self.peer = replace(self.peer, principal=principal)
         self._may_ask = True
-        self._decoder.limit(self._listener.limits.frame_size_bytes_max)
+        self._decoder.limit(self._context.limits.frame_size_bytes_max)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
-        """Call back after a while."""
+        """Call back after `delay_s`."""
         self._loop.call_later(delay_s, callback)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's interface
-        self._take_no_more()
-        self._unwritten.clear()
-        self._listener.answers.waits(self, 0, self._loop.time())
-        self._listener.quotas.leave(self._place)
+        self._drop_unserved()
+        self._writer.end()
+        self._context.quotas.leave(self._place)
         while self._in_flight:
             self._in_flight.popleft().abandon()
-        self._listener.memory.forget(self)
-        self._listener.forget(self)
+        self._context.memory.forget(self._place)
+        self._context.lost(self)
         # The transport of uvloop refers to this connection, and has a buffer of 256 KiB with TLS: without a cycle of
         # references, it is freed now.
         self._transport = ENDED
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
-        """Return the buffer that all connections share: received bytes are taken before the next connection reads."""
-        return self._listener.read_buffer
+        """Return the buffer that all connections share, see `ListenerContext`."""
+        return self._context.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read."""
-        self.data_received(bytes(self._listener.read_buffer[:nbytes]))
+        """Bytes are in the buffer."""
+        self.data_received(bytes(self._context.read_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: split them into requests, and serve these when it is their turn."""
+        """Split bytes into requests, and serve these when it is their turn."""
         if self._is_refused:
             return
         try:
             frames = self._decoder.feed(data)
         except ProtocolError as error:
-            self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
+            self._context.counters.limited[Limit.REQUEST_SIZE] += 1
             self.refuse(error.message)
             return
         if frames:
@@ -251,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         elif frames:
             self.arrival.completed()
         # Most data is one small request.
-        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:
+        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_REQUEST_BYTES_MAX:
             self._find_class()
             self._count()
         self._serve_in_turn()
@@ -259,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _is_known(self) -> bool:
         """Whether the other end is no stranger: it has authenticated or, where it need not, was served before."""
-        if not self._may_ask or self._listener.has_sasl:
+        if not self._may_ask or self._context.has_sasl:
             return self._may_ask
         return self._place.stage is Stage.SERVED or self.peer.principal != ANONYMOUS
 
@@ -271,9 +392,9 @@ class Connection(asyncio.BufferedProtocol):
         key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
         self._arriving_class = self._class_of(key)
         size_bytes = self._decoder.unfinished_size_bytes
-        bytes_max = self._listener.memory.size_bytes_max(self._arriving_class)
+        bytes_max = self._context.memory.size_bytes_max(self._arriving_class)
         if bytes_max is not None and size_bytes > bytes_max:
-            self._listener.counters.limited[Limit.REQUEST_SIZE] += 1
+            self._context.counters.limited[Limit.REQUEST_SIZE] += 1
             self.refuse(f"a request of {size_bytes} bytes; {self._arriving_class.value} may send {bytes_max}")
 
     def _count(self) -> None:
@@ -281,44 +402,33 @@ class Connection(asyncio.BufferedProtocol):
         buffered_bytes, size_bytes = self._decoder.buffered_size_bytes, self._decoder.unfinished_size_bytes
         held_bytes = self._request_bytes + buffered_bytes
         missing_bytes = max(0, size_bytes - buffered_bytes)
-        may_read = self._listener.memory.hold(self, self._arriving_class, held_bytes, missing_bytes)
+        may_read = self._context.memory.hold(self._place, self._arriving_class, held_bytes, missing_bytes)
         self._waits_for_memory = not may_read
-        self._is_counted = held_bytes > UNCOUNTED_BYTES_MAX
+        self._is_counted = held_bytes > UNCOUNTED_REQUEST_BYTES_MAX
 
-    def memory_granted(self) -> None:
+    def _memory_granted(self) -> None:
         """Read on: there is memory for more of the unfinished request."""
         self._waits_for_memory = False
         self._regulate_reading()
 
     def eof_received(self) -> bool:
-        """A peer that has shut down its side wants no answers: close, and abandon what is in flight."""
+        """A peer that has shut down its side reads no responses: close, and abandon what is in flight."""
         return False
 
     def pause_writing(self) -> None:
-        self._is_writable = False
+        self._writer.is_writable = False
         self._regulate_reading()
 
     def resume_writing(self) -> None:
-        self._is_writable = True
-        self._listener.answers.reads(self, self._loop.time())
-        self._write_pieces()
-        self._note_unread()
-        self._go_on()
+        self._writer.resume()
+        self._serve_or_close()
 
-    def answered(self, size_bytes: int) -> None:
-        """An exchange has its answer: send what is due, once per turn of the loop for all that became due."""
-        self._unsent_bytes += size_bytes
-        self._note_unread()
+    def response_ready(self, size_bytes: int) -> None:
+        """An exchange has its response: write what is due, once per pass of the loop for all that became due."""
+        writer = self._writer
+        writer.waiting_bytes += size_bytes
+        writer.count_unread()
         self._schedule_flush()
-
-    def _note_unread(self) -> None:
-        """Count the answers that wait for earlier ones, and those that the peer does not read."""
-        unread_bytes = self._unsent_bytes
-        if not self._is_writable:
-            unread_bytes += self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
-        if unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX or self._has_unread:
-            self._has_unread = unread_bytes > UNCOUNTED_ANSWER_BYTES_MAX
-            self._listener.answers.waits(self, unread_bytes, self._loop.time())
 
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
@@ -326,20 +436,20 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def refuse(self, reason: str) -> None:
-        """Read no more; close when all that came before is answered."""
+        """Read no more; close once all earlier requests have their responses."""
         if not self._is_refused:
             facts = {"peer": str(self.peer), "listener": self.peer.listener, "reason": reason}
             log.warning("connection_refused", extra={"facts": facts})
         self.drain()
 
     def drain(self) -> None:
-        """Take no more requests, and close once those in flight are answered."""
-        self._take_no_more()
+        """Read no more requests, and close once those in flight have their responses."""
+        self._drop_unserved()
         self._regulate_reading()
         self._schedule_flush()
 
-    def _take_no_more(self) -> None:
-        """Forget what is not dispatched, and the unfinished request."""
+    def _drop_unserved(self) -> None:
+        """Drop the requests that are not dispatched, and the unfinished one."""
         self._is_refused = True
         self._request_bytes -= sum(map(len, self._undispatched))
         self._undispatched.clear()
@@ -348,19 +458,19 @@ class Connection(asyncio.BufferedProtocol):
         self._count()
 
     def hold(self) -> None:
-        """Take no further request until `release`: a client is beyond its quota, or a request excludes others."""
+        """Serve no further request until `release`: a client is beyond its quota, or a request excludes others."""
         self._holds += 1
 
     def release(self) -> None:
-        """Take further requests, if nothing else holds them back."""
+        """Serve further requests, if nothing else holds them back."""
         self._holds -= 1
         if not self._holds:
             self._schedule_flush()
 
     def expire(self) -> bool:
-        """Close after the idle timeout, unless an answer is being worked on. Returns whether it closes."""
-        if self._is_refused or not self._is_writable:
-            self.abort()  # the peer does not even read what is to be sent
+        """Close after the idle timeout, unless a request is in flight. Returns whether it closes."""
+        if self._is_refused or not self._writer.is_writable:
+            self.abort()  # the peer does not read what was sent
         elif self._in_flight:
             return False
         else:
@@ -374,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_in_turn(self) -> None:
         """Serve the received requests now or, if other work waits, when it is this connection's turn."""
         if self._undispatched and not self._is_queued:
-            scheduler = self._listener.scheduler
+            scheduler = self._context.scheduler
             if scheduler.is_idle:
                 self._serve_some()
             else:
@@ -391,19 +501,19 @@ class Connection(asyncio.BufferedProtocol):
         return self._class_of(self._undispatched[0][:2]) if self._undispatched else ServiceClass.STRANGERS
 
     def _may_serve(self) -> bool:
-        if not self._undispatched or not self._is_writable or self._is_refused or self._holds:
+        if not self._undispatched or not self._writer.is_writable or self._is_refused or self._holds:
             return False
         if self._in_flight and self._request_bytes > REQUEST_BYTES_MAX:
             return False
-        limits = self._listener.limits
-        is_full = len(self._in_flight) >= (1 if self._listener.answers.is_full else limits.in_flight_max)
-        return not is_full and self._unsent_bytes <= limits.send_buffer_bytes_max
+        limits = self._context.limits
+        is_full = len(self._in_flight) >= (1 if self._context.responses.is_full else limits.in_flight_max)
+        return not is_full and self._writer.waiting_bytes <= limits.send_buffer_bytes_max
 
-    def step(self) -> Outcome:
+    def step(self) -> StepResult:
         """Pass some requests of one class on."""
         self._serve_some()
         self._regulate_reading()
-        return Outcome.MORE if self._is_queued else Outcome.DONE
+        return StepResult.MORE if self._is_queued else StepResult.DONE
 
     def _serve_some(self) -> None:
         last_class: ServiceClass | None = None
@@ -417,20 +527,20 @@ class Connection(asyncio.BufferedProtocol):
             exchange = Exchange(self, self._undispatched.popleft(), service_class)
             self._in_flight.append(exchange)
             try:
-                self._listener.handler.handle(exchange)
+                self._context.handler.handle(exchange)
             except Exception as error:
-                # Otherwise neither this request nor those behind it would ever be answered.
+                # Otherwise neither this request nor those behind it would get a response.
                 log.exception("request_failed", extra={"facts": {"peer": str(self.peer)}})
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:
-                self._listener.quotas.served(self._place, self.last_activity)
+                self._context.quotas.served(self._place, self.last_activity)
             if not self._undispatched:
                 break
         self._is_queued = bool(self._undispatched) and self._may_serve()
 
     def _regulate_reading(self) -> None:
         is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
-        may_read = self._is_writable and not is_blocked
+        may_read = self._writer.is_writable and not is_blocked
         if may_read == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = may_read
@@ -445,44 +555,21 @@ class Connection(asyncio.BufferedProtocol):
         self._is_flush_scheduled = False
         in_flight = self._in_flight
         due: list[bytes | bytearray] = []
-        while in_flight and (response := in_flight[0].answer) is not None:
+        while in_flight and (response := in_flight[0].response) is not None:
             exchange = in_flight.popleft()
             self._request_bytes -= len(exchange.frame)
             exchange.end()
-            self._unsent_bytes -= len(response)
             due.append(response)
         if self._is_counted:
             self._count()
-        if due and not self._transport.is_closing():
+        if due:
             self.last_activity = self._loop.time()
-            self._write(due)
-            self._note_unread()
-        self._go_on()
+            self._writer.write(due)
+        self._serve_or_close()
 
-    def _write(self, answers: list[bytes | bytearray]) -> None:
-        size_bytes = sum(map(len, answers))
-        if size_bytes <= PIECE_BYTES_MAX and not self._unwritten:
-            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-            return
-        self._unwritten.extend(map(memoryview, answers))
-        self._write_pieces()
-
-    def _write_pieces(self) -> None:
-        """Write what is left until the transport has enough for now."""
-        while self._unwritten and self._is_writable and not self._transport.is_closing():
-            rest = self._unwritten.popleft()
-            if len(rest) > PIECE_BYTES_MAX:
-                self._unwritten.appendleft(rest[PIECE_BYTES_MAX:])
-            self._transport.write(rest[:PIECE_BYTES_MAX])
-
-    def _go_on(self) -> None:
-        """Serve the next requests, or close after the last answer."""
+    def _serve_or_close(self) -> None:
+        """Serve the next requests, or close after the last response."""
         if not self._is_refused:
             self._serve_in_turn()
-        elif (not self._in_flight or self._in_flight[0].is_last) and not self._unwritten:
+        elif (not self._in_flight or self._in_flight[0].is_last) and not self._writer.has_rest:
             self._transport.close()
-
-
-def set_no_delay(transport: asyncio.BaseTransport) -> None:
-    """Send small frames at once: a request waits for its answer, so Nagle's algorithm would only add delay."""
-    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,19 +1,23 @@
-"""Who may have a connection: the bounds that all listeners of a process share, as Kafka's ConnectionQuotas.
+"""The bounds of connections that all listeners of a process share, as Kafka's ConnectionQuotas.
 
 Each accepted connection takes a `Place`, from before its TLS handshake until it is gone. A place is in one of four
 stages: its handshake has not begun, it is under way, its client is still a stranger, or a request of it was served,
-behind authentication where the listener asks for it. When no place is free, Kafka accepts nobody until somebody
-leaves, so that whoever holds all places keeps controllers and brokers out. Here a stranger loses its place, the one
-that came first, or else a client that has asked nothing for `IDLE_S_MIN`. Voters and brokers ask more often than
-that.
+behind authentication where the listener requires it. When no place is free, Kafka accepts no connection until another
+one ends, so that a client that holds all places keeps controllers and brokers out. Here the stranger that came first
+loses its place, or else a client without a request for `IDLE_S_MIN`. Voters and brokers send requests more often.
 
-Pure: time is a parameter, in seconds of a monotonic clock. Source of the rules: SocketServer.ConnectionQuotas and
-Rate of Kafka 4.0, KIP-402, KIP-612.
+`ConnectionQuotas` is pure: time is a parameter, in seconds of a monotonic clock. `bounds_of` derives its limits from
+the configuration, the addresses of hosts, and the open files that the system allows. Source of the rules:
+SocketServer.ConnectionQuotas and Rate of Kafka 4.0, KIP-402, KIP-612.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import logging
+import resource
+import socket
 import sys
 from collections import OrderedDict, deque
 from dataclasses import field
@@ -21,25 +25,32 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS
+from quorate_protocol.file_limit import raise_file_limit
 from quorate_protocol.plain_data import dataclass
 
+from quorate_controller.config.connection_limits import MAX_CONNECTIONS, OVERRIDES
 from quorate_controller.server.counters import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from quorate_controller.config import ControllerConfig
     from quorate_controller.server.counters import RequestCounters
 
 log = logging.getLogger(__name__)
 
 IDLE_S_MIN: Final = 10.0
-"""A client that was served keeps its place this long: a broker that is silent for longer loses its session, too."""
+"""A client that was served keeps its place for this long: a broker silent for longer loses its session, too."""
 HANDSHAKES_MAX: Final = 256
 """Handshakes of a listener under way. Each costs a millisecond or two of the event loop, perhaps all at once."""
 HANDSHAKE_S_MIN: Final = 0.5
-"""How long a handshake keeps its place when so many are under way: many clients may come at the same moment."""
+"""How long a handshake keeps its place at HANDSHAKES_MAX: many clients may connect at the same time."""
 UNBOUNDED: Final = 2**31 - 1
 """Kafka's default of each of these limits."""
+
+FILES_KEPT: Final = 200
+"""File descriptors that no connection of a client can use: for the log, snapshots, peers, and their replacements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +80,7 @@ class ConnectionLimits:
 
 
 class Stage(Enum):
-    """How far the client of a connection has come."""
+    """The progress of the client of a connection."""
 
     SILENT = "silent"
     """A TLS handshake is to come."""
@@ -81,7 +92,7 @@ class Stage(Enum):
 class Place:
     """One connection, from its accept until it is gone."""
 
-    __slots__ = ("close", "host", "is_taken", "listener", "peer", "stage", "used_s")
+    __slots__ = ("close", "host", "is_taken", "listener", "memory_granted", "peer", "stage", "used_s")
 
     def __init__(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> None:
         self.listener = listener
@@ -92,7 +103,9 @@ class Place:
         """When it came, or when a request of it was last served."""
         self.is_taken = True
         self.close: Callable[[], object] = _nothing
-        """Ends the connection at once. Whoever owns the connection sets it."""
+        """Closes the connection at once. Set by the connection, as is `memory_granted`."""
+        self.memory_granted: Callable[[], object] = _nothing
+        """Called once there is memory for more of its unfinished request."""
 
 
 def _nothing() -> None:
@@ -142,8 +155,8 @@ class ConnectionQuotas:
     def _new_rate(self, rate_max: int) -> SampledRate:
         return SampledRate(rate_max, windows=self._limits.windows, window_s=self._limits.window_s)
 
-    def take(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> Place | None:
-        """Return the place of a new connection; None if it has to be closed."""
+    def enter(self, listener: str, host: str, peer: str, stage: Stage, now_s: float) -> Place | None:
+        """Return the place of a new connection; None if the connection has to be closed."""
         of_host_max = self._limits.of_host.get(host, self._limits.per_host_max)
         if self._of_host.get(host, 0) >= of_host_max:
             facts = {"listener": listener, "peer": peer, "connections_of_host_max": of_host_max}
@@ -160,11 +173,11 @@ class ConnectionQuotas:
 
     def _make_room(self, places: _Places, peer: str, now_s: float) -> bool:
         if len(places) >= places.places_max:
-            if self._evict_one((places,), now_s):
+            if self._evict_first((places,), now_s):
                 return True
         elif (
             self.count < self._limits.total_max
-            or self._evict_one(self._unprotected(first=places), now_s)
+            or self._evict_first(self._unprotected(first=places), now_s)
             or (places.name == self._protected and self._has_file(places, now_s))
         ):
             return True
@@ -178,20 +191,20 @@ class ConnectionQuotas:
     def _has_file(self, places: _Places, now_s: float) -> bool:
         """Whether there is a file descriptor for another connection of the protected listener.
 
-        Where there is none, a client of another listener gives way even if it is not idle.
+        Without one, a client of another listener gives way even if it is not idle.
         """
         return (
             self.count < self._limits.files_max
-            or self._evict_one((places,), now_s)
-            or self._evict_one(self._unprotected(first=places), now_s + IDLE_S_MIN)
+            or self._evict_first((places,), now_s)
+            or self._evict_first(self._unprotected(first=places), now_s + IDLE_S_MIN)
         )
 
     def _unprotected(self, first: _Places) -> list[_Places]:
         found = [places for places in self._by_listener.values() if places.name != self._protected]
         return sorted(found, key=lambda places: places is not first)
 
-    def _evict_one(self, candidates: Iterable[_Places], now_s: float) -> bool:
-        """Free a place of a stranger, or of a client that is idle; False if there is none."""
+    def _evict_first(self, candidates: Iterable[_Places], now_s: float) -> bool:
+        """Free a place of a stranger, or of an idle client; False without one."""
         in_turn = list(candidates)
         for stage in Stage:
             idle_s_min = IDLE_S_MIN if stage is Stage.SERVED else 0.0
@@ -270,6 +283,7 @@ class ConnectionQuotas:
     def leave(self, place: Place) -> None:
         """The connection is gone. Without effect if it has lost its place."""
         place.close = _nothing  # it refers to the connection, and the connection to its place
+        place.memory_granted = _nothing
         if not place.is_taken:
             return
         place.is_taken = False
@@ -329,3 +343,63 @@ class SampledRate:
         elapsed_s = now_s - self._samples[0][0]
         missing = self._windows - 1 - int(elapsed_s / self._window_s)
         return max(elapsed_s + max(missing, 0) * self._window_s, 0.001)
+
+
+class UnknownHostError(Exception):
+    """A host of max.connections.per.ip.overrides has no address."""
+
+
+async def bounds_of(config: ControllerConfig) -> ConnectionLimits:
+    """Resolve the hosts and raise the limit of open files; return the limits. Raises UnknownHostError."""
+    connections = config.connections
+    windows, window_s = config.values["quota.window.num"], config.values["quota.window.size.seconds"]
+    assert isinstance(windows, int)
+    assert isinstance(window_s, int)
+    possible = _possible_connections(raise_file_limit(), has_pages=config.http_listener is not None)
+    return ConnectionLimits(
+        total_max=_within_files(connections.total_max, possible),
+        files_max=possible,
+        of_listener=connections.of_listener,
+        per_host_max=connections.per_host_max,
+        of_host=await _addresses(connections.of_host),
+        rate_max=connections.rate_max,
+        rate_of_listener=connections.rate_of_listener,
+        windows=windows,
+        window_s=window_s,
+        # Controllers and brokers connect to this listener, which corresponds to Kafka's inter-broker listener.
+        protected_listener=config.controller_listener_names[0],
+    )
+
+
+def _possible_connections(files_max: int, *, has_pages: bool) -> int:
+    """Return the number of connections that the Kafka listeners may have, beside the files and the HTTP pages.
+
+    A controller that can't open a file of its log ends, so connections must not take the last file descriptors.
+    """
+    if files_max == resource.RLIM_INFINITY:
+        return UNBOUNDED
+    return max(files_max - FILES_KEPT - (DEFAULT_BOUNDS.files_max if has_pages else 0), 1)
+
+
+def _within_files(connections_max: int, possible: int) -> int:
+    if connections_max <= possible:
+        return connections_max
+    facts = {"limit": MAX_CONNECTIONS, "configured": connections_max, "applied": possible}
+    log.warning("connections_bounded_by_open_files", extra={"facts": facts})
+    return possible
+
+
+async def _addresses(of_host: Mapping[str, int]) -> Mapping[str, int]:
+    loop = asyncio.get_running_loop()
+    found: dict[str, int] = {}
+    for host, connections_max in of_host.items():
+        try:
+            addresses = {str(ipaddress.ip_address(host))}
+        except ValueError:
+            try:
+                infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except OSError as error:
+                raise UnknownHostError(f"{OVERRIDES}: {host} has no address: {error}") from None
+            addresses = {str(address[0]) for *_, address in infos}
+        found |= dict.fromkeys(addresses, connections_max)
+    return found

@@ -9,7 +9,7 @@ from collections import defaultdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
@@ -31,16 +31,16 @@ class Limit(StrEnum):
     REQUEST_MEMORY = "queued.max.request.bytes"
     REQUEST_RATE = "request.rate"
     REQUEST_ELEMENTS = "request.elements"
-    ANSWER_MEMORY = "answer.memory"
+    RESPONSE_MEMORY = "answer.memory"
     MUTATION_RATE = "controller_mutation_rate"
 
 
 class RequestCounters:
-    """Requests and errors by API, answers that came second, and connections refused or led to the wrong node."""
+    """Requests and errors by API, responses after the first, and connections refused or misrouted."""
 
     __slots__ = (
         "denied",
-        "dropped_answers",
+        "dropped_responses",
         "errors",
         "failed_authentications",
         "failed_handshakes",
@@ -58,11 +58,11 @@ class RequestCounters:
         self.errors: dict[tuple[int, ErrorCode], int] = defaultdict(int)
         """Error responses to a request as a whole, by API key and code."""
         self.seconds: dict[int, LatencyHistogram] = defaultdict(LatencyHistogram)
-        """Time from a control request to its committed answer, by API key."""
+        """Time from a control request to its committed response, by API key."""
         self.denied: dict[str, int] = defaultdict(int)
         """Denials of an authorizer that its audit log has, by the name of the API."""
-        self.dropped_answers = 0
-        """Answers to requests that had one already, or whose connection was refused meanwhile."""
+        self.dropped_responses = 0
+        """Responses to requests that had one already, or whose connection was refused meanwhile."""
         self.failed_authentications = 0
         """Connections that SASL has refused."""
         self.failed_handshakes = 0
@@ -72,6 +72,6 @@ class RequestCounters:
         self.refused_connections = 0
         """Connections closed because of garbage, unknown APIs or versions."""
         self.misrouted_connections: dict[str, int] = defaultdict(int)
-        """Connections of clients and controllers that meant another node, by the value of `misrouting.Misrouting`."""
+        """Connections of clients and controllers to the wrong node, by the value of `misrouting.Misrouting`."""
         self.misrouted_peer_connections = 0
-        """Our own connections to other controllers that ended at somebody else."""
+        """Our own connections to other controllers that reached another node."""

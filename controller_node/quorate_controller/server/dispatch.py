@@ -1,57 +1,105 @@
-"""Passes each request to raft, to control, or to the server itself."""
+"""Passes each request to raft, to control, or to the server itself.
+
+Large requests are parsed in a thread, so that the event loop runs meanwhile: a request of a few MiB may have hundreds
+of thousands of elements, whose objects take a second. The thread releases the interpreter every `SWITCH_INTERVAL_S`,
+which the process sets. Requests of nodes have their own thread, so they do not wait for those of clients.
+
+The objects of a request take up to a hundred times its bytes, which are what budgets of memory count. So few requests
+of clients are parsed at a time: the others wait as bytes until those have their responses.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError, TooManyElements
-from quorate_protocol.kafka.apis import (
-    CONTROLLER_READ_APIS,
-    EXTENSION_APIS,
-    SERVED_APIS,
-    AnsweredBy,
-    ApiKey,
-)
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
 from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.control.api import ControlError
+from quorate_controller.node.request_queue import LONG_READS
 from quorate_controller.raft.messages import FetchRequest, Role
-from quorate_controller.scheduler import LONG_READS, Scheduler, ServiceClass, Steps
+from quorate_controller.scheduler import Budget, Scheduler, ServiceClass, Steps
 from quorate_controller.server import misrouting
-from quorate_controller.server.answer_frames import SharedFrames
-from quorate_controller.server.api_versions import answer_api_versions
+from quorate_controller.server.api_versions import api_versions_response
 from quorate_controller.server.authorization import Authorization
 from quorate_controller.server.call import Call
+from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.envelope import open_envelope
-from quorate_controller.server.large_requests import PARSED_AT_ONCE_BYTES_MAX, LargeRequests
 from quorate_controller.server.misrouting import Misrouting
-from quorate_controller.server.raft_wire import (
-    RefusedMessage,
-    describe_quorum_to_wire,
-    request_from_wire,
-)
-from quorate_controller.server.request_memory import ELEMENTS_MAX
+from quorate_controller.server.raft_wire import RefusedMessage, describe_quorum_to_wire, request_from_wire
+from quorate_controller.server.response_frames import SharedFrames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from quorate_protocol.kafka.apis import Api
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.node.port import NodePort
     from quorate_controller.raft.messages import RaftRequest, RaftResponse
+    from quorate_controller.server.connection import Exchange
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.envelope import Forwarded
-    from quorate_controller.server.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
+PARSED_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+"""A smaller request is parsed on the spot: it takes at most some milliseconds."""
+SWITCH_INTERVAL_S: Final = 0.001
+"""How long the event loop may wait for the interpreter. Python's default is 5 ms."""
+PARSED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""The size of the huge requests of clients that are parsed and have no response, where a single one may be larger;
+and that of the other large ones.
+"""
+HUGE_BYTES_MIN: Final = 256 * 1024
+"""Requests of this size and more have a bound of their own: they take long, and others should not wait for them."""
+
 _Parsed = TypeVar("_Parsed")
+
+
+class LargeRequests:
+    """Parses one request of clients and one of nodes at a time."""
+
+    def __init__(self) -> None:
+        self._huge, self._large = Budget(PARSED_BYTES_MAX), Budget(PARSED_BYTES_MAX)
+        self._of_clients = ThreadPoolExecutor(1, thread_name_prefix="parsing")
+        self._of_nodes = ThreadPoolExecutor(1, thread_name_prefix="parsing-of-nodes")
+
+    def parsing(
+        self,
+        exchange: Exchange,
+        parse: Callable[[], _Parsed],
+        done: Callable[[_Parsed | BaseException], None],
+    ) -> Generator[asyncio.Future[Any], None, None]:
+        """Call `parse` in a thread, then `done` with what it returned or raised, unless the connection is gone."""
+        threads, size_bytes = self._of_nodes, len(exchange.frame)
+        if exchange.service_class in (ServiceClass.CLIENTS, ServiceClass.STRANGERS):
+            threads = self._of_clients
+            budget = self._huge if size_bytes >= HUGE_BYTES_MIN else self._large
+            while not budget.has_room(exchange, size_bytes):
+                yield budget.freed()
+            # What is in an envelope is parsed after the envelope, in the room that this has.
+            budget.hold(exchange, size_bytes)
+            exchange.on_ended(partial(budget.release, exchange))
+        future = asyncio.get_running_loop().run_in_executor(threads, parse)
+        exchange.on_abandoned(future.cancel)
+        yield future
+        if not future.cancelled():
+            exchange.release()
+            done(future.exception() or future.result())
+
+    def close(self) -> None:
+        """Parse no more."""
+        for threads in (self._of_clients, self._of_nodes):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Dispatcher:
@@ -64,7 +112,7 @@ class Dispatcher:
         apis: Mapping[int, Api] = SERVED_APIS,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`apis`: those that anybody is offered. Extensions and reads of controllers are served, too."""
+        """`apis`: those that all clients are offered. Extensions and reads of controllers are served, too."""
         self._node = node
         self._counters = counters
         self._scheduler = scheduler or Scheduler()
@@ -122,11 +170,13 @@ class Dispatcher:
         parse: Callable[[], _Parsed],
         done: Callable[[_Parsed | BaseException], None],
     ) -> None:
-        """Parse so many bytes at once or, if they are many, in a thread."""
+        """Parse a request at once or, if it is large, in a thread."""
         if size_bytes > PARSED_AT_ONCE_BYTES_MAX:
             exchange.hold()
             work = Steps(
-                self._large_requests.parsing(exchange, parse, done), exchange.service_class, exchange.account
+                self._large_requests.parsing(exchange, parse, done),
+                exchange.service_class,
+                exchange.connection.account,
             )
             exchange.on_abandoned(work.abandon)
             self._scheduler.add(work)
@@ -137,12 +187,12 @@ class Dispatcher:
             parsed = error
         done(parsed)
 
-    def _parsed(self, exchange: Exchange, outcome: Request | BaseException) -> None:
-        if isinstance(outcome, BaseException):
-            self._refuse(exchange, outcome)
+    def _parsed(self, exchange: Exchange, result: Request | BaseException) -> None:
+        if isinstance(result, BaseException):
+            self._refuse(exchange, result)
             return
         call = Call(
-            outcome,
+            result,
             exchange,
             self._counters,
             self._scheduler,
@@ -217,7 +267,7 @@ class Dispatcher:
             request = request_from_wire(call.request.body)
         except RefusedMessage as refusal:
             if refusal.response is not None:
-                call.answer(refusal.response)
+                call.respond(refusal.response)
             else:
                 call.refuse(refusal.error_code, refusal.message)
             return
@@ -225,22 +275,22 @@ class Dispatcher:
         call.wait_for_raft(self._node.raft(request, call.caller.listener), judge, self._frames)
 
     def _judge(self, call: Call, request: RaftRequest, response: RaftResponse) -> None:
-        """Find out whether the sender of a Raft request meant this node, see `misrouting`."""
+        """Detect a Raft request for another node, see `misrouting`."""
         is_lookup = call.findings.looks_up_voters
         what = misrouting.of_request(request, response, node_id=self._node.node_id, is_lookup=is_lookup)
         if what is None:
             if isinstance(request, FetchRequest) and response.error_code is ErrorCode.none:
                 call.findings.served()
             return
-        if call.findings.is_told(what):
+        if call.findings.is_reported(what):
             return
         if what is Misrouting.LEADER and self._node.status().current_state != Role.FOLLOWER.value:
             return  # this node has lost the leader, too
-        if call.findings.take(what, int(time.monotonic() * 1000)):
+        if call.findings.report(what, int(time.monotonic() * 1000)):
             self._note_misrouting(call, what, misrouting.meant_by(request, response))
 
     def _api_versions(self, call: Call) -> None:
-        response = answer_api_versions(call.request, self._node, self._offered.values())
+        response = api_versions_response(call.request, self._node, self._offered.values())
         if response.error_code is not ErrorCode.none:
             self._counters.errors[ApiKey.API_VERSIONS, response.error_code] += 1
         if response.error_code is ErrorCode.rebootstrap_required:
@@ -254,10 +304,10 @@ class Dispatcher:
             }
             self._note_misrouting(call, what, meant)
         call.findings.looks_up_voters = misrouting.looks_up_voters(call.request.body)
-        call.answer(response)
+        call.respond(response)
 
     def _note_misrouting(self, call: Call, what: Misrouting, meant: Mapping[str, object]) -> None:
-        """Log a client or peer whose address of another node leads here. The log bounds how often."""
+        """Log a client or peer whose address of another node leads here. The log limits repeats."""
         self._counters.misrouted_connections[what.value] += 1
         facts = {
             "peer": str(call.peer),
@@ -275,15 +325,15 @@ class Dispatcher:
         if call.caller.forwarded and description.error_code is ErrorCode.not_leader_or_follower:
             call.refuse(ErrorCode.not_controller)
             return
-        call.answer(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
+        call.respond(describe_quorum_to_wire(call.request.body, description, version=call.request.version))
 
     def _sasl(self, call: Call) -> None:
-        # As Kafka answers on a listener that has no authentication, or has finished it.
+        # As Kafka responds on a listener without authentication, or after it.
         call.refuse(ErrorCode.illegal_sasl_state)
 
 
 def _is_permitted(call: Call, authorization: Authorization) -> bool:
-    """Whether a request may be served; one that may not is answered."""
+    """Whether a request may be served; otherwise it is refused."""
     try:
         authorization.check(call.request.api, call.caller.access, str(call.caller.principal))
     except (ControlError, ProtocolError) as refusal:

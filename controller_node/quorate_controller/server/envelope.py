@@ -1,7 +1,7 @@
 """Envelope: requests that brokers forward for their clients (KIP-590).
 
 An envelope carries the client's request with its header, the client's principal, and its address. What is
-wrong with the envelope is answered on the envelope; a request inside that we cannot read is UNSUPPORTED_VERSION,
+wrong with the envelope is an error on the envelope; an unreadable request inside is UNSUPPORTED_VERSION,
 upon which the broker closes its client's connection.
 """
 

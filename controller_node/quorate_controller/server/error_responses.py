@@ -1,7 +1,7 @@
 """The error response to any request that this controller can get, in the shape that the API's row names.
 
 Most responses have one error code, at the top. Those to requests about several things repeat the error for
-each thing asked about, and clients look nowhere else. The shapes are those of Kafka's `getErrorResponse`; a
+each item of the request, and clients read it nowhere else. The shapes are those of Kafka's `getErrorResponse`; a
 golden test compares them byte by byte.
 """
 
@@ -29,7 +29,7 @@ def error_response(
     """The canonical response with `error_code` for the whole of a canonical request.
 
     `message` goes wherever the response has room for one; with None the client shows its own text for the
-    code. The response says nothing that one of `version` has no place for.
+    code. Fields that a response of `version` does not have are left out.
     """
     error = _Error(error_code, message)
     api = api_of(request)
@@ -46,7 +46,7 @@ def error_response(
 def not_awaited(response: Payload) -> Payload:
     """The response to a request with a timeout of 0 whose changes are decided, but not committed (KIP-4).
 
-    What was changed gets REQUEST_TIMED_OUT, and nothing else is said of it. What was refused keeps its error.
+    Changes get REQUEST_TIMED_OUT and no other field. Refused items keep their error.
     """
     timed_out: Payload = _timed_out(api_of(response).error, response)
     return timed_out
@@ -97,7 +97,7 @@ def _item_class(entity_class: Any, name: str) -> type[Any]:
 
 
 def _fields(shape: ErrorShape, asked: Any, entity_class: Any, error: _Error) -> dict[str, object]:
-    """Values for an `entity_class` that answers `asked`, a request or an item of one."""
+    """Values of an `entity_class` for `asked`, a request or an item of a request."""
     values: dict[str, object] = {name: getattr(asked, source) for name, source in shape.copied.items()}
     values.update(shape.constants)
     if shape.own_value is not None:

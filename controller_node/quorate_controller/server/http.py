@@ -29,7 +29,7 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpPages:
-    """The HTTP listener. Requests run on the event loop, so that a blocked loop answers nobody."""
+    """The HTTP listener. Requests run on the event loop, so that a blocked loop fails the probes."""
 
     def __init__(self, node: NodePort, metrics: MetricsPage, counters: RequestCounters) -> None:
         self._node = node

@@ -1,7 +1,7 @@
 """The keys with which tokens of OAUTHBEARER are verified: a JSON web key set from a file or an endpoint (KIP-768).
 
 Keys are read again in the background. If that fails, the former ones stay in use. A token that names an unknown
-key is refused, and the endpoint asked at once, at most once a second, and once a minute for each such name: the
+key is refused, and the endpoint is read at once, at most once a second, and once a minute for each such name: the
 client's next attempt finds the key.
 """
 
@@ -50,15 +50,15 @@ class JwksValidator:
         self._unknown: OrderedDict[str, float] = OrderedDict()
 
     def validate(self, token: str) -> BearerToken:
-        """Return what a token says. Raises InvalidTokenError."""
+        """Return the claims of a token. Raises InvalidTokenError."""
         try:
             return validate(token, self._keys, self._config.rules, time.time())
         except UnknownKeyError as error:
-            self._ask_for(error.key_id)
+            self._want(error.key_id)
             raise
 
-    def _ask_for(self, key_id: str) -> None:
-        """Have the endpoint asked, unless it was asked for this key a short while ago."""
+    def _want(self, key_id: str) -> None:
+        """Have the endpoint read, unless it was for this key a short while ago."""
         now_s = time.monotonic()
         if len(key_id) > KEY_ID_LENGTH_MAX or self._unknown.get(key_id, 0.0) > now_s:
             return
@@ -71,7 +71,7 @@ class JwksValidator:
     async def refresh(self) -> None:
         """Read the keys. Raises JwksError, and keeps the former ones."""
         try:
-            content = await (self._read_file() if self._config.file is not None else self._ask_endpoint())
+            content = await (self._read_file() if self._config.file is not None else self._read_endpoint())
             if content == self._content:
                 return
             keys = parse_keys(content)
@@ -90,11 +90,11 @@ class JwksValidator:
         except OSError as error:
             raise JwksError(f"{self._config.source}: {error.strerror}") from None
 
-    async def _ask_endpoint(self) -> bytes:
+    async def _read_endpoint(self) -> bytes:
         assert self._config.url is not None, "one of file and url is set"
         response = await fetch(self._config.url, tls=self._config.tls, headers={"Accept": "application/json"})
         if response.status != 200:
-            raise JwksError(f"{self._config.source}: the endpoint answers with status {response.status}")
+            raise JwksError(f"{self._config.source}: the endpoint responds with status {response.status}")
         return response.content
 
     async def follow(self) -> None:

@@ -28,7 +28,7 @@ from quorate_controller.server.misrouting import Misrouting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from quorate_controller.node.latency import LatencyHistogram
+    from quorate_controller.node.measurements import LatencyHistogram
     from quorate_controller.node.port import NodePort
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.server.counters import RequestCounters
@@ -112,10 +112,14 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[NodeStatus], float]], ...]] = (
         "Older checkpoints of this node that were found damaged",
         lambda s: s.unreadable_snapshot_count,
     ),
-    ("quorate_caught_up", "1 when all that is known to be committed is applied", lambda s: s.is_caught_up),
+    (
+        "quorate_caught_up",
+        "1 when all records up to the high watermark are applied",
+        lambda s: s.is_caught_up,
+    ),
     (
         "quorate_registered",
-        "1 while the metadata says of this controller what it is (KIP-919)",
+        "1 while the metadata has the registration of this process (KIP-919)",
         lambda s: int(s.is_registered),
     ),
     ("quorate_registered_controllers", "Registered controllers", lambda s: s.controller_count),
@@ -140,7 +144,7 @@ class Usage:
     connections: int
     request_bytes: Mapping[str, int]
     """Class of service -> its requests."""
-    answer_bytes: int
+    response_bytes: int
     certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     """Listener name -> its certificate."""
 
@@ -191,7 +195,9 @@ class MetricsPage(Collector):
         status = self._node.status()
         now_s = self._unix_time_s()
         build = GaugeMetricFamily(
-            "quorate_build_info", "Always 1; the labels say what runs", labels=["version", "codec"]
+            "quorate_build_info",
+            "Always 1; the labels are the version and the codec",
+            labels=["version", "codec"],
         )
         build.add_metric([SOFTWARE_VERSION, CODEC], 1)
         yield build
@@ -199,7 +205,7 @@ class MetricsPage(Collector):
             yield GaugeMetricFamily(name, text, value=value(status))
         yield GaugeMetricFamily(
             CONTROLLER + "timedoutbrokerheartbeatcount",
-            "Heartbeats that were not answered in time",
+            "Heartbeats without a response in time",
             value=self._counters.errors.get((ApiKey.BROKER_HEARTBEAT, ErrorCode.request_timed_out), 0),
         )
         yield GaugeMetricFamily(
@@ -238,8 +244,8 @@ class MetricsPage(Collector):
         )
         yield CounterMetricFamily(
             "quorate_overdue_answers",
-            "Answers that left before a broker that they waited for was known to have their records",
-            value=status.overdue_answer_count,
+            "Responses that left before a broker that they waited for was known to have their records",
+            value=status.overdue_response_count,
         )
 
     def _ages(self, status: NodeStatus, now_s: float) -> Iterator[Metric]:
@@ -326,7 +332,7 @@ class MetricsPage(Collector):
         yield errors
         seconds = HistogramMetricFamily(
             "quorate_request_duration_seconds",
-            "From a control request to its committed answer",
+            "From a control request to its committed response",
             labels=["api"],
         )
         for api_key, histogram in counters.seconds.items():
@@ -366,8 +372,8 @@ class MetricsPage(Collector):
         )
         yield CounterMetricFamily(
             "quorate_dropped_answers",
-            "Answers to requests that were answered already",
-            value=counters.dropped_answers,
+            "Responses to requests that had one already",
+            value=counters.dropped_responses,
         )
 
     def _misrouting(self) -> Iterator[Metric]:
@@ -390,13 +396,13 @@ class MetricsPage(Collector):
         usage = self._usage()
         yield GaugeMetricFamily("quorate_open_connections", "Accepted connections", value=usage.connections)
         requests = GaugeMetricFamily(
-            "quorate_request_memory_bytes", "Requests that are not answered", labels=["class"]
+            "quorate_request_memory_bytes", "Requests without a response yet", labels=["class"]
         )
         for service_class, size_bytes in usage.request_bytes.items():
             requests.add_metric([service_class], size_bytes)
         yield requests
         yield GaugeMetricFamily(
-            "quorate_answer_memory_bytes", "Answers that clients do not read", value=usage.answer_bytes
+            "quorate_answer_memory_bytes", "Responses that clients do not read", value=usage.response_bytes
         )
         expiry = GaugeMetricFamily(
             "quorate_certificate_expiry_timestamp_seconds",

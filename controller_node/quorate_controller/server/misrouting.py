@@ -1,7 +1,8 @@
 """Detects connections that lead to the wrong node, from what requests and responses contain.
 
-Clients and controllers that send ApiVersions 5 say whom they mean (KIP-1242). No Java controller says or checks it.
-So requests are judged by what they contain anyway: the cluster, the voter with its directory, the leader's epoch.
+Clients and controllers that send ApiVersions 5 name the intended cluster and node (KIP-1242). No Java controller
+sends or checks it. So requests are judged by their other fields: the cluster, the voter with its directory, the
+leader's epoch.
 
 | what is wrong | in requests to this node | in responses to this node |
 |---|---|---|
@@ -10,8 +11,8 @@ So requests are judged by what they contain anyway: the cluster, the voter with 
 | `DIRECTORY` | Vote or BeginQuorumEpoch names another directory of this node | |
 | `LEADER` | a replica fetches again and again in an epoch that another node leads | |
 
-A response raises a doubt only: a voter with a new directory answers INVALID_VOTER_KEY, too, and a leader that has
-resigned does not lead. `verdict` decides with what the node at that address says of itself.
+A response raises a doubt only: a voter with a new directory responds INVALID_VOTER_KEY, too, and a leader that has
+resigned does not lead. `verdict` decides with what the node at that address reports of itself.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ COORDINATOR_IDS_FROM: Final = 2**31 - 1
 LEADER_DOUBTS_MIN: Final = 3
 LEADER_DOUBTS_SPAN_MS_MIN: Final = 200
 LEADER_DOUBTS_SPAN_MS_MAX: Final = 1_000
-"""A replica that looks for the leader asks any node once or twice, and then the leader. One that takes the address of
-another node for the leader's asks there again after each retry backoff, 20 ms by default."""
+"""A replica that looks for the leader fetches from any node once or twice, and then from the leader. With the wrong
+address for the leader it fetches there again after each retry backoff, 20 ms by default."""
 
 
 class Misrouting(Enum):
@@ -75,7 +76,7 @@ def of_client(body: ApiVersionsRequest, *, cluster_id: str, node_id: int) -> Mis
 def looks_up_voters(body: ApiVersionsRequest) -> bool:
     """Whether a connection is one of our controllers to a bootstrap server: it names no intended node.
 
-    A Vote or BeginQuorumEpoch on it asks whether this node is the voter that it names (see `raft.lookup`).
+    A Vote or BeginQuorumEpoch on it finds out whether this node is the voter that it names (see `raft.lookup`).
     """
     return body.client_software_name == CONTROLLER_SOFTWARE_NAME and body.node_id == UNKNOWN_NODE_ID
 
@@ -85,7 +86,7 @@ def of_request(
 ) -> Misrouting | None:
     """Returns how the sender of a request was misrouted, by the request and by Raft's response to it.
 
-    `is_lookup`: whether the sender does not know which voter this node is. `LEADER` is a doubt, which
+    `is_lookup`: whether the sender looks for the voter that this node is. `LEADER` is a doubt, which
     `ConnectionFindings` turns into a finding when it comes again and again.
     """
     if _is_other_cluster(response):
@@ -109,7 +110,7 @@ def of_request(
 
 
 def of_response(send: Send, response: RaftResponse) -> Misrouting | None:
-    """Returns what a response makes doubtful about the node that it came from: a reason to ask who that is."""
+    """Returns the doubt that a response raises about the node that it came from, a reason to identify that node."""
     if _is_other_cluster(response):
         return Misrouting.CLUSTER
     meant, request = send.destination.node_id, send.request
@@ -145,8 +146,8 @@ def meant_by(request: RaftRequest, response: RaftResponse) -> Mapping[str, objec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
-    """What the node at an address says of itself; None where it says nothing."""
+class NodeIdentity:
+    """What the node at an address reports of itself; None where it reports nothing."""
 
     cluster_id: str | None = None
     is_meant: bool | None = None
@@ -154,44 +155,44 @@ class Answering:
     node_id: int | None = None
 
 
-def verdict(doubt: Misrouting | None, answering: Answering, *, cluster_id: str) -> Misrouting | None:
-    """Returns what is wrong with an address, by a doubt (if any) and who answers there; None if nothing is."""
-    if answering.cluster_id not in (None, cluster_id):
+def verdict(doubt: Misrouting | None, identity: NodeIdentity, *, cluster_id: str) -> Misrouting | None:
+    """Decides about an address by a doubt, if any, and the node there; None if it leads to the intended node."""
+    if identity.cluster_id not in (None, cluster_id):
         return Misrouting.CLUSTER
-    if answering.is_meant is False:
+    if identity.is_meant is False:
         return Misrouting.NODE
     # INCONSISTENT_CLUSTER_ID needs no second opinion.
-    is_unexplained = doubt is Misrouting.CLUSTER and answering.cluster_id is None
+    is_unexplained = doubt is Misrouting.CLUSTER and identity.cluster_id is None
     return Misrouting.CLUSTER if is_unexplained else None
 
 
 class ConnectionFindings:
     """The findings about one connection that a peer has opened. Each finding is reported once."""
 
-    __slots__ = ("_leader_doubts_ms", "_told", "looks_up_voters")
+    __slots__ = ("_leader_doubts_ms", "_reported", "looks_up_voters")
 
     def __init__(self) -> None:
         self.looks_up_voters = False
-        self._told: frozenset[Misrouting] = frozenset()
+        self._reported: frozenset[Misrouting] = frozenset()
         self._leader_doubts_ms: deque[int] = deque(maxlen=LEADER_DOUBTS_MIN)
 
-    def is_told(self, what: Misrouting) -> bool:
+    def is_reported(self, what: Misrouting) -> bool:
         """Whether this was reported already."""
-        return what in self._told
+        return what in self._reported
 
-    def take(self, what: Misrouting, now_ms: int) -> bool:
-        """Returns whether this has to be reported: it is certain, and was not reported before."""
-        if self.is_told(what):
+    def report(self, what: Misrouting, now_ms: int) -> bool:
+        """Returns whether to report this now: it is certain, and was not reported before."""
+        if self.is_reported(what):
             return False
         if what is Misrouting.LEADER and not self._is_leader_certain(now_ms):
             return False
-        self._told |= {what}
+        self._reported |= {what}
         return True
 
     def served(self) -> None:
         """The peer got from this node what only the leader sends, so it has reached the leader."""
         self._leader_doubts_ms.clear()
-        self._told -= {Misrouting.LEADER}
+        self._reported -= {Misrouting.LEADER}
 
     def _is_leader_certain(self, now_ms: int) -> bool:
         doubts_ms = self._leader_doubts_ms

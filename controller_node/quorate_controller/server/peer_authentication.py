@@ -26,7 +26,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class PeerAuthenticationError(Exception):
-    """The peer refuses the login, or could not prove that it knows the password; or there is no token to show."""
+    """The peer refuses the login, or has failed to prove that it knows the password; or there is no token."""
 
 
 class PeerAuthentication:

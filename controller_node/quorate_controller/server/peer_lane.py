@@ -1,10 +1,10 @@
 """One outbound connection to a peer: opened when needed, negotiated once, opened again after a break.
 
-States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions asked) -> authenticating,
-if the listeners of controllers ask for SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
-A connection to another node than the intended one is closed at once: the peer says so in its answer to ApiVersions
-(KIP-1242; Java up to 4.3 cannot). A broken connection leads back to unconnected. Its requests fail, and the next
-request connects again. Kafka answers the requests of one connection strictly in order, so answers are
+States of a lane: unconnected -> connecting (after any backoff) -> negotiating (ApiVersions sent) -> authenticating,
+if the listeners of controllers require SASL -> ready. A lane whose session ends soon authenticates again (KIP-368).
+A connection to another node than the intended one is closed at once: the response to ApiVersions has an error
+(KIP-1242; not from Java up to 4.3). A broken connection leads back to unconnected. Its requests fail, and the next
+request connects again. Kafka responds to the requests of one connection strictly in order, so responses are
 matched by order and checked by correlation id.
 """
 
@@ -26,8 +26,8 @@ from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, Negotiation, PeerVersions
 
 from quorate_controller.raft.messages import FailureReason
-from quorate_controller.server.connection import set_no_delay
 from quorate_controller.server.peer_authentication import PeerAuthentication, PeerAuthenticationError
+from quorate_controller.server.response_writer import set_no_delay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ class _Wire(asyncio.Protocol):
             self._lane.broken("closed by the peer" if exc is None else str(exc))
 
     def detach(self) -> None:
-        """The lane has given this connection up."""
+        """The lane has dropped this connection."""
         self._lane = None
 
 
@@ -252,7 +252,7 @@ class PeerLane:
             self.broken(str(error))
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """The socket is connected, with TLS if that is configured: ask which versions the peer speaks."""
+        """The socket is connected, with TLS if that is configured: ask for the versions of the peer."""
         self._transport = transport
         self._codec = ClientConnection(
             self._client_id,
@@ -296,12 +296,12 @@ class PeerLane:
             self._on_lost()
 
     def _misrouted(self) -> None:
-        """Another node answers at this address: the source of the address is out of date (KIP-1242)."""
+        """Another node is at this address: the source of the address is out of date (KIP-1242)."""
         self._disconnect()
         facts = {"peer": str(self.address), "cluster_id": self._cluster_id}
         log.warning("peer_misrouted", extra={"facts": facts})
         self._on_misrouted()
-        self._back_off("another node answers there")
+        self._back_off("another node is there")
         self._fail_all(FailureReason.MISROUTED)
 
     def _log(self, level: int, event: str, reason: str) -> None:
@@ -326,7 +326,7 @@ class PeerLane:
             self._waiting.remove(outbound)
             outbound.fail(FailureReason.TIMED_OUT)
             return
-        # Answers come in order: if one does not come, none of the later ones will.
+        # Responses come in order: if one does not come, none of the later ones will.
         self._in_flight.remove(outbound)
         self._disconnect()
         outbound.fail(FailureReason.TIMED_OUT)
@@ -340,7 +340,7 @@ class PeerLane:
 
     def _send_waiting(self) -> None:
         if self._authenticate_at_s is not None and self._loop.time() >= self._authenticate_at_s:
-            # The peer takes no other request meanwhile: those in flight are answered first.
+            # The peer serves no other request meanwhile: those in flight come first.
             if not self._in_flight and self._waiting:
                 self._set_up_again()
             return
@@ -365,22 +365,22 @@ class PeerLane:
         """Bytes from the peer."""
         try:
             for _, response in self._codec.receive_data(data):
-                self._take(response)
+                self._receive(response)
         except ProtocolError as error:
             self._log(logging.WARNING, "peer_sent_garbage", error.message)
             self.broken(error.message)
 
-    def _take(self, response: Payload) -> None:
+    def _receive(self, response: Payload) -> None:
         self._last_used_s = self._loop.time()
         if self._state is _State.NEGOTIATING:
-            self._take_versions(response)
+            self._receive_versions(response)
         elif self._state is _State.AUTHENTICATING:
-            self._take_authentication(response)
+            self._receive_authentication(response)
         elif self._state is _State.READY:
             self._in_flight.popleft().succeed(response)
             self._advance()
 
-    def _take_versions(self, response: Payload) -> None:
+    def _receive_versions(self, response: Payload) -> None:
         try:
             versions = self._negotiation.receive(response)
         except ProtocolError as error:
@@ -429,7 +429,7 @@ class PeerLane:
         else:
             self._transport.write(frame)
 
-    def _take_authentication(self, response: Payload) -> None:
+    def _receive_authentication(self, response: Payload) -> None:
         authentication = self._authentication
         assert authentication is not None, "a lane that authenticates has one"
         try:
@@ -447,7 +447,7 @@ class PeerLane:
         self._be_ready()
 
     def _refused(self, reason: str) -> None:
-        """The peer does not let us in, or does not know the password itself."""
+        """The peer refuses the login, or has failed to prove that it knows the password."""
         self._log(logging.WARNING, "peer_authentication_failed", reason)
         self.broken(reason)
 

@@ -1,7 +1,11 @@
 """Outbound connections of this controller: raft's requests to other controllers, its registration and its heartbeats.
 
-Each peer has up to three lanes, connected on first use, because Kafka answers the requests of one connection
+Each peer has up to three lanes, connected on first use, because Kafka responds to the requests of one connection
 in order: a Fetch that waits at the leader, or a request that waits for a commit, must not hold back a vote.
+
+`Examiner` identifies the node at the address of a new voter, or of a peer whose responses raise a doubt. Java
+controllers serve any client and do not report their id. But every controller reports its cluster (DescribeCluster)
+and describes only its own configuration (DescribeConfigs). The requests go over a separate connection.
 """
 
 from __future__ import annotations
@@ -10,18 +14,149 @@ import asyncio
 import logging
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.errors import ErrorCode
 from quorate_protocol.errors import ProtocolError
+from quorate_protocol.kafka.enums import EndpointType
+from quorate_protocol.kafka.identity import is_node, node_question
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.raft import messages
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.server import misrouting
-from quorate_controller.server.examining import Examiner
+from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Misrouting, NodeIdentity, verdict
 from quorate_controller.server.peer_lane import Address, LaneLimits, Outbound, PeerLane
 from quorate_controller.server.raft_wire import request_to_wire, response_from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 1.0
+PAUSE_S: Final = 1.0
+"""The least time between two examinations of one route that found nothing wrong."""
+NODE_IDS_MAX: Final = 100
+"""The number of node ids that are tried to identify a node."""
+
+
+class Examiner:
+    """Examines the routes to other controllers: the node and the kind of connection are a route's key.
+
+    What is wrong with a route is logged and reported to `on_misrouted` once, until the route is `served`.
+    """
+
+    def __init__(
+        self, *, cluster_id: str, open_lane: Callable[[Address], PeerLane], on_misrouted: Callable[[], None]
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._open_lane = open_lane
+        self._on_misrouted = on_misrouted
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._reported: dict[Hashable, Misrouting] = {}
+        self._not_before_s: dict[Hashable, float] = {}
+
+    def doubted(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+        """Identify the node at a route, unless that is under way, was just done, or has found another node."""
+        is_early = self._loop.time() < self._not_before_s.get(route, 0.0)
+        if route in self._tasks or route in self._reported or is_early:
+            return
+        self._start(route, self._resolve(route, address, doubt))
+
+    def served(self, route: Hashable, address: Address) -> None:
+        """The intended node has served a request."""
+        if self._reported and self._reported.pop(route, None) is not None:
+            log.info("peer_reached_again", extra={"facts": {"peer": str(address)}})
+
+    def forget(self, route: Hashable) -> None:
+        """The route is used no more."""
+        self._reported.pop(route, None)
+        self._not_before_s.pop(route, None)
+
+    def confirm(self, address: Address, then: Callable[[bool], None]) -> None:
+        """Identify the node at a new address; `then` gets whether it may be the intended one."""
+
+        async def confirm() -> None:
+            what = await self._examine(address, None)
+            then(what is None)
+
+        self._start(object(), confirm())
+
+    async def close(self) -> None:
+        """End the examinations and their connections."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, key: Hashable, examination: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[key] = self._loop.create_task(examination)
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _resolve(self, route: Hashable, address: Address, doubt: Misrouting) -> None:
+        what = await self._examine(address, doubt)
+        if what is None:
+            self._not_before_s[route] = self._loop.time() + PAUSE_S
+        else:
+            self._reported[route] = what
+
+    async def _examine(self, address: Address, doubt: Misrouting | None) -> Misrouting | None:
+        """Identify the node; another one than the intended is logged and reported."""
+        # The connection names no intended node, because another node might refuse it then.
+        lane = self._open_lane(Address(node_id=UNKNOWN_NODE_ID, host=address.host, port=address.port))
+        try:
+            identity = await _identify(lane, address.node_id)
+        finally:
+            lane.close()
+        what = verdict(doubt, identity, cluster_id=self._cluster_id)
+        if what is not None:
+            facts = {
+                "peer": str(address),
+                "meant": what.value,
+                "cluster_id": self._cluster_id,
+                "found_cluster_id": identity.cluster_id,
+                "found_node_id": identity.node_id,
+            }
+            log.warning("peer_misrouted", extra={"facts": facts})
+            self._on_misrouted()
+        return what
+
+
+async def _identify(lane: PeerLane, meant: int) -> NodeIdentity:
+    cluster_id, node_ids = None, [meant]
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            described = await lane.ask(_cluster_question(), TIMEOUT_S)
+            if described.error_code is ErrorCode.none:
+                cluster_id = described.cluster_id
+                node_ids += [node.broker_id for node in described.brokers[:NODE_IDS_MAX]]
+            configs = await lane.ask(node_question(node_ids), TIMEOUT_S)
+    except OSError:  # TimeoutError, too
+        return NodeIdentity(cluster_id=cluster_id)
+    return identity_in(node_ids, cluster_id, configs.results)
+
+
+def identity_in(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> NodeIdentity:
+    """Returns the node by its cluster and its results of `node_question`; the first id is the intended one."""
+    responses = {result.resource_name: is_node(result.error_code) for result in results}
+    return NodeIdentity(
+        cluster_id=cluster_id,
+        is_meant=responses.get(str(node_ids[0])),
+        node_id=next((node_id for node_id in node_ids if responses.get(str(node_id))), None),
+    )
+
+
+def _cluster_question() -> DescribeClusterRequest:
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=EndpointType.CONTROLLER,
+        include_fenced_brokers=False,
+    )
+
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -45,7 +180,7 @@ class _Lane(Enum):
     """Which requests share a connection."""
 
     QUORUM = "quorum"
-    """Vote, BeginQuorumEpoch, EndQuorumEpoch: answered at once."""
+    """Vote, BeginQuorumEpoch, EndQuorumEpoch: the response comes at once."""
     FETCH = "fetch"
     """Fetch and FetchSnapshot: wait for data, carry much of it."""
     MEMBERSHIP = "membership"
@@ -70,7 +205,7 @@ def _address(destination: messages.Destination) -> Address:
 
 
 def _nothing() -> None:
-    """For a lane whose owner sees the failures of its requests."""
+    """For a lane whose requests report their failures."""
 
 
 class PeerConnections:
@@ -115,7 +250,7 @@ class PeerConnections:
             return
         outbound = Outbound(
             request=request_to_wire(send.request),
-            on_response=partial(self._raft_answered, send),
+            on_response=partial(self._raft_responded, send),
             on_failure=partial(self._raft_failed, send.request_id),
         )
         self._lane(send.destination, _lane_of(send)).submit(outbound, send.timeout_ms / 1000)
@@ -175,7 +310,7 @@ class PeerConnections:
             tokens=self._tokens,
         )
 
-    def _raft_answered(self, send: messages.Send, response: Payload) -> None:
+    def _raft_responded(self, send: messages.Send, response: Payload) -> None:
         try:
             message = response_from_wire(response)
         except ProtocolError as error:
@@ -185,7 +320,7 @@ class PeerConnections:
         self._judge(send, message)
         received = ResponseReceived(request_id=send.request_id, response=message)
         if isinstance(send.request, messages.ApiVersionsProbe) and message.error_code is ErrorCode.none:
-            # The address of a new voter: its response does not say whose it is.
+            # The address of a new voter: its response does not have its id.
             self._examiner.confirm(_address(send.destination), partial(self._probed, received))
             return
         self._on_raft_event(received)
@@ -197,7 +332,7 @@ class PeerConnections:
             self._raft_failed(received.request_id, FailureReason.MISROUTED)
 
     def _judge(self, send: messages.Send, response: messages.RaftResponse) -> None:
-        """Have the node examined when its response makes it doubtful that it is the one that is meant."""
+        """Have the node examined when its response makes it doubtful that it is the intended one."""
         address = _address(send.destination)
         route = address, _lane_of(send)
         doubt = misrouting.of_response(send, response)

@@ -2,7 +2,8 @@
 
 A `SaslGate` stands before the dispatcher of a listener. Each connection has a `SaslSession`: until the client is
 authenticated only ApiVersions, SaslHandshake and SaslAuthenticate are served, in Kafka's order and in small frames.
-A refusal is answered after `connection.failed.authentication.delay.ms`, then the connection is closed.
+The response to a refused client follows after `connection.failed.authentication.delay.ms`, then the connection
+closes.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from quorate_protocol.wire.server import parse_request, serialize_response
 
 from quorate_controller.node.events import Principal
 from quorate_controller.security.bearer import BearerServer
-from quorate_controller.security.decoys import Decoys
 from quorate_controller.security.guesses import FAILURES_MAX, Guesses
 from quorate_controller.security.sasl import (
     PLAIN,
     SCRAM_MECHANISMS,
+    Decoys,
     LoginHeldBackError,
     Passwords,
     PlainServer,
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from quorate_controller.config.listener_sasl import ListenerSasl
     from quorate_controller.security.bearer import BearerToken
     from quorate_controller.security.sasl import Authenticated, Credentials, SaslServer
+    from quorate_controller.server.connection import Exchange, RequestHandler
     from quorate_controller.server.counters import RequestCounters
-    from quorate_controller.server.exchange import Exchange, RequestHandler
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class _State(Enum):
 
 
 class SaslGate:
-    """Authenticates the connections of a listener, and passes on what they ask then. A `RequestHandler`."""
+    """Authenticates the connections of a listener, and passes on their requests then. A `RequestHandler`."""
 
     def __init__(
         self,
@@ -92,16 +93,16 @@ class SaslGate:
         self.counters = counters
         self._credentials = credentials
         self._validate_token = validate_token
-        """What a token of OAUTHBEARER says; needed where the mechanism is enabled."""
+        """Returns the claims of a token of OAUTHBEARER; set where the mechanism is enabled."""
         self._passwords = Passwords(config.passwords, token_bytes(32))
         self._decoys = decoys or Decoys(token_bytes(32))
         self.guesses = Guesses()
 
     def handle(self, exchange: Exchange) -> None:
         """See `RequestHandler`."""
-        session = exchange.session
+        session = exchange.connection.session
         if session is None:
-            session = exchange.session = SaslSession(self)
+            session = exchange.connection.session = SaslSession(self)
         session.handle(exchange)
 
     def server(self, mechanism: str, host: str) -> SaslServer:
@@ -129,7 +130,7 @@ class SaslSession:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._principal: Principal | None = None
-        """Whom the connection has authenticated."""
+        """The authenticated principal."""
         self._expires_at_s: float | None = None
         self._reauthenticated_at_s: float | None = None
 
@@ -148,7 +149,7 @@ class SaslSession:
             self._gate.served.handle(exchange)
 
     def _may_authenticate_again(self) -> bool:
-        """Whether a second has passed since the last time. If not, it is answered like an unexpected handshake."""
+        """Whether a second has passed since the last time. If not, the handshake is refused as unexpected."""
         now_s, last_s = time.monotonic(), self._reauthenticated_at_s
         if last_s is not None and now_s - last_s < REAUTHENTICATION_INTERVAL_S_MIN:
             return False
@@ -161,11 +162,11 @@ class SaslSession:
         elif self._state is _State.WRONG_MECHANISM:
             self._fail(exchange, None, "the mechanism may not change when a client authenticates again")
         elif self._state is _State.BARE:
-            self._take_token(exchange)
+            self._receive_token(exchange)
         else:
-            self._take_request(exchange)
+            self._receive_request(exchange)
 
-    def _take_request(self, exchange: Exchange) -> None:
+    def _receive_request(self, exchange: Exchange) -> None:
         try:
             request = parse_request(exchange.frame, _BEFORE_AUTHENTICATION)
         except ProtocolError as error:
@@ -174,15 +175,15 @@ class SaslSession:
         key = request.api.key
         if key == ApiKey.API_VERSIONS and self._state is _State.HANDSHAKE_OR_VERSIONS:
             self._gate.served.handle(exchange)
-            # After an error the client may ask once more.
-            if exchange.answer is not None and exchange.answer[_ERROR_CODE] == _NO_ERROR:
+            # After an error the client may send it again.
+            if exchange.response is not None and exchange.response[_ERROR_CODE] == _NO_ERROR:
                 self._state = _State.HANDSHAKE
             return
         self._gate.counters.requests[key] += 1
         if key == ApiKey.SASL_HANDSHAKE and self._state is not _State.AUTHENTICATE:
             self._shake_hands(exchange, request)
         elif key == ApiKey.SASL_AUTHENTICATE and self._state is _State.AUTHENTICATE:
-            self._take_message(exchange, request)
+            self._receive_message(exchange, request)
         else:
             self._fail(exchange, None, f"{request.api.name} came where {self._state.value} is expected")
 
@@ -190,88 +191,88 @@ class SaslSession:
         mechanism, enabled = request.body.mechanism, self._gate.config.mechanisms
         is_enabled = mechanism in enabled
         error_code = ErrorCode.none if is_enabled else ErrorCode.unsupported_sasl_mechanism
-        answer = _answer(request, SaslHandshakeResponse(error_code=error_code, mechanisms=enabled))
+        response = _frame(request, SaslHandshakeResponse(error_code=error_code, mechanisms=enabled))
         if not is_enabled:
-            self._fail(exchange, answer, f"the mechanism is none of {', '.join(enabled)}")
+            self._fail(exchange, response, f"the mechanism is not one of {', '.join(enabled)}")
             return
         if self._principal is not None and mechanism != self._mechanism:
             self._state = _State.WRONG_MECHANISM
         else:
             self._mechanism, self._server = mechanism, self._gate.server(mechanism, exchange.peer.host)
             self._state = _State.AUTHENTICATE if request.version else _State.BARE
-        exchange.respond(answer)
+        exchange.respond(response)
 
-    def _take_token(self, exchange: Exchange) -> None:
+    def _receive_token(self, exchange: Exchange) -> None:
         """A message of the mechanism as a frame of its own, after SaslHandshake version 0."""
         try:
-            answer, _ = self._evaluate(exchange, exchange.frame)
+            token, _ = self._evaluate(exchange, exchange.frame)
         except LoginHeldBackError:
             self._hold_back(exchange)
         except SaslRefusalError as refusal:
             self._fail(exchange, None, str(refusal))
         else:
-            exchange.respond(encode_frame(answer))
+            exchange.respond(encode_frame(token))
 
-    def _take_message(self, exchange: Exchange, request: Request) -> None:
+    def _receive_message(self, exchange: Exchange, request: Request) -> None:
         try:
-            answer, lifetime_ms = self._evaluate(exchange, request.body.auth_bytes)
+            token, lifetime_ms = self._evaluate(exchange, request.body.auth_bytes)
         except LoginHeldBackError:
             self._hold_back(exchange)
             return
         except SaslRefusalError as refusal:
             code = ErrorCode.sasl_authentication_failed
-            reported = refusal.told or (
+            reported = refusal.shown or (
                 f"Authentication failed during {self._kind} due to invalid credentials with SASL mechanism "
                 f"{self._mechanism}"
             )
             response = SaslAuthenticateResponse(error_code=code, error_message=reported, auth_bytes=b"")
-            self._fail(exchange, _answer(request, response), str(refusal))
+            self._fail(exchange, _frame(request, response), str(refusal))
             return
         response = SaslAuthenticateResponse(
             error_code=ErrorCode.none,
             error_message=None,
-            auth_bytes=answer,
+            auth_bytes=token,
             session_lifetime=timedelta(milliseconds=lifetime_ms if request.version else 0),
         )
-        exchange.respond(_answer(request, response))
+        exchange.respond(_frame(request, response))
 
     @property
     def _kind(self) -> str:
         return "authentication" if self._principal is None else "re-authentication"
 
     def _evaluate(self, exchange: Exchange, message: bytes) -> tuple[bytes, int]:
-        """Return the answer to a message, and once the client is authenticated the lifetime of its session in ms."""
+        """Return the mechanism's response, and once the client is authenticated the lifetime of its session in ms."""
         assert self._server is not None, "it is made by the handshake"
         guesses, host = self._gate.guesses, exchange.peer.host
         try:
-            answer = self._server.evaluate(message)
+            token = self._server.evaluate(message)
         except SaslRefusalError as refusal:
             if refusal.is_guess:
                 guesses.failed(host, self._server.claimed_name, time.monotonic())
             raise
-        outcome = self._server.authenticated
-        if outcome is None:
-            return answer, 0
+        client = self._server.authenticated
+        if client is None:
+            return token, 0
         if self._server.claimed_name:
             guesses.succeeded(host, self._server.claimed_name, time.monotonic())
-        principal = Principal(name=outcome.name, token_authenticated=outcome.token_authenticated)
+        principal = Principal(name=client.name, token_authenticated=client.token_authenticated)
         former = self._principal
         if former is not None and str(former) != str(principal):
             text = f"{former.type}.{former.name}: {principal.type}.{principal.name}"
             reported = f"Cannot change principals during re-authentication from {text}"
-            raise SaslRefusalError("the principal may not change", told=reported)
+            raise SaslRefusalError("the principal may not change", shown=reported)
         self._principal = principal
         self._server = None
         self._state = _State.COMPLETE
-        exchange.authenticated(principal)
-        return answer, self._begin_session(outcome)
+        exchange.connection.authenticated(principal)
+        return token, self._begin_session(client)
 
-    def _begin_session(self, outcome: Authenticated) -> int:
+    def _begin_session(self, client: Authenticated) -> int:
         """Return how long the session lasts in milliseconds: by the configuration and the token; 0: no limit."""
         limits_ms = [self._gate.config.reauthentication_ms.get(self._mechanism, 0)]
-        limits_ms = [one for one in limits_ms if one > 0]
-        if outcome.expires_at_ms is not None:
-            limits_ms.append(max(0, outcome.expires_at_ms - int(time.time() * 1000)))
+        limits_ms = [limit_ms for limit_ms in limits_ms if limit_ms > 0]
+        if client.expires_at_ms is not None:
+            limits_ms.append(max(0, client.expires_at_ms - int(time.time() * 1000)))
         if not limits_ms:
             self._expires_at_s = None
             return 0
@@ -279,15 +280,15 @@ class SaslSession:
         return min(limits_ms)
 
     def _hold_back(self, exchange: Exchange) -> None:
-        """Close without an answer, after a while: the client may be right, and tries again then."""
+        """Close without a response, after the delay: the password may be right, and the client tries again then."""
         self._state = _State.FAILED
         self._gate.counters.limited[Limit.FAILED_LOGINS] += 1
         facts = {"peer": str(exchange.peer), "listener": exchange.peer.listener, "failures_max": FAILURES_MAX}
         log.warning("login_held_back", extra={"facts": facts})
         exchange.end_later(None, self._gate.config.failure_delay_ms / 1000)
 
-    def _fail(self, exchange: Exchange, answer: bytes | None, reason: str) -> None:
-        """Refuse the client: answer, if there is something to say, and close, both after a while."""
+    def _fail(self, exchange: Exchange, response: bytes | None, reason: str) -> None:
+        """Refuse the client: send the response, if there is one, and close, both after the delay."""
         self._state = _State.FAILED
         self._gate.counters.failed_authentications += 1
         facts = {
@@ -297,8 +298,8 @@ class SaslSession:
             "reason": reason,
         }
         log.warning("authentication_failed", extra={"facts": facts})
-        exchange.end_later(answer, self._gate.config.failure_delay_ms / 1000)
+        exchange.end_later(response, self._gate.config.failure_delay_ms / 1000)
 
 
-def _answer(request: Request, response: object) -> bytes:
+def _frame(request: Request, response: object) -> bytes:
     return serialize_response(request.api, request.version, request.correlation_id, response)

@@ -1,4 +1,4 @@
-"""All that a controller listens on: its Kafka listeners, and the HTTP pages when they are configured."""
+"""The listeners of a controller: those of Kafka's protocol, and the HTTP pages when they are configured."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
-from quorate_controller.security.decoys import Decoys, decoy_secret
-from quorate_controller.security.sasl import SCRAM_MECHANISMS
-from quorate_controller.server.answer_memory import AnswerMemory
+from quorate_controller.security.sasl import SCRAM_MECHANISMS, Decoys, decoy_secret
 from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection_memory import ResponseMemory
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
@@ -37,11 +36,11 @@ log = logging.getLogger(__name__)
 DECOY_SECRET_SIZE_BYTES: Final = 32
 
 CLOSE_GRACE_S: Final = 2.0
-"""How long requests in flight may take to be answered when the server closes."""
+"""How long requests in flight may take when the server closes."""
 
 
 class MissingLibraryError(Exception):
-    """A library is not installed that a listener needs. The message says how to install it."""
+    """A library that a listener needs is not installed. The message has the command that installs it."""
 
 
 def load_libraries(config: ControllerConfig) -> None:
@@ -66,7 +65,8 @@ def load_libraries(config: ControllerConfig) -> None:
 
 def _has_oauth(config: ControllerConfig) -> bool:
     return any(
-        one.sasl is not None and one.sasl.oauth is not None for one in config.listener_security.values()
+        security.sasl is not None and security.sasl.oauth is not None
+        for security in config.listener_security.values()
     )
 
 
@@ -105,7 +105,7 @@ class ControllerServer:
         limits = listener_limits(config)
         names = [address.name for address in config.listeners]
         self._quotas = ConnectionQuotas(connections or ConnectionLimits(), names, self._counters)
-        self._answers = AnswerMemory(limits.answer_memory_bytes_max, self._counters)
+        self._responses = ResponseMemory(limits.response_memory_bytes_max, self._counters)
         self._memory = request_memory(request_memory_bytes_max(config), self._counters)
         self._validators: list[JwksValidator] = []
         self._following: list[asyncio.Task[None]] = []
@@ -129,7 +129,7 @@ class ControllerServer:
             quotas=self._quotas,
             counters=self._counters,
             memory=self._memory,
-            answers=self._answers,
+            responses=self._responses,
             scheduler=self._scheduler,
         )
 
@@ -175,7 +175,7 @@ class ControllerServer:
             return Usage(
                 sum(listener.connection_count for listener in self._listeners),
                 {each.value: size_bytes for each, size_bytes in self._memory.used_bytes.items()},
-                self._answers.used_bytes,
+                self._responses.used_bytes,
                 {
                     listener.name: ServedCertificate(
                         listener.tls.certificate.not_after.timestamp(), listener.tls.refuses_files
@@ -203,7 +203,7 @@ class ControllerServer:
         return None if self._pages is None else self._pages.port
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """Take no more requests, answer those in flight for at most `grace_s` seconds, close everything."""
+        """Serve no more requests, wait at most `grace_s` seconds for those in flight, close everything."""
         for task in self._following:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
@@ -225,7 +225,7 @@ def decoys_of_all(config: ControllerConfig, cluster_id: str) -> Decoys:
 
 
 def listener_limits(config: ControllerConfig) -> ListenerLimits:
-    """The bounds that the configuration asks for; ours where Kafka's default is no bound."""
+    """The configured bounds; ours where Kafka's default is no bound."""
     return ListenerLimits(
         frame_size_bytes_max=_number(config, "socket.request.max.bytes"),
         socket_send_buffer_bytes=_number(config, "socket.send.buffer.bytes"),

@@ -2,13 +2,16 @@
 
 A changed file is read within `RELOAD_INTERVAL_S`. Connections that are open keep what they were made with; new ones
 get the new key. Content that can't be used, or that clients or other controllers would refuse, is not adopted: the
-former content stays in use, the refusal is logged once, and the files are read again later.
+former content stays in use, the refusal is logged once, and the files are read again later. What is refused follows
+Kafka's rules for dynamic changes of stores.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,22 +20,25 @@ from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tls import client_context, leaf_certificate, server_context, with_content
 
+from quorate_controller.config.listener_security import ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.certificates import Certificate, subject_of
 from quorate_controller.security.principal_rules import principal_name
-from quorate_controller.server.tls_changes import refusal_of, trust_fault
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from quorate_protocol.security.stores import TlsConfig
+    from quorate_protocol.security.tls import ClientAuth
 
     from quorate_controller.config.listener_security import ListenerTls
 
 log = logging.getLogger(__name__)
 
 RELOAD_INTERVAL_S: Final = 5.0
+
+_TURNS_MAX: Final = 10
+"""The most turns of a handshake in memory; TLS 1.2 takes three."""
 
 
 class UnmappedNameError(Exception):
@@ -55,7 +61,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The content of the stores, and what was made of it."""
+    """The content of the stores, and the contexts made of it."""
 
     tls: TlsConfig
     certificate: Certificate
@@ -188,3 +194,61 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def refusal_of(new: Certificate, former: Certificate, config: ListenerTls, now: datetime) -> str | None:
+    """Return why a certificate can't take the place of the former one; None if it can."""
+    if new == former:
+        return None
+    if new.not_after <= now:
+        return f"the new certificate expired at {new.not_after.isoformat()}"
+    if new.not_before > now:
+        return f"the new certificate is not valid before {new.not_before.isoformat()}"
+    if new.subject != former.subject and not config.allows_other_subject:
+        return (
+            f"the new certificate is for {new.subject}, the former for {former.subject}: restart, or set "
+            f"{ALLOW_DN_CHANGES}=true"
+        )
+    if not new.alternative_names >= former.alternative_names and not config.allows_fewer_names:
+        return (
+            "the new certificate lacks subject alternative names of the former: restart, or set "
+            f"{ALLOW_SAN_CHANGES}=true"
+        )
+    return None
+
+
+def trust_fault(new: TlsConfig, others: Iterable[TlsConfig], client_auth: ClientAuth) -> str | None:
+    """Return why controllers with the new stores and others could not connect to each other; None if they could.
+
+    Others have the same stores or, as long as they have not read them again, the former ones.
+    """
+    for other in others:
+        for served, connecting in ((new, other), (other, new)):
+            fault = _handshake_fault(served, connecting, client_auth)
+            if fault is not None:
+                whom = "each other" if other is new else "controllers that still have the former ones"
+                return (
+                    f"controllers with the new stores and {whom} would not trust each other ({fault}): let all "
+                    "controllers trust both authorities first"
+                )
+    return None
+
+
+def _handshake_fault(served: TlsConfig, connecting: TlsConfig, client_auth: ClientAuth) -> str | None:
+    """A handshake in memory. Names are not checked: those of the hosts are not known here."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(replace(connecting, is_checking_host=False)).wrap_bio(to_client, to_server)
+    server = server_context(served, client_auth).wrap_bio(to_server, to_client, server_side=True)
+    left = [client, server]
+    for _ in range(_TURNS_MAX):
+        for side in list(left):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return getattr(error, "verify_message", None) or error.reason or str(error)
+            left.remove(side)
+        if not left:
+            return None
+    return "the handshake does not end"

@@ -1,7 +1,8 @@
 """Addresses that come to lead a Java controller to us, or us to a Java controller, that is not the one that is meant.
 
-Java controllers neither say whom they mean nor check it (KIP-1242 leaves connections between nodes out), so our node
-finds out by what they ask and answer. Only new connections are led elsewhere where one node alone is to be misled.
+Java controllers neither name the intended node nor check it (KIP-1242 leaves connections between nodes out), so our
+node detects it by their requests and responses. Only new connections are led elsewhere where one node alone is to be
+misled.
 """
 
 import json
@@ -152,7 +153,7 @@ def test_a_java_voter_is_not_added_with_the_address_of_another(mixed: AddressedQ
     leader = lead_with(mixed, "python")
     voter, other = mixed.controllers_in("java")
     quorum = mixed.await_quorum()
-    (directory_id,) = (one.directory_id for one in quorum.voters if one.node_id == voter)
+    (directory_id,) = (entry.directory_id for entry in quorum.voters if entry.node_id == voter)
 
     def at_leader(change: Callable[[AdminClient], Awaitable[None]]) -> ServerError | None:
         refusals: list[ServerError] = []

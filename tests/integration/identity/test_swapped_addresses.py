@@ -1,9 +1,9 @@
 """Addresses that come to lead to another cluster or node, under clients that hold on to them (KIP-1242).
 
 A client notices with the first connection that it makes at such an address, before any request of its own leaves.
-Connections from before go on leading where they led, so that nothing has to be noticed on them. Where
-the client starts anew, its bootstrap addresses, has to lead to its cluster: here these are addresses that
-never change, as a Service of Kubernetes or a load balancer has them.
+Connections from before still lead to the same nodes, so that nothing has to be noticed on them. The bootstrap
+addresses of a client have to lead to its cluster: here these are addresses that never change, as a Service of
+Kubernetes or a load balancer has them.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def pair(running_pair: Pair, network: Network) -> Pair:
 
 def await_writes(*writers: ContinuousWriter) -> None:
     """Wait until each has two more acknowledgements: of one that was sent from now on among them."""
-    counts = [len(one.acknowledged) + 2 for one in writers]
+    counts = [len(writer.acknowledged) + 2 for writer in writers]
     for writer, count in zip(writers, counts, strict=True):
         eventually(
             lambda: len(writer.acknowledged) >= count,  # noqa: B023 - called before the next round
@@ -89,14 +89,14 @@ def assert_kept_apart(quorum: AddressedQuorum, prefix: str, writer: ContinuousWr
 
 @pytest.mark.parametrize("cut", [True, False], ids=["connections cut", "connections kept"])
 def test_clients_of_swapped_clusters_stay_with_their_own(pair: Pair, network: Network, cut: bool) -> None:
-    """Two clusters exchange their addresses; each client goes on at its own, and none writes to the other."""
+    """Two clusters exchange their addresses; each client continues at its own, and none writes to the other."""
     first, second = pair
     before = [quorum.counted(MISROUTED) for quorum in pair]
     with (
-        ContinuousWriter(first.bootstrap, "first", **CLIENT) as one,
+        ContinuousWriter(first.bootstrap, "first", **CLIENT) as writer_of_first,
         ContinuousWriter(second.bootstrap, "second", **CLIENT) as other,
     ):
-        await_writes(one, other)
+        await_writes(writer_of_first, other)
         exchange_addresses(network, pair, cut=cut)
         if cut:
             for quorum, count in zip(pair, before, strict=True):
@@ -106,14 +106,14 @@ def test_clients_of_swapped_clusters_stay_with_their_own(pair: Pair, network: Ne
                     "a misrouted client",
                 )
         else:
-            await_writes(one, other)
+            await_writes(writer_of_first, other)
         first_addresses, second_addresses = first.client_addresses, second.client_addresses
         first.advertise(second_addresses)
         second.advertise(first_addresses)
         first.restart_all()
         second.restart_all()
-        await_writes(one, other)
-    assert_kept_apart(first, "first", one)
+        await_writes(writer_of_first, other)
+    assert_kept_apart(first, "first", writer_of_first)
     assert_kept_apart(second, "second", other)
 
 
@@ -127,7 +127,7 @@ def test_a_client_that_does_not_check_writes_to_the_wrong_cluster(pair: Pair, ne
         second.restart_all()
         network.lead(list(zip(first.client_addresses, second.client_ports.values(), strict=True)))
         await_writes(writer)
-    # One write may be in both: its answer was cut off, so that the client sent it again.
+    # One write may be in both: its response was cut off, so that the client sent it again.
     strayed = set(writer.acknowledged) & (second.written() - first.written())
     assert strayed, "nothing was written to the other cluster alone"
 

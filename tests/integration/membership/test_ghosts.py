@@ -54,7 +54,7 @@ def doctor(cluster: Membership) -> tuple[str, list[dict[str, Any]]]:
 
 
 def test_a_ghost_that_blocks_an_upgrade_is_found_and_refreshed(cluster: Membership) -> None:
-    """On any cluster since metadata.version 15 there is a way out, and the tools tell it."""
+    """On any cluster since metadata.version 15 there is a way out, and the tools print it."""
     alive = cluster.controllers[1]
     cluster.observe(alive)
     eventually(lambda: alive in registered(cluster), ALIVE_TIMEOUT_S, f"{alive} to be registered")
@@ -106,11 +106,14 @@ def test_a_removed_controller_is_unregistered_in_one_step(newest: Membership) ->
     eventually(lambda: registered(newest) == set(left), ALIVE_TIMEOUT_S, "it to be unregistered")
 
     def snapshot() -> bool:
-        return all(any(one.end_offset >= end for one in snapshots_in(newest.metadata(node))) for node in left)
+        return all(
+            any(snapshot.end_offset >= end for snapshot in snapshots_in(newest.metadata(node)))
+            for node in left
+        )
 
     eventually(snapshot, SNAPSHOT_TIMEOUT_S, "snapshots")
     with newest.frozen():
-        image = assert_same_images([newest.metadata(one) for one in left])
-        taken = [snapshots_in(newest.metadata(one))[-1].image() for one in left]
-    for one in (image, *taken):
-        assert sorted(one.cluster.controllers) == left
+        image = assert_same_images([newest.metadata(node) for node in left])
+        taken = [snapshots_in(newest.metadata(node))[-1].image() for node in left]
+    for held in (image, *taken):
+        assert sorted(held.cluster.controllers) == left

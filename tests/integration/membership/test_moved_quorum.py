@@ -108,7 +108,7 @@ def test_a_quorum_whose_ports_all_changed_elects_a_leader(found: Founded) -> Non
 
 
 def test_one_of_our_controllers_finds_those_of_java(found: Founded) -> None:
-    """A mixed quorum recovers, too: Java's controllers do not look for anybody, and are found."""
+    """A mixed quorum recovers, too: Java's controllers look for no node, and are found."""
     cluster = found(*THREE[1:])
     cluster.start_all()
     cluster.await_quorum()

@@ -116,7 +116,7 @@ def test_a_static_quorum_becomes_dynamic_as_the_page_says(found: Callable[..., M
 
     def restart() -> None:
         leader = cluster.await_leader()
-        for node_id in sorted(THREE, key=lambda one: one == leader):
+        for node_id in sorted(THREE, key=lambda candidate: candidate == leader):
             cluster.forget_static_voters(node_id)
             cluster.await_voters(*THREE)
 

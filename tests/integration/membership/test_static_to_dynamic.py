@@ -39,12 +39,12 @@ def static(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> 
 def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell_pause: TellPause) -> None:
     """Kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost."""
     with ContinuousTopics(static.bootstrap_servers, "migrated") as topics:
-        lead_with(static, min({static.implementation(one) for one in VOTERS}))
+        lead_with(static, min({static.implementation(voter) for voter in VOTERS}))
         first = VOTERS[0]
         assert "kraft.version" in refused(static.try_to_remove(first, static.directory_id(first)))
 
         def upgrade() -> bool:
-            # A voter may not have told the leader yet which directory it has.
+            # A voter may not have reported its directory to the leader yet.
             ran = quorate(
                 "features",
                 "--bootstrap-controller",
@@ -59,7 +59,7 @@ def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell
         static.await_voters(*VOTERS)
         await_progress(static, topics)
         leader = static.await_leader()
-        for node_id in sorted(VOTERS, key=lambda one: one == leader):
+        for node_id in sorted(VOTERS, key=lambda voter: voter == leader):
             static.forget_static_voters(node_id)
             static.await_voters(*VOTERS)
             await_progress(static, topics)
@@ -73,5 +73,7 @@ def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell
         await_progress(static, topics)
     assert_same_everywhere(static, topics.acknowledged, VOTERS)
     described = succeeded(quorate("features", "--bootstrap-controller", static.asks(), "describe"))
-    (line,) = [one for one in described.splitlines() if one.startswith("Feature: kraft.version")]
+    (line,) = [
+        candidate for candidate in described.splitlines() if candidate.startswith("Feature: kraft.version")
+    ]
     assert "FinalizedVersionLevel: 1" in line

@@ -106,7 +106,7 @@ def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> Non
             await_progress(quorum, topics)
             quorum.remove(leader, quorum.directory_id(leader))
             assert quorum.await_leader(other_than=leader) != leader
-            left = [one for one in THREE if one != leader]
+            left = [voter for voter in THREE if voter != leader]
             quorum.await_voters(*left)
             await_progress(quorum, topics)
             quorum.await_observer(leader)

@@ -166,7 +166,7 @@ def test_format_says_what_kafka_storage_says(
         read_snapshot_quorum(path.read_bytes()).voters if path.exists() else None for path in checkpoints
     ]
     if "-s" in arguments:
-        assert [[one.node_id for one in found or ()] for found in voters] == [[3000], [3000]]
+        assert [[voter.node_id for voter in found or ()] for found in voters] == [[3000], [3000]]
     else:
         assert voters[0] == voters[1]
         assert (voters[0] is not None) == ("-I" in arguments)
@@ -226,7 +226,7 @@ def dump_problems(java: Java, *files: Path) -> list[str]:
 def test_directory_goes_from_java_to_us_and_back(
     java: Java, stock_kafka: Kafka, dynamic_node: Path, tmp_path: Path
 ):
-    """Kill a Java controller, go on with its directory, crash, and let a Java controller go on with ours.
+    """Kill a Java controller, continue with its directory, crash, and let a Java controller continue with ours.
 
     On the way: each refuses a directory that the other has open, full segments' indexes stay byte for byte,
     and DumpLogSegments finds nothing wrong in what we wrote.

@@ -55,7 +55,7 @@ KEPT = "kept"
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """Who formats, and at the level of which release."""
+    """The formatting tool, and the release whose level it uses."""
 
     by: str
     release: str
@@ -136,7 +136,7 @@ def begun_with(command: list[str], address: str, log: Path) -> MetadataImage | s
 
     with running(command, log) as process:
 
-        def look() -> MetadataImage | str | None:
+        def observed() -> MetadataImage | str | None:
             if process.poll() is not None:
                 text = log.read_text(errors="replace")
                 found = re.search(r"(?:^error|Exception): (.+)$", text, re.MULTILINE)
@@ -147,7 +147,7 @@ def begun_with(command: list[str], address: str, log: Path) -> MetadataImage | s
                 raise ConnectionError(str(error)) from error
             return image if image.metadata_version else None
 
-        return eventually(look, WAIT_S, "the first records of the log", lambda: log.read_text()[-2000:])
+        return eventually(observed, WAIT_S, "the first records of the log", lambda: log.read_text()[-2000:])
 
 
 def judged(found: MetadataImage | str, formatting: Formatting) -> str:
@@ -168,7 +168,9 @@ def judged(found: MetadataImage | str, formatting: Formatting) -> str:
 
 
 @pytest.mark.parametrize("starter", STARTERS)
-@pytest.mark.parametrize("formatting", FORMATTINGS, ids=lambda one: f"{one.by}-at-{one.release}")
+@pytest.mark.parametrize(
+    "formatting", FORMATTINGS, ids=lambda formatting: f"{formatting.by}-at-{formatting.release}"
+)
 @pytest.mark.parametrize("quorum", QUORUMS)
 def test_what_was_formatted_is_what_the_cluster_begins_with(
     formatted: Format, quorum: str, formatting: Formatting, starter: str, tmp_path: Path
@@ -231,5 +233,5 @@ def test_one_that_joins_later_follows_whatever_formatted_it(
 
 def test_the_page_has_the_whole_table() -> None:
     titles = cells_of(PAGE)
-    assert list(titles) == ["formatted by", *(one.title for one in FORMATTINGS)]
+    assert list(titles) == ["formatted by", *(formatting.title for formatting in FORMATTINGS)]
     assert titles["formatted by"] == [f"started by {program(starter)}" for starter in STARTERS]

@@ -34,7 +34,7 @@ SESSION: Final = b"@session@"
 """Stands in an input for the cookie of an unlocked session."""
 CSRF: Final = b"@csrf@"
 """Stands in an input for the CSRF token of its forms."""
-ANSWER_SIZE_BYTES_MAX: Final = 1_048_576
+RESPONSE_SIZE_BYTES_MAX: Final = 1_048_576
 _PASSES: Final = 12
 """The passes of the event loop that a handler takes if it waits only for its request."""
 _LINE: Final = re.compile(rb"\s*([A-Za-z]+)\s+(\S*)")
@@ -52,7 +52,7 @@ class _Transport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
-        assert len(self.written) <= ANSWER_SIZE_BYTES_MAX, "an answer without end"
+        assert len(self.written) <= RESPONSE_SIZE_BYTES_MAX, "an answer without end"
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing waits."""

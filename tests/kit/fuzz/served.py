@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from kit.captured import decode_response
@@ -13,19 +13,21 @@ from kit.simulator.disk import SimulatedDisk
 from kit.waiting import turn_until
 from quorate_controller.config import parse_config, parse_format_target
 from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
-from quorate_controller.driver import Clock, Driver
-from quorate_controller.host_names import HostNames
+from quorate_controller.driver import Clock, Driver, HostNames
 from quorate_controller.node.assembly import open_node
 from quorate_controller.node.events import Principal
 from quorate_controller.scheduler import Account
+from quorate_controller.server.connection import Exchange, Peer, RequestHandler
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
-from quorate_controller.server.exchange import Exchange, Peer, Session
 from quorate_controller.server.misrouting import ConnectionFindings
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, EXTENSION_APIS, SERVED_APIS
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.server import parse_request
+
+if TYPE_CHECKING:
+    from quorate_controller.server.connection import Connection
 
 DIRECTORY: Final = Path("/simulated/metadata")
 REQUESTS_MAX: Final = 2_000
@@ -56,17 +58,17 @@ class LoggedErrors(logging.Handler):
 
 
 class _Connection:
-    """A connection that nobody reads."""
+    """A connection that no client reads."""
 
     peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
     findings = ConnectionFindings()
 
     def __init__(self) -> None:
         self.account = Account()
-        self.session: Session | None = None
+        self.session: RequestHandler | None = None
 
-    def answered(self, size_bytes: int) -> None:
-        """The answer stays in the exchange."""
+    def response_ready(self, size_bytes: int) -> None:
+        """The response stays in the exchange."""
 
     def refuse(self, reason: str) -> None:
         """The connection would close."""
@@ -168,7 +170,7 @@ class ServedController:
             await self._start()
         self._served += 1
         self._clock.time_ms += 1
-        exchange = Exchange(_Connection(), frame)
+        exchange = Exchange(cast("Connection", _Connection()), frame)
         self._dispatcher.handle(exchange)
         turns = 0
         # A Fetch may wait for records, and a change of the voters for a voter that is not there.
@@ -176,8 +178,8 @@ class ServedController:
             await asyncio.sleep(0)
             turns += 1
         exchange.abandon()
-        if exchange.answer is not None:
-            _check_answer(frame, bytes(exchange.answer))
+        if exchange.response is not None:
+            _check_answer(frame, bytes(exchange.response))
         return exchange
 
     async def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""What hostile clients do. Each attack goes on until its time is over, and counts what it did."""
+"""Attacks of hostile clients. Each attack runs until its time is over, and counts its attempts."""
 
 import asyncio
 import random
@@ -88,7 +88,7 @@ class Attacker:
         return streams
 
     async def _secured(self, context: ssl.SSLContext | None, local_host: str | None = None) -> Streams:
-        """A connection behind its TLS handshake, if there is one, that nobody has authenticated."""
+        """A connection without authentication, behind its TLS handshake if there is one."""
         return await self._streams(context, local_host)
 
     async def _logged_in(
@@ -116,10 +116,10 @@ class Attacker:
     async def _many(
         self, count: int, act: Callable[[], Awaitable[object]], at_once: int = OPEN_AT_ONCE
     ) -> None:
-        """Do something so many times, `at_once` of them at the same time; a refusal counts."""
+        """Do something `count` times, `at_once` of them at the same time; a refusal counts."""
         allowed = asyncio.Semaphore(at_once)
 
-        async def one() -> None:
+        async def attempt() -> None:
             async with allowed:
                 if self.is_over:
                     return
@@ -131,7 +131,7 @@ class Attacker:
                 except (OSError, EOFError, TimeoutError) as error:
                     self.did[f"failed: {type(error).__name__}"] += 1
 
-        await asyncio.gather(*(one() for _ in range(count)))
+        await asyncio.gather(*(attempt() for _ in range(count)))
 
     async def _again_and_again(self, act: Callable[[], Awaitable[object]], at_once: int) -> None:
         while not self.is_over:
@@ -142,47 +142,47 @@ class Attacker:
     async def fill(self, connections: int) -> None:
         """Open connections and say nothing."""
 
-        async def one() -> None:
+        async def attempt() -> None:
             self._kept.append(await self._raw())
 
-        await self._many(connections, one)
+        await self._many(connections, attempt)
         await self._rest()
 
     async def vanish(self, connections: int) -> None:
         """Open connections and vanish without FIN or RST, as a machine does that loses its power. Needs root."""
 
-        async def one() -> None:
+        async def attempt() -> None:
             opened = await self._raw()
             opened.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
             opened.close()
             self.did["vanished"] += 1
 
-        await self._many(connections, one)
+        await self._many(connections, attempt)
         await self._rest()
 
     async def drip(self, connections: int) -> None:
         """Send the first thing that the listener expects, a byte a second: a request, or a TLS handshake."""
         hello = _client_hello() if self.victim.has_tls else b""
 
-        async def one() -> None:
+        async def attempt() -> None:
             opened = await self._raw()
             self._kept.append(opened)
             await self._drip(hello or frame_of(API_VERSIONS, 4) * 10, opened.send)
 
-        await self._many(connections, one, connections)
+        await self._many(connections, attempt, connections)
 
     async def drip_login(self, connections: int) -> None:
         """Begin to log in, and send the password a byte a second."""
         context = self.victim.tls()
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._secured(context)
             self._kept.append(writer)
             await self._exchange(reader, writer, frame_of(SaslHandshakeRequest(mechanism="PLAIN")))
             frame = frame_of(SaslAuthenticateRequest(auth_bytes=b"\0client\0" + bytes(10_000)))
             await self._drip(frame, lambda byte: _write(writer, byte))
 
-        await self._many(connections, one, connections)
+        await self._many(connections, attempt, connections)
 
     async def _drip(self, data: bytes, send: Callable[[bytes], object]) -> None:
         for position in range(len(data)):
@@ -196,12 +196,12 @@ class Attacker:
         """Announce the largest request that is allowed, send 256 KiB of it, and no more."""
         context = self.victim.tls()
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await self._logged_in(context)
             self._kept.append(writer)
             writer.write(LARGEST.to_bytes(4, "big") + bytes(256 * 1024))
 
-        await self._many(connections, one, 50)
+        await self._many(connections, attempt, 50)
         await self._rest()
 
     async def announce_first(self, connections: int) -> None:
@@ -209,12 +209,12 @@ class Attacker:
         context = self.victim.tls()
         size_bytes = LARGEST_LOGIN if self.victim.has_sasl else LARGEST_OF_STRANGER
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await self._secured(context)
             self._kept.append(writer)
             writer.write(size_bytes.to_bytes(4, "big") + _KEY_OF_CREATE_TOPICS + bytes(2))
 
-        await self._many(connections, one, 50)
+        await self._many(connections, attempt, 50)
         await self._rest()
 
     async def trickle(self, connections: int) -> None:
@@ -222,7 +222,7 @@ class Attacker:
         context = self.victim.tls()
         size_bytes = 10 * 1024 * 1024
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await self._logged_in(context)
             self._kept.append(writer)
             key = (_KEY_OF_CREATE_TOPICS, _KEY_OF_HEARTBEATS)[len(self._kept) % 2]
@@ -232,14 +232,14 @@ class Attacker:
                 _write(writer, bytes(TRICKLE_BYTES))
                 self.did["bytes"] += TRICKLE_BYTES
 
-        await self._many(connections, one, connections)
+        await self._many(connections, attempt, connections)
 
     async def alter_many(self, connections: int) -> None:
         """Send 53 MiB of IncrementalAlterConfigs, again and again."""
         context = self.victim.tls()
         frame = long_requests.many_alterations()
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._logged_in(context)
             writer.write(frame)
             with suppress(OSError):
@@ -248,18 +248,18 @@ class Attacker:
             self.did["refused"] += 1
             writer.transport.abort()
 
-        await self._again_and_again(one, connections)
+        await self._again_and_again(attempt, connections)
 
     async def half_gets(self, connections: int) -> None:
         """Begin a GET of the metrics on many connections, and send no more of it."""
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await asyncio.open_connection(self.victim.host, self.victim.http_port)
             self.did["connections"] += 1
             self._kept.append(writer)
             writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")
 
-        await self._many(connections, one, 50)
+        await self._many(connections, attempt, 50)
         await self._rest()
 
     async def lengths(self, at_once: int) -> None:
@@ -272,18 +272,18 @@ class Attacker:
             (LARGEST + 1).to_bytes(4, "big"),
         )
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._secured(context)
             writer.write(self._chance.choice(wrong) + bytes(1000))
             await reader.read()
             writer.transport.abort()
 
-        await self._again_and_again(one, at_once)
+        await self._again_and_again(attempt, at_once)
 
     async def garbage(self, at_once: int) -> None:
         """Send random bytes without a handshake, again and again."""
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._streams(None)
             writer.write(self._chance.randbytes(self._chance.randrange(1, 2000)))
             writer.write_eof()
@@ -291,41 +291,41 @@ class Attacker:
                 await reader.read()
             writer.transport.abort()
 
-        await self._again_and_again(one, at_once)
+        await self._again_and_again(attempt, at_once)
 
     async def reset(self, at_once: int) -> None:
         """Connect, send half a request and reset the connection, again and again."""
         half = frame_of(API_VERSIONS, 4)[:10]
 
-        async def one() -> None:
+        async def attempt() -> None:
             opened = await self._raw()
             opened.send(half)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             opened.close()
 
-        await self._again_and_again(one, at_once)
+        await self._again_and_again(attempt, at_once)
 
     async def ask_without_reading(self, connections: int) -> None:
         """Ask for large answers on many connections and read none of them."""
         context = self.victim.tls()
         frames = b"".join(frame_of(_all_configs(), correlation_id=number) for number in range(PIPELINED))
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await self._logged_in(context)
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             self._kept.append(writer)
             writer.write(frames)
             self.did["requests"] += PIPELINED
 
-        await self._many(connections, one, 20)
+        await self._many(connections, attempt, 20)
         await self._rest()
 
     async def ask_for_all(self, connections: int, request: object) -> None:
-        """Ask for what takes long, read the answer, and ask again."""
+        """Send a long request, read the response, and send it again."""
         context = self.victim.tls()
         frame = frame_of(request)
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._logged_in(context)
             while not self.is_over:
                 writer.write(frame)
@@ -334,7 +334,7 @@ class Attacker:
                     size -= len(await reader.read(min(size, _REPLY_BYTES)))
                 self.did["answers"] += 1
 
-        await self._many(connections, one, connections)
+        await self._many(connections, attempt, connections)
 
     async def describe_configs(self, connections: int) -> None:
         """Describe all configs of all topics."""
@@ -353,38 +353,38 @@ class Attacker:
         await self.ask_for_all(connections, long_requests.many_resources())
 
     async def create_beyond_quota(self, connections: int) -> None:
-        """Create topics far beyond the quota of this client id, and do not wait as told."""
+        """Create topics far beyond the quota of this client id, and ignore the throttle time."""
         context = self.victim.tls()
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._logged_in(context)
             while not self.is_over:
                 name = f"hostile-{self._chance.randbytes(8).hex()}"
                 await self._exchange(reader, writer, frame_of(_new_topic(name)))
                 self.did["answers"] += 1
 
-        await self._many(connections, one, connections)
+        await self._many(connections, attempt, connections)
 
     async def shake_hands(self, at_once: int) -> None:
         """Complete TLS handshakes and leave, again and again."""
         context = self.victim.tls()
 
-        async def one() -> None:
+        async def attempt() -> None:
             _, writer = await self._secured(context)
             writer.transport.abort()
 
-        await self._again_and_again(one, at_once)
+        await self._again_and_again(attempt, at_once)
 
     async def hello_at_once(self, connections: int) -> None:
         """Open connections, then begin the TLS handshakes of all of them at the same moment, again and again."""
         hello = _client_hello()
 
-        async def one() -> None:
+        async def attempt() -> None:
             opened.append(await self._raw())
 
         while not self.is_over:
             opened: list[socket.socket] = []
-            await self._many(connections, one)
+            await self._many(connections, attempt)
             for connection in opened:
                 with suppress(OSError):
                     connection.send(hello)
@@ -397,13 +397,13 @@ class Attacker:
         """Log in with wrong passwords, again and again, from another address than the bystanders: it has a bound."""
         context = self.victim.tls()
 
-        async def one() -> None:
+        async def attempt() -> None:
             reader, writer = await self._logged_in(context, "wrong", GUESSING_HOST)
             await reader.read()
             self.did["refused"] += 1
             writer.transport.abort()
 
-        await self._again_and_again(one, at_once)
+        await self._again_and_again(attempt, at_once)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

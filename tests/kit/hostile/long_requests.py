@@ -86,11 +86,11 @@ def many_alterations() -> bytes:
     resource = AlterConfigsResource(
         resource_type=ConfigResourceType.TOPIC, resource_name="t" * 46, configs=(config,)
     )
-    one = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    single = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
     array = bytearray()
     write_unsigned_varint(array, ARRAY_ELEMENTS_MAX + 1)
     header = encode_request_header(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "hostile", 2)
-    return encode_frame(header + array + one[1:-2] * ARRAY_ELEMENTS_MAX + one[-2:])
+    return encode_frame(header + array + single[1:-2] * ARRAY_ELEMENTS_MAX + single[-2:])
 
 
 def _topic(name: str, keys: tuple[str, ...] | None) -> DescribeConfigsResource:

@@ -45,7 +45,7 @@ class Figures:
     """The effects of one attack on the leader. Times are in seconds."""
 
     attack: str
-    """A key of ATTACKS; empty: nobody attacked."""
+    """A key of ATTACKS; empty: no attack."""
     protocol: str
     seconds: float
     did: Mapping[str, int]
@@ -126,7 +126,7 @@ class Siege:
         asyncio.run(alter())
 
     def stand(self, attack: str, seconds: float, size: int | None = None) -> Figures:
-        """Attack for so many seconds and return the figures; without an attack, those of normal operation."""
+        """Attack for some seconds and return the figures; without an attack, those of normal operation."""
         if attack and ATTACKS[attack].needs_metadata:
             self._fill()
         self._seen = self._broker.seen = seen = Seen()
@@ -177,15 +177,20 @@ class Siege:
         )
 
     def _rest(self, seconds: float) -> dict[str, int]:
-        """Measure for so long while nobody attacks."""
+        """Measure without an attack."""
         time.sleep(seconds)
         return {}
 
     def _attack(self, name: str, seconds: float, size: int | None) -> dict[str, int]:
         chosen = ATTACKS[name].size if size is None else size
         command = [
-            *(sys.executable, "-m", "kit.hostile.attacker", name),
-            *(self.victim.to_json(), str(chosen), str(seconds)),
+            sys.executable,
+            "-m",
+            "kit.hostile.attacker",
+            name,
+            self.victim.to_json(),
+            str(chosen),
+            str(seconds),
         ]
         ended = subprocess.run(
             command,

@@ -59,20 +59,20 @@ MISTAKES: Final = (
     Mistake(
         name="long reads survive the loss of leadership",
         file=f"{_NODE}/request_processor.py",
-        edits=(("        tokens += self._long_reads.take_all()\n", ""),),
+        edits=(("        tokens += self._long_reads.pop_all()\n", ""),),
         harm="a client is answered from metadata that was abandoned",
         tests=(f"{_TESTS}/test_long_reads.py",),
     ),
     Mistake(
         name="answers that wait for brokers survive the loss of leadership",
         file=f"{_NODE}/turn.py",
-        edits=(("            self._release(self.broker_waits.take_all(), None)\n", ""),),
+        edits=(("            self._release(self.broker_waits.pop_all(), None)\n", ""),),
         harm="clients of committed requests wait for their whole timeout",
         tests=(f"{_TESTS}/test_broker_waits.py",),
     ),
     Mistake(
         name="times of proposals survive the loss of leadership",
-        file=f"{_NODE}/proposals.py",
+        file=f"{_NODE}/metadata.py",
         edits=(("        self._proposed.clear()\n", "        pass\n"),),
         harm="the commit latency of the next leadership has the time in between",
         tests=(f"{_TESTS}/test_soft_state.py",),
@@ -95,7 +95,7 @@ MISTAKES: Final = (
         edits=(
             (
                 "if metadata.control.is_active:\n            metadata.wait(",
-                "if metadata.control.is_active and asker is not None:\n            metadata.wait(",
+                "if metadata.control.is_active and requester is not None:\n            metadata.wait(",
             ),
         ),
         harm="a client sees a topic that is lost with the leader",
@@ -116,20 +116,20 @@ MISTAKES: Final = (
     Mistake(
         name="what other controllers write is remembered beyond the epoch",
         file=f"{_NODE}/snapshot_turns.py",
-        edits=(("            self._heard.clear()\n", ""),),
+        edits=(("            self._states.clear()\n", ""),),
         harm="a controller that leads again lets others wait for one that has written long ago",
         tests=(f"{_TESTS}/test_turns_of_former_leaders.py",),
     ),
     Mistake(
         name="a turn to write a checkpoint counts more than once",
-        file=f"{_NODE}/heartbeats.py",
+        file=f"{_NODE}/snapshot_turns.py",
         edits=(("            self._turn_of = None\n            return True\n", "            return True\n"),),
         harm="a controller writes its next checkpoint while another one writes",
         tests=(f"{_TESTS}/test_snapshot_turns.py",),
     ),
     Mistake(
         name="a turn to write a checkpoint survives the leader that gave it",
-        file=f"{_NODE}/heartbeats.py",
+        file=f"{_NODE}/snapshot_turns.py",
         edits=(
             (
                 "self._turn_of is not None and self._turn_of == self._leader()",
@@ -141,11 +141,11 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="an answer waits for a record more than it wrote",
-        file=f"{_NODE}/broker_waits.py",
+        file=f"{_NODE}/consistency.py",
         edits=(
             (
-                "known_high_watermark(one.brokers[-1]) >= one.waiter.end_offset",
-                "known_high_watermark(one.brokers[-1]) > one.waiter.end_offset",
+                "known_high_watermark(held.brokers[-1]) >= held.waiter.end_offset",
+                "known_high_watermark(held.brokers[-1]) > held.waiter.end_offset",
             ),
         ),
         harm="each answer to a broker waits for the next record of anybody",
@@ -153,7 +153,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a restarted controller answers from its checkpoint",
-        file=f"{_NODE}/first_catch_up.py",
+        file=f"{_NODE}/consistency.py",
         edits=(
             (
                 "raft.has_caught_up and raft.high_watermark <= self._metadata.applied_offset",
@@ -165,18 +165,18 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a restarted controller waits for the leader of its disk",
-        file=f"{_NODE}/first_catch_up.py",
+        file=f"{_NODE}/consistency.py",
         edits=(("self._raft.is_led or now_ms", "self._raft.leader_id >= 0 or now_ms"),),
         harm="the survivor of a lost quorum answers nothing, not even who is registered",
         tests=(f"{_TESTS}/test_first_catch_up.py",),
     ),
     Mistake(
         name="a decision that is half written ends with its client",
-        file=f"{_NODE}/long_reads.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(
             (
-                "if now_ms > read.asker.deadline_ms and not read.has_written:",
-                "if now_ms > read.asker.deadline_ms:",
+                "if now_ms > read.requester.deadline_ms and not read.has_written:",
+                "if now_ms > read.requester.deadline_ms:",
             ),
         ),
         harm="some topics of a request are created, and others never",
@@ -196,10 +196,10 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="the read of another is given up",
-        file=f"{_NODE}/long_reads.py",
+        file=f"{_NODE}/request_processor.py",
         edits=(("lambda waiting: waiting.token == read.token", "lambda _: True"),),
         harm="a client is never answered",
-        tests=(f"{_TESTS}/test_long_reads_given_up.py",),
+        tests=(f"{_TESTS}/test_long_reads.py",),
     ),
     Mistake(
         name="a turn begins all that clients ask for",
@@ -210,7 +210,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a client has the next turn as well",
-        file=f"{_NODE}/fair_queue.py",
+        file=f"{_NODE}/request_queue.py",
         edits=(("            self._by_client.move_to_end(client)\n", "            pass\n"),),
         harm="a client that creates topics without end keeps all others waiting",
         tests=(f"{_TESTS}/test_budget_of_a_turn.py",),
@@ -224,7 +224,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a damaged download stays",
-        file=f"{_NODE}/loader.py",
+        file=f"{_NODE}/snapshotter.py",
         edits=(("            self._storage.discard_fetched()\n", ""),),
         harm="files of damaged downloads fill the disk",
         tests=("unit/controller/node/test_damaged_files.py",),

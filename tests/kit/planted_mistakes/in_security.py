@@ -48,7 +48,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a prefix that is the whole name",
-        file=f"{_CONTROLLER}/security/acl_index.py",
+        file=f"{_CONTROLLER}/security/authorizer.py",
         edits=(("            if length <= len(name):\n", "            if length < len(name):\n"),),
         harm="a denial by prefix does not hold for the resource of that very name",
         tests=(f"{_TESTS}/test_authorizer.py",),
@@ -67,7 +67,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="an ACL that is stored twice is gone with one of its records",
-        file=f"{_CONTROLLER}/security/acl_index.py",
+        file=f"{_CONTROLLER}/security/authorizer.py",
         edits=(("counts[acl] = counts.get(acl, 0) + by", "counts[acl] = max(0, by)"),),
         harm="a denial does not hold although a record of it is left",
         tests=(f"{_TESTS}/test_authorizer.py",),
@@ -94,7 +94,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a final message with another nonce is accepted",
-        tests=(f"{_TESTS}/test_scram_nonce.py",),
+        tests=(f"{_TESTS}/test_sasl.py",),
     ),
     Mistake(
         name="the principal changes when a client authenticates again",
@@ -113,8 +113,8 @@ MISTAKES: Final = (
         file=f"{_CONTROLLER}/server/sasl.py",
         edits=(
             (
-                "        if outcome.expires_at_ms is not None:\n",
-                "        if outcome.expires_at_ms is not None and limits_ms:\n",
+                "        if client.expires_at_ms is not None:\n",
+                "        if client.expires_at_ms is not None and limits_ms:\n",
             ),
         ),
         harm="a session with a delegation token never ends",

@@ -102,7 +102,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a connection that was idle for an hour is served alone for a long time",
-        tests=("unit/controller/test_scheduler_credit.py",),
+        tests=("unit/controller/test_scheduler.py",),
     ),
     Mistake(
         name="heartbeats share the limit of clients",
@@ -118,21 +118,21 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="the request that lacks least gives way, too",
-        file=f"{_SERVER}/request_memory.py",
-        edits=(("            if holder is not next_one\n", ""),),
+        file=f"{_SERVER}/connection_memory.py",
+        edits=(("            if place is not lacks_least\n", ""),),
         harm="with one large request and little memory nobody is ever served",
-        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+        tests=(f"{_TESTS}/test_request_memory.py",),
     ),
     Mistake(
         name="each byte counts",
-        file=f"{_SERVER}/request_memory.py",
-        edits=(("        size_bytes -= UNCOUNTED_BYTES_MAX\n", ""),),
+        file=f"{_SERVER}/connection_memory.py",
+        edits=(("        size_bytes -= UNCOUNTED_REQUEST_BYTES_MAX\n", ""),),
         harm="heartbeats wait for the memory of strangers",
         tests=("unit/controller/server/test_request_memory.py",),
     ),
     Mistake(
         name="a slow request saves up credit",
-        file=f"{_SERVER}/request_memory.py",
+        file=f"{_SERVER}/connection_memory.py",
         edits=(
             (
                 "self.due_s = min(latest_s, self.due_s + size_bytes / LEAST_BYTES_PER_S)",
@@ -140,11 +140,11 @@ MISTAKES: Final = (
             ),
         ),
         harm="a connection that has sent a lot may stop for hours",
-        tests=(f"{_TESTS}/test_request_memory_margins.py",),
+        tests=(f"{_TESTS}/test_request_memory.py",),
     ),
     Mistake(
         name="a pause counts for the time of a request",
-        file=f"{_SERVER}/request_memory.py",
+        file=f"{_SERVER}/connection_memory.py",
         edits=(
             (
                 "            self._credit_s, self.due_s = self.due_s - now_s, None\n",
@@ -163,7 +163,7 @@ MISTAKES: Final = (
                 "        held_bytes = self._request_bytes + max(buffered_bytes, size_bytes)\n",
             ),
             (
-                "        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_BYTES_MAX:\n",
+                "        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_REQUEST_BYTES_MAX:\n",
                 "        if True:\n",
             ),
         ),
@@ -172,7 +172,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="nobody gives way when memory is used up",
-        file=f"{_SERVER}/request_memory.py",
+        file=f"{_SERVER}/connection_memory.py",
         edits=(("                self._make_room(service_class)\n", ""),),
         harm="requests that are never finished hold up others until they are closed for their rate",
         tests=(f"{_TESTS}/test_request_memory.py",),
@@ -217,7 +217,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a TLS handshake begins when a connection is accepted",
-        file=f"{_SERVER}/acceptor.py",
+        file=f"{_SERVER}/listener.py",
         edits=(("                await self._first_byte(accepted)\n", ""),),
         harm="newcomers wait for thousands of silent connections",
         tests=(f"{_TESTS}/test_tls.py",),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from unittest import mock
 
 from quorate_controller.control import broker_transitions, elections, steps
-from quorate_controller.node import long_reads, metadata, slices
+from quorate_controller.node import metadata, request_processor, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ LIMITS: Final = (
     (elections, "ELECTIONS_PER_PASS_MAX", 2),
     (elections, "EXAMINED_PER_STEP_MAX", 5),
     (metadata, "REPLAY_READ_BYTES", 300),
-    (long_reads, "STEPS_PER_SLICE_MAX", 1),
+    (request_processor, "STEPS_PER_SLICE_MAX", 1),
     (slices, "STEPS_PER_SLICE_MAX", 1),
     (steps, "STEP_WORK_MAX", 50),
 )

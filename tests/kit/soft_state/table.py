@@ -160,45 +160,45 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
 
 _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     "node.assembly._QuorumOf": _parts("_raft"),
-    "node.broker_waits.BrokerWaits": _set("_policy")
-    | _ends(_held="committed answers that wait until brokers know the records")
+    "node.consistency.BrokerWaits": _set("_policy")
+    | _ends(_held="committed responses that wait until brokers know the records")
     | _stays(overdue_count="a metric of the process"),
     "node.credentials.ImageCredentials": _log("_image")
     | _set("_token_secret")
     | _stays(_of_tokens="a cache: an id has one credential for all time; the image says which tokens exist"),
-    "node.elections.ElectionCounts": _stays(
+    "node.measurements.ElectionCounts": _stays(
         elections="a metric of the process",
         leaders="a metric of the process",
         _last_role="what the metrics counted last",
         _last_leader="what the metrics counted last",
     ),
-    "node.first_catch_up.FirstCatchUp": _parts("_metadata", "_raft")
+    "node.consistency.FirstCatchUp": _parts("_metadata", "_raft")
     | _set("_wait_ends_ms")
     | _stays(
         _is_over="once in a process: the image never falls behind what it has shown",
         _held="requests that wait for the first catch-up, whichever node leads",
     ),
-    "node.heartbeats.HeartbeatKeeper": _parts("_raft")
+    "node.snapshot_turns.HeartbeatKeeper": _parts("_raft")
     | _set("_node_id")
     | _stays(
-        _in_flight_until_ms="of a standby: one heartbeat at a time, whichever node it goes to; ends by its timeout",
-        _asked="of a standby: the leader and epoch that the last heartbeat was sent to",
+        _in_flight_until_ms="of a standby: one heartbeat at a time, whoever it was sent to; ends by its timeout",
+        _recipient="of a standby: the leader and epoch that the last heartbeat was sent to",
         _last_state="of a standby: the state in its last heartbeat",
         _last_sent_ms="of a standby: paces the heartbeats",
-        _heard_ms="of a standby: patience begins with the last response of any leader",
+        _last_response_ms="of a standby: patience begins with the last response of any leader",
         _silent_leader="of a standby: has the epoch in it, and counts for that one alone",
         _turn_of="of a standby: the leader and epoch that gave the turn, and counts under that one alone",
     ),
-    "node.latency.LatencyHistogram": _stays(
+    "node.measurements.LatencyHistogram": _stays(
         counts="a metric of the process", count="a metric of the process", sum_ms="a metric of the process"
     ),
-    "node.loader.SnapshotLoader": _parts("_metadata")
+    "node.snapshotter.SnapshotLoader": _parts("_metadata")
     | _set("_clock", "_storage")
     | _stays(
         _snapshot_id="of a follower: the fetched snapshot is loaded to its end, whichever node leads by then",
         _steps="the same",
     ),
-    "node.long_reads.LongReads": _set("_clock")
+    "node.request_processor.LongReads": _set("_clock")
     | _ends(_waiting="reads under way, which may have seen what is abandoned"),
     "node.metadata.MetadataState": _parts("control")
     | _log(
@@ -214,17 +214,19 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         _features_change_at="the offset of an uncommitted change of levels",
         _pending="decided records that raft has not got yet",
         _pending_size_bytes="their size",
-        _waiters="answers that wait for a commit",
+        _waiters="responses that wait for a commit",
     )
     | _stays(_pending_base_offset="has no meaning without `_pending`"),
     "node.own_requests.OwnRequests": _parts(
         "_heartbeats", "_metadata", "_raft", "_registration", "_snapshotter"
     )
     | _set("_listener", "node_id"),
-    "node.proposals.Proposals": _parts("_metadata", "_perform", "_raft", "_snapshotter", "commit_latency")
+    "node.metadata.Proposals": _parts(
+        "_applied", "_metadata", "_perform", "_perform_proposal", "_raft", "commit_latency"
+    )
     | _set("_unix_ms_of")
     | _ends(_proposed="the times of proposals that are not committed"),
-    "node.registration.RegistrationKeeper": _set("_rng", "identity")
+    "node.own_requests.RegistrationKeeper": _set("_rng", "identity")
     | _stays(
         _judged="a cache: judged again once the image has another registration, also by a revert",
         _difference="the same",
@@ -244,7 +246,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     | _set("_hands_over", "_node_id")
     | _restarts(
         _epoch="the epoch that the others are of",
-        _heard="the last heartbeat of each other controller",
+        _states="the last heartbeat of each other controller",
         _holder="the controller that may write a checkpoint",
         _own="the state and the last checkpoint of the active controller",
     )
@@ -284,7 +286,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
 }
 
 _SECURITY: Final[Mapping[str, Mapping[str, Row]]] = {
-    "security.acl_index.AclIndex": _log(
+    "security.authorizer.AclIndex": _log(
         "_by_pattern",
         "_changes",
         "_image",

@@ -166,7 +166,7 @@ def _write(metadata: MetadataState, result: ControlResult | None) -> ControlResu
     for values in metadata.encode_decision(result):
         records = result.records[start : start + len(values)]
         metadata.apply_decision(records, values, metadata.image.end_offset, NOW_MS)
-        metadata.take_batch(2, NOW_MS)
+        metadata.pop_batch(2, NOW_MS)
         start += len(values)
     return result
 

@@ -70,7 +70,7 @@ def test_a_suspended_host_knows_the_time_again() -> None:
 
 
 def test_times_do_not_tremble() -> None:
-    """Records of one leader have times in order while nobody sets the clock."""
+    """Records of one leader have times in order while the clock is not set."""
     machine = Machine()
     times_ms = []
     for _ in range(1000):

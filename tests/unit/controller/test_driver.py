@@ -107,7 +107,7 @@ async def test_requests_have_a_deadline(timeout_ms: int, due_ms: int) -> None:
 
 @pytest.mark.parametrize(("gap_ms", "stall_ms"), [(TURN_INTERVAL_MS_MAX, None), (20_000, 19_000)])
 async def test_time_without_turns_is_excused(gap_ms: int, stall_ms: int | None) -> None:
-    """A process that stood still fences nobody for heartbeats that it did not read."""
+    """A process that stood still fences no broker for heartbeats that it did not read."""
     node, clock = FakeNode(), SetClock()
     driver = new_driver(node, clock, [])
     clock.time_ms += gap_ms
@@ -260,10 +260,10 @@ def bodies(node: FakeNode) -> list[Any]:
     """The requests of each turn since the last time."""
     found = [[event.request for event in events] for events, _ in node.calls]
     node.calls.clear()
-    return [one for one in found if one]
+    return [batch for batch in found if batch]
 
 
-@pytest.mark.parametrize("long", [READ, *SLICED_CHANGES], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("long", [READ, *SLICED_CHANGES], ids=lambda request: type(request).__name__)
 async def test_long_reads_wait_for_those_under_way(long: Any) -> None:
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
@@ -280,7 +280,7 @@ async def test_long_reads_wait_for_those_under_way(long: Any) -> None:
     driver.stop()
 
 
-@pytest.mark.parametrize("change", SLICED_CHANGES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("change", SLICED_CHANGES, ids=lambda request: type(request).__name__)
 async def test_reads_that_nobody_waits_for_are_left_out(change: Any) -> None:
     """No work for clients that have left; what they wanted changed is done."""
     node = FakeNode()
@@ -327,9 +327,9 @@ async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
     assert node.closed == 1
 
 
-@pytest.mark.parametrize("is_answered", [True, False], ids=["successor", "nobody"])
+@pytest.mark.parametrize("has_response", [True, False], ids=["successor", "nobody"])
 async def test_shutting_down_waits_for_raft_within_a_bound(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_answered: bool
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_response: bool
 ) -> None:
     """Leadership is handed over before the process ends, and the process ends in any case."""
     monkeypatch.setattr(driver_module, "SHUTDOWN_TIMEOUT_MS", -990)  # a second is added
@@ -341,12 +341,12 @@ async def test_shutting_down_waits_for_raft_within_a_bound(
     assert isinstance(event, Shutdown)
     assert not ending.done()
     assert node.closed == 0
-    if is_answered:
+    if has_response:
         node.raft.is_shut_down = True
         driver.raft_event("a response")  # type: ignore[arg-type]
     await ending
     assert node.closed == 1
-    assert [record.msg for record in caplog.records] == ([] if is_answered else ["shutdown_timed_out"])
+    assert [record.msg for record in caplog.records] == ([] if has_response else ["shutdown_timed_out"])
 
 
 async def test_host_names_of_quotas_are_looked_up_before_the_turn() -> None:

@@ -2,23 +2,15 @@
 
 import asyncio
 import logging
-import random
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
+from kit.controller_in_process import running
 from kit.waiting import until
 from quorate_controller import commands
 from quorate_controller.config import ControllerConfig, load_config
-from quorate_controller.driver import Clock, Driver
-from quorate_controller.node.assembly import open_node
-from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer
-from quorate_controller.storage.os_filesystem import OsFileSystem
-from quorate_protocol.features import SUPPORTED_FEATURES
 from typer.testing import CliRunner
 
 IDLE_MS = 1_000
@@ -30,12 +22,12 @@ NODE_IDS = (3000, 3001, 3002)
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on."""
+    """Different ports without a listener."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for bound in sockets:
+            bound.bind(("127.0.0.1", 0))
+        return [bound.getsockname()[1] for bound in sockets]
 
 
 @pytest.fixture
@@ -63,47 +55,12 @@ def configs(tmp_path: Path) -> list[ControllerConfig]:
     return [load_config(file) for file in files]
 
 
-@asynccontextmanager
-async def running(config: ControllerConfig) -> AsyncIterator[Driver]:
-    """One controller, as its process runs it."""
-    clock, counters = Clock(), RequestCounters()
-    rng = random.Random(config.node_id)
-    node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
-    failures: list[Exception] = []
-    driver = Driver(
-        node,
-        clock=clock,
-        node_id=config.node_id,
-        cluster_id=node.storage.cluster_id,
-        supported_features=dict(SUPPORTED_FEATURES),
-        on_failure=failures.append,
-        on_loaded=lambda: None,
-    )
-    peers = PeerConnections(
-        client_id=str(config.node_id),
-        cluster_id=node.storage.cluster_id,
-        rng=rng,
-        on_raft_event=driver.raft_event,
-        counters=counters,
-    )
-    server = ControllerServer(config, driver, counters, scheduler=driver.scheduler)
-    try:
-        await server.start()
-        driver.start(peers)
-        yield driver
-    finally:
-        await server.close()
-        await peers.close()
-        driver.stop()
-        assert failures == []
-
-
 async def test_idle_connections_that_close_depose_nobody(
     configs: list[ControllerConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "quorate_controller")
     async with AsyncExitStack() as stack:
-        drivers = [await stack.enter_async_context(running(config)) for config in configs]
+        drivers = [(await stack.enter_async_context(running(config)))[0] for config in configs]
 
         def agreed() -> tuple[int, int] | None:
             """The leader and its epoch, once all have registered with it."""
@@ -114,7 +71,7 @@ async def test_idle_connections_that_close_depose_nobody(
         def closed_by(leader_id: int) -> int:
             """How many connections to the leader its followers have lost."""
             lost = [record for record in caplog.records if record.message == "peer_connection_lost"]
-            return sum(one.facts["peer"].startswith(f"{leader_id} ") for one in lost)  # type: ignore[attr-defined]
+            return sum(record.facts["peer"].startswith(f"{leader_id} ") for record in lost)  # type: ignore[attr-defined]
 
         before = await until(agreed, "a leader with which all are registered")
         await until(lambda: closed_by(before[0]) >= len(drivers) - 1, "idle connections to close")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from quorate_controller.log_levels import ProcessLoggers
+from quorate_controller.structured_logs import ProcessLoggers
 
 PACKAGE = "of_log_levels"
 MODULE = f"{PACKAGE}.part.module"

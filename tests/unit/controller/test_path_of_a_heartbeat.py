@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,12 @@ import quorate_protocol
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4 import request as registration
 from kio.schema.errors import ErrorCode
+from kit.controller_in_process import running
 from kit.controller_parts import caller, write_controller_properties
 from kit.waiting import until
 from kit.work.counter import counting_calls
 from quorate_controller import commands
 from quorate_controller.config import load_config
-from quorate_controller.driver import Clock, Driver
-from quorate_controller.node.assembly import open_node
-from quorate_controller.server.counters import RequestCounters
-from quorate_controller.server.peers import PeerConnections
-from quorate_controller.server.server import ControllerServer
-from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.wire.client import encode_request
@@ -34,6 +28,8 @@ from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from quorate_controller.driver import Driver
 
 CONNECTIONS: Final = 64
 ROUNDS: Final = 5
@@ -44,45 +40,17 @@ PROMPT_S: Final = 60.0
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[tuple[Driver, int]]:
-    """A controller that is the only voter, and its port."""
+async def only_voter(directory: Path) -> AsyncIterator[tuple[Driver, int]]:
+    """A controller that leads its quorum alone, and its port."""
     path = write_controller_properties(
         directory,
         {"listeners": "CONTROLLER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"},
     )
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
     assert formatted.exit_code == 0, formatted.stderr
-    config = load_config(path)
-    clock, counters, rng = Clock(), RequestCounters(), random.Random(1)
-    node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
-    failures: list[Exception] = []
-    driver = Driver(
-        node,
-        clock=clock,
-        node_id=config.node_id,
-        cluster_id=node.storage.cluster_id,
-        supported_features=dict(SUPPORTED_FEATURES),
-        on_failure=failures.append,
-        on_loaded=lambda: None,
-    )
-    peers = PeerConnections(
-        client_id="c",
-        cluster_id=node.storage.cluster_id,
-        rng=rng,
-        on_raft_event=driver.raft_event,
-        counters=counters,
-    )
-    server = ControllerServer(config, driver, counters, scheduler=driver.scheduler)
-    try:
-        await server.start()
-        driver.start(peers)
+    async with running(load_config(path)) as (driver, server):
         await until(lambda: driver.is_active, "the only voter to lead")
         yield driver, server.ports["CONTROLLER"]
-    finally:
-        await server.close()
-        await peers.close()
-        driver.stop()
-        assert failures == []
 
 
 async def registered(driver: Driver) -> BrokerHeartbeatRequest:
@@ -113,7 +81,7 @@ async def registered(driver: Driver) -> BrokerHeartbeatRequest:
 
 async def test_a_heartbeat_takes_few_calls(tmp_path: Path) -> None:
     """What all requests pass through gets no longer unnoticed."""
-    async with running(tmp_path) as (driver, port), asyncio.timeout(PROMPT_S):
+    async with only_voter(tmp_path) as (driver, port), asyncio.timeout(PROMPT_S):
         heartbeat = await registered(driver)
         frame = encode_frame(encode_request(APIS[heartbeat.__api_key__], 2, 7, "test", heartbeat))
         streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]

@@ -1,6 +1,7 @@
-"""Whose work is done first, when there is more than can be done at once."""
+"""The order of work, when there is more than can be done at once."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -12,9 +13,9 @@ from quorate_controller.scheduler import (
     TURN_MS_MAX,
     Account,
     Budget,
-    Outcome,
     Scheduler,
     ServiceClass,
+    StepResult,
     Steps,
 )
 
@@ -33,7 +34,7 @@ class Clock:
 
 
 class Asking:
-    """A connection with so many requests, each of which takes `takes_s`."""
+    """A connection with some requests, each of which takes `takes_s`."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class Asking:
         self._clock = clock
         self._takes_s = takes_s
 
-    def step(self) -> Outcome:
+    def step(self) -> StepResult:
         self._order.append(self.name)
         self._clock.now_s += self._takes_s
         self.requests -= 1
-        return Outcome.MORE if self.requests > 0 else Outcome.DONE
+        return StepResult.MORE if self.requests > 0 else StepResult.DONE
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ async def test_clients_get_the_same_time(clock: Clock) -> None:
 
 
 async def test_classes_are_served_in_order_and_none_is_starved(clock: Clock) -> None:
-    """Heartbeats and fetches wait for no client, clients for no stranger; who asks all the time stops nobody."""
+    """Heartbeats and fetches wait for no client, clients for no stranger; a busy client stops no other."""
     order: list[str] = []
     scheduler = Scheduler()
     for service_class in reversed(ServiceClass):
@@ -139,7 +140,7 @@ async def test_work_waits_for_futures_and_later_passes() -> None:
             done.append(f"{name} begins")
             yield future
             done.append(f"{name} goes on")
-            yield Outcome.LATER
+            yield StepResult.LATER
             done.append(f"{name} ends")
         finally:
             done.append(f"{name} is closed")
@@ -164,7 +165,7 @@ async def test_a_mistake_ends_the_work_that_makes_it(clock: Clock, caplog: pytes
     order: list[str] = []
 
     def failing() -> Generator[Any, None, None]:
-        yield Outcome.MORE
+        yield StepResult.MORE
         raise ZeroDivisionError
 
     scheduler = Scheduler()
@@ -202,11 +203,11 @@ async def test_turns_are_as_long_as_they_may_be(clock: Clock, cost_ms: float) ->
     passed = 0
 
     class PassingOn(Asking):
-        def step(self) -> Outcome:
+        def step(self) -> StepResult:
             nonlocal passed
             passed += 1
             scheduler.passed_on()
-            return Outcome.MORE
+            return StepResult.MORE
 
     scheduler.add(PassingOn("client", [], clock))
     for _ in range(12):
@@ -266,3 +267,18 @@ async def test_what_a_turn_leaves_over_counts_for_the_next() -> None:
         assert scheduler.is_idle, passed
         scheduler.passed_on()
     assert not scheduler.is_idle
+
+
+async def test_a_connection_that_was_idle_gets_no_more_than_others(clock: Clock) -> None:
+    """A connection does not save up the time in which it had no work."""
+    order: list[str] = []
+    scheduler = Scheduler()
+    scheduler.add(Asking("early", order, clock, PASS_S_MAX, requests=1_000))
+    await turns(100)
+    before = len(order)
+    assert before > 50
+    scheduler.add(Asking("late", order, clock, PASS_S_MAX, requests=1_000))
+    await turns(40)
+    steps = Counter(order[before:])
+    assert steps["late"] == pytest.approx(steps["early"], abs=2)
+    assert steps["late"] > 10

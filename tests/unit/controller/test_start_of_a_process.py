@@ -46,7 +46,7 @@ CLASSES = "org.apache.kafka.common.security.oauthbearer"
 async def test_what_verifies_tokens_is_loaded_only_for_them(
     mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyJWT and cryptography cost nothing where nobody shows tokens."""
+    """PyJWT and cryptography cost nothing where no listener takes tokens."""
     monkeypatch.delitem(sys.modules, JWKS, raising=False)
     monkeypatch.delitem(sys.modules, "quorate_controller.security.bearer_tokens", raising=False)
     loaded: list[bool] = []

@@ -8,13 +8,16 @@ A message about another topic or partition is refused here (`RefusedMessage`). E
 included, is checked by the raft core.
 """
 
-from quorate_controller.server.raft_wire.quorum import describe_quorum_to_wire
 from quorate_controller.server.raft_wire.requests import (
+    RefusedMessage,
     request_from_wire,
     request_to_wire,
 )
-from quorate_controller.server.raft_wire.responses import response_from_wire, response_to_wire
-from quorate_controller.server.raft_wire.sole_partition import RefusedMessage
+from quorate_controller.server.raft_wire.responses import (
+    describe_quorum_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 
 __all__ = [
     "RefusedMessage",

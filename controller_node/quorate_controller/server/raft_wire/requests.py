@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import kio.schema.add_raft_voter.v1.request as add_voter
 import kio.schema.begin_quorum_epoch.v1.request as begin
@@ -15,20 +15,15 @@ import kio.schema.remove_raft_voter.v0.request as remove_voter
 import kio.schema.update_raft_voter.v0.request as update_voter
 import kio.schema.vote.v2.request as vote
 from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.wire.versions import api_versions_request
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import (
-    RefusedMessage,
-    check_partition,
-    metadata_partition,
-    sole,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
     from kio.static.protocol import Payload
@@ -37,6 +32,51 @@ _Wire = TypeVar("_Wire")
 
 HIGH_WATERMARK_UNSUPPORTED: Final = 0x7FFF_FFFF_FFFF_FFFF
 """FetchRequest.HighWatermark of a replica that does not send it (KIP-1166)."""
+
+T = TypeVar("T")
+
+
+class RefusedMessage(ProtocolError):  # noqa: N818 - named as its siblings in quorate_protocol.errors
+    """A message that raft never sees.
+
+    `response` is the canonical response to a request, unless it is the usual one, an error for the response as a
+    whole.
+    """
+
+    def __init__(self, error_code: ErrorCode, message: str, response: Payload | None = None) -> None:
+        super().__init__(error_code, message)
+        self.response = response
+
+
+def metadata_partition(
+    topics: Sequence[Any], *, name: str = "topic_name", index: str = "partition_index"
+) -> Any:
+    """The only partition of a message; Fetch, which is frequent, does the same without looking names up.
+
+    `name` and `index` are the fields that identify topic and partition.
+
+    Raises:
+        RefusedMessage: there is not exactly one, or it is not the metadata partition.
+    """
+    topic = sole(topics)
+    partition = sole(topic.partitions)
+    check_partition(getattr(topic, name), getattr(partition, index))
+    return partition
+
+
+def sole(items: Sequence[T]) -> T:
+    """The only topic, or the only partition, of a message; RefusedMessage unless there is exactly one."""
+    if len(items) != 1:
+        raise RefusedMessage(
+            ErrorCode.invalid_request, f"{len(items)} topics or partitions; there is one, {METADATA_TOPIC}-0"
+        )
+    return items[0]
+
+
+def check_partition(topic: str | UUID | None, index: int) -> None:
+    """Refuse a topic, by name or by id, or a partition index that is not the metadata partition's."""
+    if topic not in {METADATA_TOPIC, METADATA_TOPIC_ID} or index != METADATA_PARTITION:
+        raise RefusedMessage(ErrorCode.invalid_request, f"{topic}-{index} is not {METADATA_TOPIC}-0")
 
 
 def request_from_wire(request: Payload) -> messages.RaftRequest:

@@ -18,6 +18,7 @@ import kio.schema.fetch_snapshot.v1.response as snapshot
 import kio.schema.remove_raft_voter.v0.response as remove_voter
 import kio.schema.update_raft_voter.v0.response as update_voter
 import kio.schema.vote.v2.response as vote
+from kio.schema.describe_quorum.v2 import response
 from kio.schema.errors import ErrorCode
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
@@ -25,12 +26,20 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import messages
 from quorate_controller.raft.model import NO_NODE_ID, OffsetAndEpoch, VersionRange
-from quorate_controller.server.raft_wire.sole_partition import check_partition, metadata_partition, sole
+from quorate_controller.server.raft_wire.requests import (
+    RefusedMessage,
+    check_partition,
+    metadata_partition,
+    sole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kio.schema.describe_quorum.v2 import request
     from kio.static.protocol import Payload
+
+    from quorate_controller.raft.messages import QuorumDescription, ReplicaDescription
 
 KRAFT_VERSION: Final = "kraft.version"
 
@@ -41,6 +50,9 @@ _NODE_ENDPOINTS_SINCE: Final[Mapping[type, int]] = {messages.FetchResponse: 16}
 """First versions with endpoints, 1 for those not listed. Older peers look the leader up in their own
 configuration.
 """
+
+VOTER_KEYS_SINCE: Final = 2
+"""First version with directory ids and with the endpoints of voters (KIP-853)."""
 
 
 def response_to_wire(
@@ -222,12 +234,12 @@ def _election_to_wire(election: _Election, response: Any) -> Payload:
         return refused
     values = {name: getattr(response, name) for name in election.fields}
     partition = schema.PartitionData(partition_index=METADATA_PARTITION, **values)
-    answer: Payload = election.wire(
+    served: Payload = election.wire(
         error_code=ErrorCode.none,
         topics=(schema.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
         node_endpoints=_node_endpoints(schema, response.leader_endpoint),
     )
-    return answer
+    return served
 
 
 def _election_from_wire(election: _Election, response: Any) -> Any:
@@ -325,4 +337,81 @@ def _probe_from_wire(response: ApiVersionsResponse) -> messages.ApiVersionsProbe
     }
     return messages.ApiVersionsProbeResponse(
         error_code=response.error_code, kraft_versions=ranges.get(KRAFT_VERSION)
+    )
+
+
+def describe_quorum_to_wire(
+    asked: request.DescribeQuorumRequest, description: QuorumDescription, *, version: int = VOTER_KEYS_SINCE
+) -> response.DescribeQuorumResponse:
+    """The canonical response. Its errors stand on the partition: that this node does not lead, or that there is
+    no such partition. It leaves out what a response of `version` has no field for.
+    """
+    try:
+        metadata_partition(asked.topics)
+    except RefusedMessage as refusal:
+        return _unknown_partitions(asked, refusal.message)
+    partition = response.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=description.error_code,
+        error_message=None,
+        leader_id=description.leader_id,
+        leader_epoch=description.leader_epoch,
+        high_watermark=description.high_watermark,
+        current_voters=tuple(_replica(voter, version) for voter in description.voters),
+        observers=tuple(_replica(observer, version) for observer in description.observers),
+    )
+    return response.DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=(response.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),),
+        nodes=tuple(_node(voter) for voter in description.voters) if version >= VOTER_KEYS_SINCE else (),
+    )
+
+
+def _replica(replica: ReplicaDescription, version: int) -> response.ReplicaState:
+    return response.ReplicaState(
+        replica_id=replica.key.node_id,
+        replica_directory_id=replica.key.directory_id if version >= VOTER_KEYS_SINCE else None,
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_timestamp_ms,
+        last_caught_up_timestamp=replica.last_caught_up_timestamp_ms,
+    )
+
+
+def _node(voter: ReplicaDescription) -> response.Node:
+    return response.Node(
+        node_id=voter.key.node_id,
+        listeners=tuple(
+            response.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+            for endpoint in voter.endpoints
+        ),
+    )
+
+
+def _unknown_partitions(
+    asked: request.DescribeQuorumRequest, message: str
+) -> response.DescribeQuorumResponse:
+    return response.DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=tuple(
+            response.TopicData(
+                topic_name=topic.topic_name,
+                partitions=tuple(
+                    response.PartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.unknown_topic_or_partition,
+                        error_message=message,
+                        leader_id=0,
+                        leader_epoch=0,
+                        high_watermark=0,
+                        current_voters=(),
+                        observers=(),
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in asked.topics
+        ),
+        nodes=(),
     )

@@ -11,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum
 from quorate_controller.control.api import ControlError, QuorumPort
 from quorate_controller.control.broker_loggers import Loggers
-from quorate_controller.log_levels import ProcessLoggers
 from quorate_controller.node.assembly import _QuorumOf
 from quorate_controller.raft.messages import Persisted, Role
 from quorate_controller.raft.model import (
@@ -24,6 +23,7 @@ from quorate_controller.raft.model import (
 from quorate_controller.raft.node import RaftNode
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, RaftConfig, VotersAt
 from quorate_controller.raft.voters import VoterSet
+from quorate_controller.structured_logs import ProcessLoggers
 
 NODE_ID = 3000
 LOGGER = "quorate.contract"

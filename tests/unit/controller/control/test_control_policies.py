@@ -17,7 +17,7 @@ from quorate_controller.control.policies import (
     Policies,
     PolicyViolationError,
 )
-from quorate_controller.policy_classes import PolicyError, load_policies
+from quorate_controller.process import StartError, load_policies
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 TIMEOUT = timedelta(seconds=10)
@@ -226,6 +226,6 @@ def test_the_classes_that_are_named_are_loaded(module: str) -> None:
 )
 def test_what_cannot_be_loaded_is_named(module: str, name: str, reason: str) -> None:
     """Key, value and reason in one line; nothing is allowed by mistake."""
-    with pytest.raises(PolicyError, match=reason) as refused:
+    with pytest.raises(StartError, match=reason) as refused:
         load_policies(properties_with(name.format(module)))
     assert str(refused.value).startswith(f"create.topic.policy.class.name={name.format(module)}: ")

@@ -88,7 +88,7 @@ class Bench:
         """Assert that the next request is decided, and its record is durable."""
         end_offset = self.node.storage.log.end_offset
         response, _ = self.ask()
-        assert [one.error_code for one in response.responses] == [ErrorCode.none]
+        assert [result.error_code for result in response.responses] == [ErrorCode.none]
         assert self.node.storage.log.end_offset == end_offset + 1
         assert self.node.raft.high_watermark == end_offset + 1
 
@@ -120,7 +120,7 @@ def bench_of() -> type[Bench]:
 
 @pytest.fixture
 def voter_config(tmp_path: Path) -> ControllerConfig:
-    """That of a formatted controller, which is one voter of three."""
+    """The properties of a formatted controller, which is one voter of three."""
     voters = "3000@localhost:9093,3001@localhost:9094,3002@localhost:9095"
     path = write_controller_properties(tmp_path, {"controller.quorum.voters": voters})
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc"])

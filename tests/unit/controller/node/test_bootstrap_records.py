@@ -106,7 +106,7 @@ def test_a_new_log_is_not_called_repaired(node_config: ControllerConfig, bench_o
 def test_a_log_with_records_and_no_metadata_version_is_repaired_with_a_warning(
     node_config: ControllerConfig, bench_of: type
 ) -> None:
-    """An administrator hears that levels were written into an old cluster (KAFKA-20839)."""
+    """The log warns of levels that were written into an old cluster (KAFKA-20839)."""
     storage = ControllerStorage.open(OsFileSystem(), node_config.storage)
     storage.save_hard_state(HardState(leader_epoch=1), kraft_version=1)
     storage.append(build_batch([encode_record(NoOpRecord())], 0, 1, NOW_MS))
@@ -191,8 +191,8 @@ def test_a_damaged_file_is_named(
     damaged.extend(
         data[:byte] + bytes([data[byte] ^ 4]) + data[byte + 1 :] for byte in range(130, len(data), 9)
     )
-    for one in damaged:
-        path.write_bytes(one)
+    for damage in damaged:
+        path.write_bytes(damage)
         with pytest.raises(CorruptFileError) as caught:
             opened(voter_config)
         assert str(caught.value).startswith(f"{path}: ")
@@ -260,7 +260,7 @@ def test_the_first_leader_writes_the_records_once(node_config: ControllerConfig)
             record
             for batch in batches_in(first.parent)
             if not batch.is_control
-            for record in map(decode_record, (one.value or b"" for one in batch.records))
+            for record in map(decode_record, (record_value.value or b"" for record_value in batch.records))
         ]
         assert written.count(ALICE) == 1
         node.close()

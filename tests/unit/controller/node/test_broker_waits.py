@@ -8,8 +8,8 @@ from kit.controller_parts import caller
 from kit.turn_parts import NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.config.own_keys import ResponsePolicy, ResponsesWaitFor
 from quorate_controller.control.api import ControlResult
-from quorate_controller.node.broker_waits import BrokerWaits
-from quorate_controller.node.events import Asker, ControlRequest
+from quorate_controller.node.consistency import BrokerWaits
+from quorate_controller.node.events import ControlRequest, Requester
 from quorate_controller.node.metadata import Waiter
 from quorate_controller.raft.messages import ConnectionLost
 from quorate_protocol.image import BrokerRegistration
@@ -41,7 +41,7 @@ BROKERS = {
 
 def waiter(end_offset: int = 10, *, broker_id: int | None = BROKER, deadline_ms: int = LATER_MS) -> Waiter:
     """A committed answer to a request that a broker forwarded."""
-    return Waiter(end_offset, end_offset, "answer", Asker(broker_id, deadline_ms))  # type: ignore[arg-type]
+    return Waiter(end_offset, end_offset, "answer", Requester(broker_id, deadline_ms))  # type: ignore[arg-type]
 
 
 def waits_for(wait_for: ResponsesWaitFor, max_ms: int = 500) -> BrokerWaits:
@@ -54,9 +54,9 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
     held = waiter(10)
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
     known = {BROKER: 9, OTHER: 50}
-    assert list(waits.take_due(known.__getitem__, NOW_MS)) == []
+    assert list(waits.pop_due(known.__getitem__, NOW_MS)) == []
     known[BROKER] = 10
-    assert list(waits.take_due(known.__getitem__, NOW_MS)) == [held]
+    assert list(waits.pop_due(known.__getitem__, NOW_MS)) == [held]
     assert (waits.overdue_count, waits.deadline_ms) == (0, None)
 
 
@@ -68,8 +68,8 @@ def test_an_answer_leaves_when_its_broker_knows_that_the_records_are_committed()
         (ResponsePolicy(), waiter(broker_id=None)),
         (ResponsePolicy(), waiter(broker_id=77)),
         (ResponsePolicy(), waiter(deadline_ms=NOW_MS + 1)),
-        (ResponsePolicy(), replace(waiter(), asker=None)),
-        (ResponsePolicy(wait_for=ResponsesWaitFor.BROKERS), replace(waiter(), asker=None)),
+        (ResponsePolicy(), replace(waiter(), requester=None)),
+        (ResponsePolicy(wait_for=ResponsesWaitFor.BROKERS), replace(waiter(), requester=None)),
     ],
     ids=["none", "no time", "direct", "unknown broker", "timeout", "no records", "no records, all brokers"],
 )
@@ -83,10 +83,10 @@ def test_a_slow_broker_costs_a_bounded_time_that_is_counted() -> None:
     waits = waits_for(ResponsesWaitFor.FORWARDER, max_ms=500)
     waits.hold_back([waiter(10), waiter(11, deadline_ms=NOW_MS + 300)], BROKERS, NOW_MS)
     assert waits.deadline_ms == NOW_MS + 150
-    assert [one.end_offset for one in waits.take_due(lambda _: -1, NOW_MS + 150)] == [11]
+    assert [waiter.end_offset for waiter in waits.pop_due(lambda _: -1, NOW_MS + 150)] == [11]
     assert waits.deadline_ms == NOW_MS + 500
-    assert list(waits.take_due(lambda _: -1, NOW_MS + 499)) == []
-    assert [one.end_offset for one in waits.take_due(lambda _: -1, NOW_MS + 500)] == [10]
+    assert list(waits.pop_due(lambda _: -1, NOW_MS + 499)) == []
+    assert [waiter.end_offset for waiter in waits.pop_due(lambda _: -1, NOW_MS + 500)] == [10]
     assert waits.overdue_count == 2
 
 
@@ -97,9 +97,9 @@ def test_cluster_wide_waits_are_for_all_brokers_that_are_not_fenced() -> None:
     assert waits.hold_back([held], BROKERS, NOW_MS) == []
     known = dict.fromkeys(BROKERS, 0)
     for broker_id in (OTHER, BROKER):
-        assert list(waits.take_due(known.__getitem__, NOW_MS)) == []
+        assert list(waits.pop_due(known.__getitem__, NOW_MS)) == []
         known[broker_id] = 10
-    assert list(waits.take_due(known.__getitem__, NOW_MS)) == [held]
+    assert list(waits.pop_due(known.__getitem__, NOW_MS)) == [held]
 
 
 # ------------------------------------------------------------------------------------------- in a turn

@@ -78,7 +78,7 @@ def begun(led: LedNode) -> list[str]:
     return list(dict.fromkeys(name.split("-")[0] for name in led.node.metadata.image.topics.by_name))
 
 
-def turns_until_answered(led: LedNode, *events: ControlRequest) -> list[int]:
+def turns_until_response(led: LedNode, *events: ControlRequest) -> list[int]:
     """Lines of Python of each turn until all are answered."""
     counter = WorkCounter()
     counter.run(lambda: led.turn(*events))
@@ -93,9 +93,9 @@ def turns_until_answered(led: LedNode, *events: ControlRequest) -> list[int]:
 
 def test_the_longest_turn_does_not_grow_with_the_requests(led: LedNode) -> None:
     """Many clients that ask for much at the same time do not delay votes, fetches and heartbeats."""
-    longest = max(turns_until_answered(led, large(led, "alone")))
+    longest = max(turns_until_response(led, large(led, "alone")))
     together = [large(led, f"r{number}", connection=number) for number in range(8)]
-    assert max(turns_until_answered(led, *together)) < 1.5 * longest
+    assert max(turns_until_response(led, *together)) < 1.5 * longest
     for event in together:
         assert {topic.error_code for topic in led.responses[event.token].topics} == {ErrorCode.none}
 
@@ -185,12 +185,12 @@ def test_reads_that_wait_hold_others_back(led: LedNode) -> None:
 def test_a_client_with_one_long_request_does_not_wait_for_all_of_another(led: LedNode) -> None:
     """A client that creates topics without end delays others by a share."""
     alone = large(led, "alone", connection=1)
-    turns_alone = len(turns_until_answered(led, alone))
+    turns_alone = len(turns_until_response(led, alone))
     many = [large(led, f"m{number}", connection=1) for number in range(8)]
     for event in many:
         led.turn(event)
     single = large(led, "single", connection=2)
-    turns = len(turns_until_answered(led, single))
+    turns = len(turns_until_response(led, single))
     assert turns <= 2 * turns_alone + 1
     assert sum(event.token in led.responses for event in many) < len(many)
     led.wait_until(lambda: all(event.token in led.responses for event in many))

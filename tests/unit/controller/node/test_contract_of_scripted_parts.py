@@ -17,9 +17,8 @@ from kit.simulator.disk import SimulatedDisk
 from kit.storage_parts import prepare
 from kit.turn_parts import EPOCH, NOW_MS, ScriptedControl, ScriptedDisk, ScriptedRaft, ScriptedSnapshots
 from quorate_controller.control.controller import QuorumController
-from quorate_controller.node.loader import SnapshotLoader
 from quorate_controller.node.snapshot_turns import BEHIND_MS_MAX, SnapshotTurns
-from quorate_controller.node.snapshotter import Snapshotter
+from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
 from quorate_controller.raft.messages import Persisted, Propose, Resign, Role, SnapshotTaken, Tick
 from quorate_controller.raft.model import (
     BOOTSTRAP_SNAPSHOT_ID,
@@ -213,5 +212,5 @@ def test_scripted_parts_have_the_names_and_parameters_of_real_ones(
         assert found or of_instances, f"{scripted.__name__}.{name} is not one of {reals}"
         method = getattr(scripted, name, None)
         if callable(method):
-            counts = {len(inspect.signature(one).parameters) for one in found if callable(one)}
+            counts = {len(inspect.signature(method).parameters) for method in found if callable(method)}
             assert len(inspect.signature(method).parameters) in counts, f"{scripted.__name__}.{name}"

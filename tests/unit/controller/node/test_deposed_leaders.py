@@ -45,9 +45,9 @@ def test_a_leader_deposed_within_a_decision_proposes_nothing_more(
     before, end_offset = list(image_to_records(node.metadata.image)), node.storage.log.end_offset
     bench.decide_next(monkeypatch, result)
     depose_at_next_step(bench)
-    outcome, effects = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.not_controller
+    result, effects = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.not_controller
     assert node.raft.role is Role.RESIGNED
     assert not [note for note in effects.notes if note.exception]
     assert list(image_to_records(node.metadata.image)) == before
@@ -64,9 +64,9 @@ def test_a_leader_deposed_by_the_upgrade_of_kraft_version_promises_nothing(
 ) -> None:
     bench.decide_next(monkeypatch, replace(WITH_KRAFT_VERSION, records=()))
     depose_at_next_step(bench)
-    outcome, _ = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.not_controller
+    result, _ = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.not_controller
     bench.wait_until_active()
     bench.assert_serves()
 
@@ -96,15 +96,15 @@ def test_a_deposed_leader_keeps_no_time_of_its_proposals(bench: Any, monkeypatch
 def test_a_breach_of_safety_ends_the_node_and_leaves_nothing(
     bench: Any, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """A node whose raft found a mistake of ours does not go on, and nothing of the turn leaves it."""
+    """A node whose raft found a mistake of ours stops, and nothing of the turn leaves it."""
     node, end_offset = bench.node, bench.node.storage.log.end_offset
     monkeypatch.setattr(ControllerStorage, "save_hard_state", None)
     if where == "in the decision":
         bench.decide_next(monkeypatch, RaftSafetyError("ours"))
     else:
         bench.decide_next(monkeypatch, ControlResult(records=topics(1), response="done"))
-        take_batch = node.metadata.take_batch
-        monkeypatch.setattr(node.metadata, "take_batch", lambda epoch, now_ms: take_batch(epoch - 1, now_ms))
+        pop_batch = node.metadata.pop_batch
+        monkeypatch.setattr(node.metadata, "pop_batch", lambda epoch, now_ms: pop_batch(epoch - 1, now_ms))
     with pytest.raises(RaftSafetyError):
         bench.ask()
     assert node.storage.log.end_offset == end_offset

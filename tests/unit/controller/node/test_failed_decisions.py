@@ -1,4 +1,4 @@
-"""Decisions that fail unforeseen: the sender is answered, or the leader resigns; the node goes on."""
+"""Decisions that fail unforeseen: the sender gets an error, or the leader resigns; the node continues."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,10 +38,10 @@ def test_an_exception_is_answered_and_logged(
 ) -> None:
     end_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, error)
-    outcome, effects = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.unknown_server_error
-    assert outcome.message == "The server experienced an unexpected error when processing the request."
+    result, effects = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.unknown_server_error
+    assert result.message == "The server experienced an unexpected error when processing the request."
     (note,) = [note for note in effects.notes if note.event == "decision_failed"]
     assert note.exception is error
     assert note.facts == {"request": "IncrementalAlterConfigsRequest", "error": type(error).__name__}
@@ -64,9 +64,9 @@ def test_a_decision_that_cannot_be_replayed_leaves_nothing(
     image, log = bench.node.metadata.image, bench.node.storage.log
     before = image.end_offset, list(image_to_records(image)), log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=records))
-    outcome, effects = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.unknown_server_error
+    result, effects = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.unknown_server_error
     assert [note.event for note in effects.notes if note.exception] == ["decision_failed"]
     assert (image.end_offset, list(image_to_records(image)), log.end_offset) == before
     assert not image.topics.by_name
@@ -85,20 +85,20 @@ def failing(error: Exception) -> Callable[[int], ControlResult]:
 
 @pytest.mark.parametrize("fails", ["decision", "replay"])
 def test_a_failed_timer_resigns_leadership(bench: Any, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    """A fault in a decision of the controller itself hands leadership over, and the process goes on."""
+    """A fault in a decision of the controller itself hands leadership over, and the process continues."""
     node, control = bench.node, bench.node.metadata.control
     before = list(image_to_records(node.metadata.image))
     error = OverflowError("too large")
     bad = ControlResult(records=(TOPIC, partition(7), partition(8)))
     monkeypatch.setattr(control, "tick", failing(error) if fails == "decision" else lambda _now_ms: bad)
     failed_at_ms = bench.now_ms = node.deadline_ms
-    outcome, effects = bench.ask()
+    result, effects = bench.ask()
     (note,) = [note for note in effects.notes if note.exception]
     assert note.event == "decision_failed"
     assert note.facts == {"task": "timer", "error": "OverflowError" if fails == "decision" else "ReplayError"}
     assert (note.exception is error) == (fails == "decision")
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.not_controller
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.not_controller
     assert node.raft.role is Role.RESIGNED
     assert not node.is_active
     monkeypatch.undo()
@@ -158,14 +158,14 @@ def test_a_disk_error_between_the_batches_of_a_decision_ends_the_node(
 
 
 def test_a_request_that_waited_too_long_is_not_decided(bench: Any) -> None:
-    """What a client was told to have timed out does not happen later (Kafka: the deadline of a
+    """A request that has timed out does not happen later (Kafka: the deadline of a
     ControllerRequestContext).
     """
     end_offset = bench.node.storage.log.end_offset
-    outcome, _ = bench.ask(deadline_ms=bench.now_ms - 1)
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.request_timed_out
+    result, _ = bench.ask(deadline_ms=bench.now_ms - 1)
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.request_timed_out
     assert bench.node.storage.log.end_offset == end_offset
-    outcome, _ = bench.ask(deadline_ms=bench.now_ms)
-    assert not isinstance(outcome, ControlError)
+    result, _ = bench.ask(deadline_ms=bench.now_ms)
+    assert not isinstance(result, ControlError)
     assert bench.node.storage.log.end_offset == end_offset + 1

@@ -1,4 +1,4 @@
-"""Requests to a node that has just started: nobody is shown a part of what it replays."""
+"""Requests to a node that has just started: no client sees a part of what it replays."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from kit.turn_parts import EPOCH, NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
+from quorate_controller.node.consistency import NO_LEADER_WAIT_MS
 from quorate_controller.node.events import ControlRequest
-from quorate_controller.node.first_catch_up import NO_LEADER_WAIT_MS
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import TopicRecord
@@ -37,7 +37,7 @@ def topic_batch(offset: int) -> bytes:
     return build_batch([encode_record(record, 0)], offset, EPOCH, timestamp_ms=1)
 
 
-def answer_with_topics(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def respond_with_topics(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the control answer with the topics that the image has at that moment."""
 
     def decide(_request: object, _context: object) -> ControlResult:
@@ -46,7 +46,7 @@ def answer_with_topics(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(bench.control, "decide", decide)
 
 
-def outcomes(effects: Any) -> list[Any]:
+def results(effects: Any) -> list[Any]:
     return [
         (
             control_response.token,
@@ -60,37 +60,37 @@ def outcomes(effects: Any) -> list[Any]:
 
 def test_nobody_sees_a_part_of_what_is_replayed(bench: TurnBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has seen later states elsewhere does not see an earlier one at a node that starts."""
-    answer_with_topics(bench, monkeypatch)
-    assert outcomes(bench.node.turn([request(0)], NOW_MS)) == []
+    respond_with_topics(bench, monkeypatch)
+    assert results(bench.node.turn([request(0)], NOW_MS)) == []
     bench.raft.high_watermark = bench.disk.log.end_offset = 1
     bench.disk.log.read = lambda *_: topic_batch(0)
-    assert outcomes(bench.node.turn([request(1)], NOW_MS)) == []
+    assert results(bench.node.turn([request(1)], NOW_MS)) == []
     assert "t0" in bench.metadata.image.topics.by_name
     bench.raft.high_watermark = bench.disk.log.end_offset = 2
     bench.raft.has_caught_up = True
     bench.disk.log.read = lambda *_: topic_batch(1)
-    assert outcomes(bench.node.turn([], NOW_MS)) == [(0, ["t0", "t1"]), (1, ["t0", "t1"])]
+    assert results(bench.node.turn([], NOW_MS)) == [(0, ["t0", "t1"]), (1, ["t0", "t1"])]
     bench.disk.log.end_offset = 3
-    assert outcomes(bench.node.turn([request(2)], NOW_MS)) == [(2, ["t0", "t1"])]
+    assert results(bench.node.turn([request(2)], NOW_MS)) == [(2, ["t0", "t1"])]
 
 
 def test_a_node_without_a_leader_answers_after_a_while(
     bench: TurnBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer_with_topics(bench, monkeypatch)
+    respond_with_topics(bench, monkeypatch)
     bench.raft.is_led = False
-    assert outcomes(bench.node.turn([request(0)], NOW_MS)) == []
+    assert results(bench.node.turn([request(0)], NOW_MS)) == []
     assert bench.node.deadline_ms == NOW_MS + NO_LEADER_WAIT_MS
-    assert outcomes(bench.node.turn([], NOW_MS + NO_LEADER_WAIT_MS - 1)) == []
-    assert outcomes(bench.node.turn([], NOW_MS + NO_LEADER_WAIT_MS)) == [(0, [])]
-    assert outcomes(bench.node.turn([request(1)], NOW_MS + NO_LEADER_WAIT_MS)) == [(1, [])]
+    assert results(bench.node.turn([], NOW_MS + NO_LEADER_WAIT_MS - 1)) == []
+    assert results(bench.node.turn([], NOW_MS + NO_LEADER_WAIT_MS)) == [(0, [])]
+    assert results(bench.node.turn([request(1)], NOW_MS + NO_LEADER_WAIT_MS)) == [(1, [])]
 
 
 def test_no_request_waits_for_longer_than_its_timeout(bench: TurnBench) -> None:
     patient = replace(request(1), deadline_ms=DEADLINE_MS + 10)
     bench.node.turn([request(0), patient], NOW_MS)
     assert bench.node.deadline_ms == DEADLINE_MS + 1
-    assert outcomes(bench.node.turn([], DEADLINE_MS)) == []
-    assert outcomes(bench.node.turn([], DEADLINE_MS + 1)) == [(0, ErrorCode.request_timed_out)]
+    assert results(bench.node.turn([], DEADLINE_MS)) == []
+    assert results(bench.node.turn([], DEADLINE_MS + 1)) == [(0, ErrorCode.request_timed_out)]
     assert bench.node.deadline_ms == patient.deadline_ms + 1
     assert "decide" not in bench.done()

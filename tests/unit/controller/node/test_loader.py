@@ -9,8 +9,8 @@ import pytest
 from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
-from quorate_controller.node.loader import SLICE_MS
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
+from quorate_controller.node.snapshotter import LOAD_SLICE_MS
 from quorate_controller.raft.messages import (
     RequestReceived,
     Shutdown,
@@ -96,12 +96,12 @@ def test_peers_are_answered_between_short_slices(node: ControllerNode, clock: Ti
         epoch += 1
         begun_ms = clock.now_ms
         effects = node.turn([vote_request(node, epoch)], begun_ms)
-        assert clock.now_ms - begun_ms <= SLICE_MS + 2 * clock.tick_ms
-        (outgoing,) = effects.raft_responses
-        assert isinstance(outgoing.response.response, VoteResponse)
-        assert outgoing.response.response.vote_granted
+        assert clock.now_ms - begun_ms <= LOAD_SLICE_MS + 2 * clock.tick_ms
+        (response,) = effects.raft_responses
+        assert isinstance(response.response.response, VoteResponse)
+        assert response.response.response.vote_granted
         notes += [note.event for note in effects.notes]
-    assert epoch - FETCHED.epoch > TOPICS // RECORDS_PER_STEP // SLICE_MS
+    assert epoch - FETCHED.epoch > TOPICS // RECORDS_PER_STEP // LOAD_SLICE_MS
     assert notes.count("snapshot_loaded") == 1
     assert len(node.metadata.image.topics.by_name) == TOPICS
     assert node.metadata.applied_offset == FETCHED.offset

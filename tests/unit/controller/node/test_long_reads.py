@@ -11,12 +11,10 @@ from kit.controller_parts import caller
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node import ControlRequest
-from quorate_controller.node.events import Asker
-from quorate_controller.node.long_reads import LARGE_OF_NODES, READS, LongRead, LongReads
+from quorate_controller.node.events import Requester
+from quorate_controller.node.request_processor import OF_BROKERS, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
-from quorate_controller.scheduler import LONG_READS
-from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.records.generated import ConfigRecord, TopicRecord
 
@@ -49,18 +47,18 @@ def topics(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return bench
 
 
-def answers(bench: Any, *events: Any) -> dict[int, Any]:
+def results(bench: Any, *events: Any) -> dict[int, Any]:
     """What one turn answers, by token."""
     effects = bench.node.turn(list(events), bench.now_ms)
     return {answer.token: answer.result for answer in effects.control_responses}
 
 
 def read_to_the_end(bench: Any) -> tuple[Any, int]:
-    """The outcome of the read, and the turns that it took after the first one."""
+    """The result of the read, and the turns that it took after the first one."""
     for turns in range(1, 100):
         assert bench.node.is_reading
         assert bench.node.deadline_ms == bench.now_ms
-        if READ in (found := answers(bench)):
+        if READ in (found := results(bench)):
             return found[READ], turns
     raise AssertionError("the read has no end")
 
@@ -68,7 +66,7 @@ def read_to_the_end(bench: Any) -> tuple[Any, int]:
 def test_others_are_served_while_thousands_of_topics_are_described(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert answers(topics, asked(READ, describe(*NAMES))) == {}
+    assert results(topics, asked(READ, describe(*NAMES))) == {}
     changed = ControlResult(
         records=(
             ConfigRecord(resource_type=2, resource_name=NAMES[-1], name="retention.ms", value="77"),
@@ -77,7 +75,7 @@ def test_others_are_served_while_thousands_of_topics_are_described(
         response="done",
     )
     topics.decide_next(monkeypatch, changed)
-    assert answers(topics, asked(OTHER, describe())) == {OTHER: "done"}
+    assert results(topics, asked(OTHER, describe())) == {OTHER: "done"}
     response, _ = read_to_the_end(topics)
     assert [result.resource_name for result in response.results] == list(NAMES)
     values = [result.configs[0].value for result in response.results]
@@ -88,34 +86,34 @@ def test_others_are_served_while_thousands_of_topics_are_described(
 
 def test_short_reads_share_a_turn(topics: Any) -> None:
     tokens = range(10, 20)
-    found = answers(topics, *(asked(token, describe(NAMES[token])) for token in tokens))
-    assert {token: outcome.results[0].resource_name for token, outcome in found.items()} == {
+    found = results(topics, *(asked(token, describe(NAMES[token])) for token in tokens))
+    assert {token: result.results[0].resource_name for token, result in found.items()} == {
         token: NAMES[token] for token in tokens
     }
 
 
 def test_reads_come_one_after_the_other(topics: Any) -> None:
-    assert answers(topics, asked(READ, describe(*NAMES)), asked(OTHER, describe(NAMES[0]))) == {}
+    assert results(topics, asked(READ, describe(*NAMES)), asked(OTHER, describe(NAMES[0]))) == {}
     responses: list[int] = []
     while topics.node.is_reading:
-        responses += answers(topics)
+        responses += results(topics)
     assert responses == [READ, OTHER]
 
 
 def test_a_read_that_nobody_waits_for_ends(topics: Any) -> None:
-    assert answers(topics, asked(READ, describe(*NAMES), deadline_ms=topics.now_ms)) == {}
+    assert results(topics, asked(READ, describe(*NAMES), deadline_ms=topics.now_ms)) == {}
     topics.now_ms += 1
-    outcome = answers(topics)[READ]
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.request_timed_out
+    result = results(topics)[READ]
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.request_timed_out
     assert not topics.node.is_reading
 
 
 def test_a_read_of_a_deposed_leader_is_refused(topics: Any) -> None:
-    assert answers(topics, asked(READ, describe(*NAMES))) == {}
-    outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.not_controller
+    assert results(topics, asked(READ, describe(*NAMES))) == {}
+    result = results(topics, Resign(epoch=topics.node.raft.epoch))[READ]
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.not_controller
 
 
 @pytest.mark.parametrize(
@@ -133,9 +131,9 @@ def test_a_step_that_fails_is_answered(
         raise error
 
     bench.decide_next(monkeypatch, ControlResult(steps=steps()))
-    outcome, effects = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is error_code
+    result, effects = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is error_code
     assert [note.event for note in effects.notes if note.exception] == (
         [] if isinstance(error, ControlError) else ["decision_failed"]
     )
@@ -145,7 +143,7 @@ def test_a_step_that_fails_is_answered(
 def test_a_decision_that_reads_first_is_taken_by_its_last_step(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long decision holds nobody up, and its records are one batch, written before the answer."""
+    """A long decision delays no other client, and its records are one batch, written before the response."""
 
     def steps() -> Generator[None, None, ControlResult]:
         for _ in range(2 * STEPS_PER_SLICE_MAX):
@@ -155,10 +153,10 @@ def test_a_decision_that_reads_first_is_taken_by_its_last_step(
 
     before = topics.node.raft.log_end_offset
     topics.decide_next(monkeypatch, ControlResult(steps=steps()))
-    assert answers(topics, asked(READ, describe())) == {}
+    assert results(topics, asked(READ, describe())) == {}
     assert topics.node.raft.log_end_offset == before
-    assert READ not in answers(topics)
-    assert answers(topics) == {READ: "deleted"}
+    assert READ not in results(topics)
+    assert results(topics) == {READ: "deleted"}
     assert topics.node.raft.log_end_offset == before + 2
     assert "late-8" in topics.node.metadata.image.topics.by_name
     assert not topics.node.is_reading
@@ -180,17 +178,17 @@ def part_names(bench: Any) -> set[str]:
 
 
 def test_a_decision_in_parts_writes_one_in_a_turn(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others decide between the parts, on what was written, and the answer comes behind the last part."""
+    """Others decide between the parts, on what was written, and the response follows the last part."""
     before = topics.node.raft.high_watermark
     first = ControlResult(records=(topic_record(1),), steps=in_parts(2, 3, 4))
     topics.decide_next(monkeypatch, first)
-    assert answers(topics, asked(READ, describe())) == {}
+    assert results(topics, asked(READ, describe())) == {}
     assert part_names(topics) == {"part-1", "part-2"}
     other = ControlResult(records=(topic_record(9),), response="other")
     topics.decide_next(monkeypatch, other)
-    assert answers(topics, asked(OTHER, describe())) == {OTHER: "other"}
+    assert results(topics, asked(OTHER, describe())) == {OTHER: "other"}
     assert part_names(topics) == {"part-1", "part-2", "part-3", "part-9"}
-    assert answers(topics) == {READ: "created"}
+    assert results(topics) == {READ: "created"}
     assert part_names(topics) == {"part-1", "part-2", "part-3", "part-4", "part-9"}
     assert topics.node.raft.high_watermark == before + 5
 
@@ -198,19 +196,19 @@ def test_a_decision_in_parts_writes_one_in_a_turn(topics: Any, monkeypatch: pyte
 def test_a_decision_goes_on_once_a_part_is_written(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No half of a request because its client has given up."""
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
-    assert answers(topics, asked(READ, describe(), deadline_ms=topics.now_ms)) == {}
+    assert results(topics, asked(READ, describe(), deadline_ms=topics.now_ms)) == {}
     topics.now_ms += 1
-    assert answers(topics) == {}
-    assert answers(topics) == {READ: "created"}
+    assert results(topics) == {}
+    assert results(topics) == {READ: "created"}
 
 
 def test_a_part_that_cannot_be_written_ends_the_decision(
     topics: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 2, 3)))
-    assert answers(topics, asked(READ, describe())) == {}
-    outcome = answers(topics)[READ]
-    assert outcome.error_code is ErrorCode.unknown_server_error
+    assert results(topics, asked(READ, describe())) == {}
+    result = results(topics)[READ]
+    assert result.error_code is ErrorCode.unknown_server_error
     assert part_names(topics) == {"part-2"}
     assert not topics.node.is_reading
     topics.assert_serves()
@@ -218,19 +216,19 @@ def test_a_part_that_cannot_be_written_ends_the_decision(
 
 def test_a_deposed_leader_ends_a_decision_in_parts(topics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     topics.decide_next(monkeypatch, ControlResult(steps=in_parts(2, 3, 4)))
-    assert answers(topics, asked(READ, describe())) == {}
-    outcome = answers(topics, Resign(epoch=topics.node.raft.epoch))[READ]
-    assert outcome.error_code is ErrorCode.not_controller
+    assert results(topics, asked(READ, describe())) == {}
+    result = results(topics, Resign(epoch=topics.node.raft.epoch))[READ]
+    assert result.error_code is ErrorCode.not_controller
     assert part_names(topics) == {"part-2"}
     assert not topics.node.is_reading
 
 
 def test_reports_of_brokers_come_before_clients() -> None:
     reads = LongReads(lambda: 0)
-    for token, request in enumerate(("CreateAclsRequest", *LARGE_OF_NODES, "DescribeAclsRequest")):
+    for token, client in enumerate((READS, OF_BROKERS, OF_BROKERS, READS)):
         steps = in_parts(token + 1)
         reads.begin(
-            LongRead(token=token, request=request, steps=steps, asker=Asker(None, 1 << 62), client=None)
+            LongRead(token=token, request="r", steps=steps, requester=Requester(None, 1 << 62), client=client)
         )
     ended = [read.token for read, _ in reads.run_slice(0)]
     assert ended == [1, 2, 0, 3]
@@ -239,11 +237,35 @@ def test_reports_of_brokers_come_before_clients() -> None:
 def test_decisions_that_have_begun_do_not_hold_reads_back() -> None:
     """A client that creates topics without end does not keep others from reading."""
     reads = LongReads(lambda: 0)
-    asker = Asker(None, 1 << 62)
-    reads.begin(LongRead(token=1, request="CreateTopicsRequest", steps=in_parts(1), asker=asker, client=None))
+    requester = Requester(None, 1 << 62)
+    reads.begin(LongRead(token=1, request="r", steps=in_parts(1), requester=requester, client="client"))
     assert reads
     assert not reads.has_reads
-    reads.begin(LongRead(token=2, request="DescribeAclsRequest", steps=in_parts(2), asker=asker, client=None))
+    reads.begin(LongRead(token=2, request="r", steps=in_parts(2), requester=requester, client=READS))
     assert reads.has_reads
-    held_back = (APIS[key] for key in LONG_READS)
-    assert {api.request_class(api.version_max).__name__ for api in held_back} == READS
+
+
+def endless() -> Generator[None, None, Any]:
+    while True:
+        yield
+
+
+def read(token: int) -> LongRead:
+    return LongRead(
+        token=token, request="r", steps=endless(), requester=Requester(None, 1 << 62), client=None
+    )
+
+
+def test_only_the_read_itself_is_given_up() -> None:
+    reads = LongReads(lambda: 0)
+    former, later = read(1), read(2)
+    reads.begin(former)
+    assert reads.pop_all() == [1]
+    assert not reads.give_up(former)
+    reads.begin(later)
+    assert not reads.give_up(former)
+    assert reads.pop_all() == [2]
+    reads.begin(later)
+    reads.begin(former)
+    assert reads.give_up(later)
+    assert reads.pop_all() == [1]

@@ -21,14 +21,14 @@ LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 @pytest.fixture
 def state() -> MetadataState:
-    """That of an active controller with a metadata.version, all of it committed."""
+    """The state of an active controller with a metadata.version, all of it committed."""
     image = MetadataImage()
     config = ControlConfig(node_id=3000, cluster_id="cluster")
     control = QuorumController(config, image, Random(1), LoneQuorum())
     control.activate(NOW_MS)
     state = MetadataState(image, control, clock=lambda: NOW_MS)
     decide(state, [LEVEL])
-    state.take_batch(EPOCH, NOW_MS)
+    state.pop_batch(EPOCH, NOW_MS)
     state.committed(1, NOW_MS)
     return state
 
@@ -51,7 +51,7 @@ def test_decisions_share_a_batch_until_it_is_full(state: MetadataState) -> None:
     decide(state, [config("a")])
     assert state.has_room([b"small"])
     assert not state.has_room(full)
-    state.take_batch(EPOCH, NOW_MS)
+    state.pop_batch(EPOCH, NOW_MS)
     assert state.has_room(full)
 
 
@@ -59,7 +59,7 @@ def test_pending_records_become_one_batch(state: MetadataState) -> None:
     decide(state, [config("a"), config("b")])
     decide(state, [config("c")])
     assert state.pending_count == 3
-    (batch,) = decode_batches(state.take_batch(EPOCH, NOW_MS))
+    (batch,) = decode_batches(state.pop_batch(EPOCH, NOW_MS))
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (1, 3, EPOCH)
     assert state.pending_count == 0
     assert state.image.end_offset == 4
@@ -70,7 +70,7 @@ def test_answers_leave_with_the_commit_of_what_they_saw(state: MetadataState) ->
     state.wait(Waiter(2, 1, "first"))  # type: ignore[arg-type]
     decide(state, [config("b")])
     state.wait(Waiter(3, 2, "second"))  # type: ignore[arg-type]
-    state.take_batch(EPOCH, NOW_MS)
+    state.pop_batch(EPOCH, NOW_MS)
     assert [waiter.token for waiter in state.committed(1, NOW_MS)] == []
     assert [waiter.token for waiter in state.committed(3, NOW_MS)] == [1, 2]
     assert state.applied_offset == 3
@@ -89,7 +89,7 @@ def test_what_is_not_committed_is_undone_with_the_leadership(state: MetadataStat
 
 def test_levels_are_finalized_with_their_commit(state: MetadataState) -> None:
     decide(state, [FeatureLevelRecord(name="group.version", feature_level=1)])
-    state.take_batch(EPOCH, NOW_MS)
+    state.pop_batch(EPOCH, NOW_MS)
     assert state.image.features["group.version"] == 1
     assert "group.version" not in state.finalized_levels
     state.committed(2, NOW_MS)

@@ -7,7 +7,7 @@ import pytest
 from kit.controller_parts import caller
 from kit.led_node import PEERS, creation, level_of
 from quorate_controller.node import ControlRequest
-from quorate_controller.node.first_catch_up import FirstCatchUp
+from quorate_controller.node.consistency import FirstCatchUp
 
 NOW_MS = 1_000_000
 
@@ -37,7 +37,7 @@ def test_a_level_is_published_with_the_commit_of_its_record(open_led: Any) -> No
 def test_requests_wait_until_the_image_has_what_the_log_has(
     applied_offset: int, has_caught_up: bool, is_held: bool
 ) -> None:
-    """A restarted controller shows nobody its checkpoint."""
+    """A restarted controller serves no read from its checkpoint."""
     raft = SimpleNamespace(has_caught_up=has_caught_up, high_watermark=10, is_led=True)
     metadata = SimpleNamespace(applied_offset=applied_offset)
     catch_up = FirstCatchUp(raft=cast("Any", raft), metadata=cast("Any", metadata), now_ms=NOW_MS)

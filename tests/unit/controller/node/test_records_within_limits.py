@@ -99,10 +99,10 @@ def test_a_value_that_grows_is_counted_in_bytes(bench: Bench) -> None:
 )
 def test_a_string_that_no_broker_can_read_is_refused(bench: Bench, request_: Any, message: str) -> None:
     end_offset = bench.node.storage.log.end_offset
-    outcome, effects = bench.ask(request_)
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.invalid_config
-    assert message in outcome.message
+    result, effects = bench.ask(request_)
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.invalid_config
+    assert message in result.message
     assert not [note for note in effects.notes if note.exception]
     assert bench.node.storage.log.end_offset == end_offset
     bench.assert_serves()
@@ -124,8 +124,8 @@ def test_an_array_that_no_broker_can_read_is_refused(bench: Bench) -> None:
 
 
 def test_a_string_of_another_record_is_an_invalid_request(bench: Bench) -> None:
-    outcome, _ = bench.ask(registration(["h" * 40_000]))
-    assert (outcome.error_code, outcome.message) == (
+    result, _ = bench.ask(registration(["h" * 40_000]))
+    assert (result.error_code, result.message) == (
         ErrorCode.invalid_request,
         "RegisterBrokerRecord: host has 40000 bytes, at most 32767 are allowed",
     )
@@ -136,10 +136,10 @@ def test_a_record_that_fits_no_checkpoint_is_refused(
     bench: Bench, node_config: ControllerConfig, count: int
 ) -> None:
     end_offset = bench.node.storage.log.end_offset
-    outcome, _ = bench.ask(registration([LONGEST] * count))
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.record_list_too_large
-    assert f"bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed" in outcome.message
+    result, _ = bench.ask(registration([LONGEST] * count))
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.record_list_too_large
+    assert f"bytes, at most {RECORD_SIZE_BYTES_MAX} are allowed" in result.message
     assert bench.node.storage.log.end_offset == end_offset
     assert_restarts(bench, node_config)
 
@@ -162,10 +162,10 @@ def test_a_decision_that_fits_no_batch_is_refused(bench: Bench, monkeypatch: pyt
     """An atomic decision shares one batch of Kafka's size, or is not made."""
     end_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=configs(300), response="done"))
-    outcome, _ = bench.ask()
-    assert isinstance(outcome, ControlError)
-    assert outcome.error_code is ErrorCode.record_list_too_large
-    assert f"exceeds the maximum allowed batch size of {BATCH_SIZE_BYTES_MAX}" in outcome.message
+    result, _ = bench.ask()
+    assert isinstance(result, ControlError)
+    assert result.error_code is ErrorCode.record_list_too_large
+    assert f"exceeds the maximum allowed batch size of {BATCH_SIZE_BYTES_MAX}" in result.message
     assert bench.node.storage.log.end_offset == end_offset
     bench.assert_serves()
 
@@ -183,8 +183,8 @@ def test_other_decisions_are_split_between_batches(
 ) -> None:
     start_offset = bench.node.storage.log.end_offset
     bench.decide_next(monkeypatch, ControlResult(records=configs(600), response="done", atomic=False))
-    outcome, _ = bench.ask()
-    assert outcome == "done"
+    result, _ = bench.ask()
+    assert result == "done"
     assert bench.node.storage.log.end_offset == start_offset + 600
     sizes = batch_sizes(bench, start_offset)
     assert len(sizes) == 3

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
-from quorate_controller.node.registration import (
+from quorate_controller.node.own_requests import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,
     ControllerIdentity,
@@ -45,7 +45,7 @@ class Desk:
         self.metadata_version = 15
 
     def deadline_ms(self) -> int | None:
-        """When the keeper wants to send; None while nothing but another record can change that."""
+        """When the keeper sends; None while only another record can change that."""
         if self.keeper.difference(self.registered) is None:
             return None
         return self.keeper.deadline_ms(metadata_version=self.metadata_version)
@@ -55,7 +55,7 @@ class Desk:
         return deadline_ms is not None and self.now_ms >= deadline_ms
 
     def wait_until_due(self) -> int:
-        """Milliseconds until the keeper wants to send, by its own deadline."""
+        """Milliseconds until the keeper sends, by its own deadline."""
         begin_ms = self.now_ms
         deadline_ms = self.deadline_ms()
         assert deadline_ms is not None
@@ -99,7 +99,7 @@ def test_registration_waits_for_its_metadata_version(desk: Desk) -> None:
 def test_whatever_differs_is_registered_again(
     desk: Desk, change: Mapping[str, Any], reason: str | None
 ) -> None:
-    """The log tells the truth of a living controller."""
+    """The log has the truth of a living controller."""
     desk.registered = replace(REGISTERED, **change)
     assert desk.keeper.difference(desk.registered) == reason
     assert desk.is_due() is (reason is not None)
@@ -110,7 +110,7 @@ def test_an_unregistered_controller_registers_again(desk: Desk) -> None:
     """Unregistering a living controller does not last (KIP-1312)."""
     assert desk.is_due()
     desk.keeper.sent(desk.now_ms)
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
     desk.registered = REGISTERED
     assert desk.is_at_rest()
     desk.now_ms += BACKOFF_MAX_MS
@@ -127,7 +127,7 @@ def test_one_request_is_in_flight(desk: Desk) -> None:
 
 def test_after_success_the_record_is_awaited(desk: Desk) -> None:
     desk.keeper.sent(desk.now_ms)
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
     assert desk.wait_until_due() == BACKOFF_MAX_MS
 
 
@@ -140,11 +140,11 @@ def test_refusals_are_retried_with_growing_pauses(desk: Desk, error_code: ErrorC
     pauses_ms = []
     for _ in range(10):
         desk.keeper.sent(desk.now_ms)
-        desk.keeper.answered(error_code, desk.now_ms)
+        desk.keeper.responded(error_code, desk.now_ms)
         pauses_ms.append(desk.wait_until_due())
     for number, pause_ms in enumerate(pauses_ms):
         wanted_ms = min(BACKOFF_INITIAL_MS * 2**number, BACKOFF_MAX_MS)
         assert wanted_ms * 0.8 <= pause_ms <= wanted_ms * 1.2 + 1
-    desk.keeper.answered(ErrorCode.none, desk.now_ms)
-    desk.keeper.answered(error_code, desk.now_ms)
+    desk.keeper.responded(ErrorCode.none, desk.now_ms)
+    desk.keeper.responded(error_code, desk.now_ms)
     assert desk.wait_until_due() <= BACKOFF_INITIAL_MS * 1.2 + 1

@@ -7,17 +7,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
-from quorate_controller.node.heartbeats import (
-    INTERVAL_MS,
-    INTERVAL_WAITING_MS,
-    PATIENCE_MS,
-    HeartbeatKeeper,
-)
 from quorate_controller.node.snapshot_turns import (
     BEHIND_MS_MAX,
     HANDOVER_PAUSE_MS,
+    INTERVAL_MS,
+    INTERVAL_WAITING_MS,
+    PATIENCE_MS,
     SILENCE_MS_MAX,
     WAITING_MS_MAX,
+    HeartbeatKeeper,
     SnapshotTurns,
 )
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
@@ -53,19 +51,19 @@ class Quorum:
 
 
 class Active:
-    """The active controller of three, and what it is told."""
+    """The active controller of three, and heartbeats to it."""
 
     def __init__(self, *, hands_over: bool = False) -> None:
         self.quorum: Any = Quorum(1, 2, 3)
         self.turns = SnapshotTurns(self.quorum, node_id=OWN_ID, hands_over=hands_over)
 
-    def hear(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> bool:
+    def has_turn(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> bool:
         """A heartbeat of a registered controller. Returns whether it has the turn."""
-        answer = self.answer(node_id, state, at_ms, offset=offset)
-        assert isinstance(answer, ControllerHeartbeatResponse)
-        return answer.start_snapshot
+        response = self.response(node_id, state, at_ms, offset=offset)
+        assert isinstance(response, ControllerHeartbeatResponse)
+        return response.start_snapshot
 
-    def answer(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> Any:
+    def response(self, node_id: int, state: int, at_ms: int = NOW_MS, *, offset: int = -1) -> Any:
         request = ControllerHeartbeatRequest(
             controller_id=node_id, last_snapshot_offset=offset, snapshot_state=state
         )
@@ -75,49 +73,49 @@ class Active:
 def test_one_controller_has_the_turn_until_it_has_written() -> None:
     """One checkpoint at a time, the active controller's among them."""
     active = Active()
-    assert active.hear(2, DUE)
-    assert not active.hear(3, DUE)
+    assert active.has_turn(2, DUE)
+    assert not active.has_turn(3, DUE)
     assert not active.turns.own(DUE, -1, NOW_MS)
-    assert active.hear(2, DUE), "the answer was lost: it asks again"
-    assert not active.hear(2, WRITING)
+    assert active.has_turn(2, DUE), "the answer was lost: it asks again"
+    assert not active.has_turn(2, WRITING)
     assert not active.turns.own(DUE, -1, NOW_MS)
-    assert not active.hear(2, IDLE)
+    assert not active.has_turn(2, IDLE)
     assert active.turns.own(DUE, -1, NOW_MS)
     assert not active.turns.own(WRITING, -1, NOW_MS)
-    assert not active.hear(3, DUE)
+    assert not active.has_turn(3, DUE)
     assert not active.turns.own(IDLE, -1, NOW_MS)
-    assert active.hear(3, DUE)
+    assert active.has_turn(3, DUE)
 
 
 def test_the_oldest_snapshot_is_replaced_first() -> None:
     """LastSnapshotOffset decides among those that wait."""
     active = Active()
-    assert not active.hear(4, WRITING)
-    assert not active.hear(2, DUE, offset=500)
-    assert not active.hear(3, DUE, offset=100)
+    assert not active.has_turn(4, WRITING)
+    assert not active.has_turn(2, DUE, offset=500)
+    assert not active.has_turn(3, DUE, offset=100)
     assert not active.turns.own(DUE, 300, NOW_MS)
-    assert not active.hear(4, IDLE, offset=900)
-    assert not active.hear(2, DUE, offset=500)
+    assert not active.has_turn(4, IDLE, offset=900)
+    assert not active.has_turn(2, DUE, offset=500)
     assert not active.turns.own(DUE, 300, NOW_MS)
-    assert active.hear(3, DUE, offset=100)
+    assert active.has_turn(3, DUE, offset=100)
     assert active.turns.last_snapshot_offsets(NOW_MS) == {2: 500, 3: 100, 4: 900}
-    assert not active.hear(3, IDLE, offset=950)
-    assert not active.hear(2, DUE, offset=500)
+    assert not active.has_turn(3, IDLE, offset=950)
+    assert not active.has_turn(2, DUE, offset=500)
     assert active.turns.own(DUE, 300, NOW_MS)
 
 
 def test_nobody_waits_for_long_for_a_controller_that_fell_silent() -> None:
     active = Active()
-    assert not active.hear(4, WRITING)
-    assert not active.hear(3, DUE, offset=100)
-    assert not active.hear(4, IDLE, offset=900)
-    assert not active.hear(2, DUE, NOW_MS + WAITING_MS_MAX, offset=500)
-    assert active.hear(2, DUE, NOW_MS + WAITING_MS_MAX + 1, offset=500)
+    assert not active.has_turn(4, WRITING)
+    assert not active.has_turn(3, DUE, offset=100)
+    assert not active.has_turn(4, IDLE, offset=900)
+    assert not active.has_turn(2, DUE, NOW_MS + WAITING_MS_MAX, offset=500)
+    assert active.has_turn(2, DUE, NOW_MS + WAITING_MS_MAX + 1, offset=500)
     assert active.turns.last_snapshot_offsets(NOW_MS + SILENCE_MS_MAX + 1) == {2: 500}
 
 
 def test_an_impossible_offset_is_refused() -> None:
-    refused = Active().answer(2, DUE, offset=-2)
+    refused = Active().response(2, DUE, offset=-2)
     assert isinstance(refused, ControlError)
     assert refused.error_code is ErrorCode.invalid_request
 
@@ -125,25 +123,25 @@ def test_an_impossible_offset_is_refused() -> None:
 def test_who_writes_without_a_turn_is_waited_for() -> None:
     """The first turn after an election does not come on top of a checkpoint that is being written."""
     active = Active()
-    assert not active.hear(2, WRITING)
-    assert not active.hear(3, DUE)
-    assert not active.hear(2, IDLE)
-    assert active.hear(3, DUE)
+    assert not active.has_turn(2, WRITING)
+    assert not active.has_turn(3, DUE)
+    assert not active.has_turn(2, IDLE)
+    assert active.has_turn(3, DUE)
 
 
 def test_a_controller_that_died_in_its_turn_loses_it() -> None:
     active = Active()
-    assert active.hear(2, DUE)
-    assert not active.hear(3, DUE, NOW_MS + SILENCE_MS_MAX)
-    assert active.hear(3, DUE, NOW_MS + SILENCE_MS_MAX + 1)
+    assert active.has_turn(2, DUE)
+    assert not active.has_turn(3, DUE, NOW_MS + SILENCE_MS_MAX)
+    assert active.has_turn(3, DUE, NOW_MS + SILENCE_MS_MAX + 1)
 
 
 def test_a_turn_ends_with_the_epoch() -> None:
     """Soft state of one leadership does not reach into the next."""
     active = Active()
-    assert active.hear(2, DUE)
+    assert active.has_turn(2, DUE)
     active.quorum.epoch += 1
-    assert active.hear(3, DUE)
+    assert active.has_turn(3, DUE)
 
 
 @pytest.mark.parametrize(
@@ -171,19 +169,19 @@ def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:
     """The active controller hands over before its own checkpoint, but never in vain."""
     active = Active(hands_over=True)
     assert not active.turns.has_successor(NOW_MS)
-    active.hear(2, DUE)
+    active.has_turn(2, DUE)
     active.quorum.behind = {3}
-    active.hear(3, IDLE)
-    active.hear(4, IDLE)
+    active.has_turn(3, IDLE)
+    active.has_turn(4, IDLE)
     assert not active.turns.has_successor(NOW_MS)
     active.quorum.behind = set()
     assert active.turns.has_successor(NOW_MS)
     active.turns.handed_over(NOW_MS)
     assert not active.turns.has_successor(NOW_MS + HANDOVER_PAUSE_MS - 1)
-    active.hear(3, IDLE, NOW_MS + HANDOVER_PAUSE_MS)
+    active.has_turn(3, IDLE, NOW_MS + HANDOVER_PAUSE_MS)
     assert active.turns.has_successor(NOW_MS + HANDOVER_PAUSE_MS)
     default = Active()
-    default.hear(2, IDLE)
+    default.has_turn(2, IDLE)
     assert not default.turns.has_successor(NOW_MS)
 
 
@@ -198,10 +196,10 @@ def test_leadership_goes_to_one_of_ours_that_is_caught_up_and_idle() -> None:
 )
 def test_strangers_and_unknown_states_are_refused(node_id: int, state: int, error_code: ErrorCode) -> None:
     active = Active()
-    answer = active.answer(node_id, state)
-    assert isinstance(answer, ControlError)
-    assert answer.error_code is error_code
-    assert active.hear(3, DUE), "nobody known is writing"
+    response = active.response(node_id, state)
+    assert isinstance(response, ControlError)
+    assert response.error_code is error_code
+    assert active.has_turn(3, DUE), "nobody known is writing"
 
 
 # ---------------------------------------------------------------------------------------------- a standby
@@ -213,15 +211,15 @@ def new_keeper() -> tuple[Any, HeartbeatKeeper]:
     return quorum, HeartbeatKeeper(quorum, 2)
 
 
-def answered(keeper: HeartbeatKeeper, state: SnapshotState, now_ms: int, *, start: bool = False) -> None:
-    """A heartbeat and its answer."""
+def responded_to(keeper: HeartbeatKeeper, state: SnapshotState, now_ms: int, *, start: bool = False) -> None:
+    """A heartbeat and its response."""
     keeper.request(state, -1, now_ms)
     response = ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=start)
-    keeper.answered(response, now_ms)
+    keeper.responded(response, now_ms)
 
 
 def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
-    """An idle standby costs next to nothing, one that waits hears of its turn soon."""
+    """An idle standby costs next to nothing, a waiting one gets its turn soon."""
     _quorum, keeper = new_keeper()
     assert keeper.deadline_ms(IDLE) == 0
     keeper.request(IDLE, -1, NOW_MS)
@@ -229,7 +227,7 @@ def test_heartbeats_are_rare_but_for_changes_and_waits() -> None:
     keeper.failed(is_unsupported=False)
     assert keeper.deadline_ms(IDLE) == NOW_MS + INTERVAL_MS
     assert keeper.deadline_ms(DUE) == 0
-    answered(keeper, DUE, NOW_MS)
+    responded_to(keeper, DUE, NOW_MS)
     assert keeper.deadline_ms(DUE) == NOW_MS + INTERVAL_WAITING_MS
     assert keeper.deadline_ms(WRITING) == 0
 
@@ -250,18 +248,18 @@ def test_a_leader_without_the_api_is_asked_once_in_its_epoch() -> None:
 
 def test_a_standby_waits_for_its_turn_and_not_for_a_silent_leader() -> None:
     _quorum, keeper = new_keeper()
-    answered(keeper, DUE, NOW_MS)
+    responded_to(keeper, DUE, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
-    answered(keeper, DUE, NOW_MS + PATIENCE_MS, start=True)
+    responded_to(keeper, DUE, NOW_MS + PATIENCE_MS, start=True)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
     assert not keeper.may_begin(NOW_MS + PATIENCE_MS, NOW_MS + PATIENCE_MS)
 
 
 def test_a_turn_that_is_not_needed_any_more_is_not_kept() -> None:
     _quorum, keeper = new_keeper()
-    answered(keeper, DUE, NOW_MS, start=True)
-    answered(keeper, IDLE, NOW_MS + 1)
+    responded_to(keeper, DUE, NOW_MS, start=True)
+    responded_to(keeper, IDLE, NOW_MS + 1)
     assert not keeper.may_begin(NOW_MS + 2, NOW_MS + 2)
 
 
@@ -269,6 +267,6 @@ def test_an_error_is_no_answer() -> None:
     """A leader that knows this controller not yet does not hold it up."""
     _quorum, keeper = new_keeper()
     keeper.request(DUE, -1, NOW_MS)
-    keeper.answered(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)
+    keeper.responded(ControllerHeartbeatResponse(error_code=ErrorCode.unknown_controller_id), NOW_MS + 9_000)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)

@@ -111,7 +111,7 @@ class Parts:
 
 
 def image_of(configs: int) -> MetadataImage:
-    """A committed image with so many configs."""
+    """A committed image with `count` configs."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name="metadata.version", feature_level=30)]
     records += [
         ConfigRecord(resource_type=TOPIC, resource_name=f"{number:05}", name="retention.ms", value="1")
@@ -222,7 +222,7 @@ def test_a_fetched_checkpoint_replaces_one_that_is_being_written() -> None:
 
 
 def test_a_checkpoint_that_waits_is_looked_at_again_and_not_all_the_time() -> None:
-    """A controller whose turn has not come does nothing but wait, and at twice its limits waits for nobody."""
+    """A controller waits for its turn, and at twice its limits writes without one."""
     image = image_of(1)
     snapshotter = Parts().snapshotter(node_id=0, interval_ms=60_000)
     snapshotter.applied(BYTES_MAX)

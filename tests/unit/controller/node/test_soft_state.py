@@ -1,6 +1,6 @@
 """All state that is in memory alone has a row in `kit.soft_state.table`, and what ends with a leadership does end.
 
-The story is told by requests and raft's messages to a real node: it leads, has every kind of soft state, and loses
+The story consists of requests and raft's messages to a real node: it leads, has every kind of soft state, and loses
 the leadership. Slices are of one partition, so that little makes cursors.
 """
 
@@ -113,7 +113,7 @@ def have_cursors(led: LedNode) -> None:
     led.beat(4, want_fence=True)
 
 
-def have_answers_waiting(led: LedNode) -> list[int]:
+def have_responses_waiting(led: LedNode) -> list[int]:
     """Have requests that wait: for a commit, for a broker, for the rest of a long read. Returns their tokens."""
     held = led.asked(creation("held", broker_ids=(1,)), forwarded=True, broker_id=1)
     led.turn(held)
@@ -156,7 +156,7 @@ def test_what_ends_with_a_leadership_ends(
     monkeypatch.setattr(MetadataState, "abandon", abandon_and_note)
     populate(led)
     have_cursors(led)
-    tokens = have_answers_waiting(led)
+    tokens = have_responses_waiting(led)
     undecided = (led.asked(creation("undecided", broker_ids=(1,))), led.asked(report(led)))
     effects = led.turn(*undecided, led.lead_by_another())
     responses = [control_response.token for control_response in effects.control_responses]
@@ -165,7 +165,7 @@ def test_what_ends_with_a_leadership_ends(
     assert different(state_of(led.node), fresh) == set()
     held, *refused = (led.responses[token] for token in (*tokens, *(event.token for event in undecided)))
     assert not isinstance(held, ControlError), "it was committed"
-    assert [one.error_code for one in refused] == [ErrorCode.not_controller] * 4
+    assert [error.error_code for error in refused] == [ErrorCode.not_controller] * 4
 
     led.lead()
     with monkeypatch.context() as patch:
@@ -189,7 +189,7 @@ def test_each_attribute_has_a_row(led: LedNode) -> None:
     seen: State = {}
     populate(led)
     have_cursors(led)
-    have_answers_waiting(led)
+    have_responses_waiting(led)
     for _ in range(2):
         seen |= state_of(led.node)
         led.turn(led.lead_by_another())
@@ -201,7 +201,7 @@ def test_what_is_set_at_the_start_never_changes(led: LedNode) -> None:
     before = of_kind(state_of(led.node), Kind.SET)
     populate(led)
     have_cursors(led)
-    have_answers_waiting(led)
+    have_responses_waiting(led)
     led.turn(led.lead_by_another())
     led.lead()
     after = of_kind(state_of(led.node), Kind.SET)
@@ -218,9 +218,9 @@ def test_what_belongs_to_a_role_ends_with_it(led: LedNode) -> None:
     assert led.node.raft._replica.peers._in_flight
     led.turn(led.lead_by_another())
     everything = list(attributes(led.node, lambda _: True))
-    assert not [one.key for one in everything if one.value is leader]
+    assert not [state.key for state in everything if state.value is leader]
     in_flight = led.node.raft._replica.peers._in_flight.values()
-    assert all(one.request_id >= requests for one in in_flight)
+    assert all(request.request_id >= requests for request in in_flight)
     assert led.node.raft._replica.peers._backoff_until_ms == {}
     assert led.node.raft._replica.next_discovery_ms == led.now_ms
 

@@ -76,7 +76,7 @@ def of_node(token: int) -> ControlRequest:
 
 
 def everything() -> Ready:
-    """All that raft can want durable in one step, with an answer that promises it."""
+    """All that raft can want durable in one step, with a response that promises it."""
     return Ready(
         hard_state=HARD_STATE,
         truncate_to=0,
@@ -87,7 +87,7 @@ def everything() -> Ready:
 
 
 def answers(effects: Any) -> list[tuple[int, Any]]:
-    """Token and response or error code of each answer."""
+    """Token and response or error code of each request."""
     return [
         (
             control_response.token,
@@ -107,8 +107,14 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
     bench.answer(Persisted, Ready(responses=(replace(VOTE, token=5),)))
     effects = bench.node.turn([LOST], NOW_MS)
     assert bench.done() == [
-        *("ConnectionLost", "hard state", "truncate", "append", "snapshot chunk"),
-        *("flush", "recovery point", "Persisted"),
+        "ConnectionLost",
+        "hard state",
+        "truncate",
+        "append",
+        "snapshot chunk",
+        "flush",
+        "recovery point",
+        "Persisted",
     ]
     assert bench.journal[1] == ("hard state", HARD_STATE, 1)
     assert bench.journal[-1] == ("step", "Persisted", 2)
@@ -122,8 +128,19 @@ def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
     bench.answer(ConnectionLost, Ready(append=batch(2)))
     effects = bench.node.turn([request(0), of_node(1), of_node(2), LOST, of_node(3)], NOW_MS)
     assert bench.done() == [
-        *("decide", "decide", "Propose", "append", "ConnectionLost", "append", "decide", "decide"),
-        *("Propose", "append", "flush", "recovery point", "Persisted"),
+        "decide",
+        "decide",
+        "Propose",
+        "append",
+        "ConnectionLost",
+        "append",
+        "decide",
+        "decide",
+        "Propose",
+        "append",
+        "flush",
+        "recovery point",
+        "Persisted",
     ]
     assert [entry[1] for entry in bench.journal if entry[0] == "decide"] == ["n1", "n2", "n3", "r0"]
     assert answers(effects) == []
@@ -186,7 +203,7 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
     first, second, third = bench.node.turn([LOST], NOW_MS).raft_responses
     assert first.response is second.response
     assert third.response is not first.response
-    assert [one.is_for_observer for one in (first, second, third)] == [False, True, False]
+    assert [effect.is_for_observer for effect in (first, second, third)] == [False, True, False]
     assert bench.done().count("read log") == 2
 
 
@@ -207,13 +224,13 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     )
     bench.answer(ConnectionLost, Ready(responses=responses))
     filled = [response.response for response in bench.node.turn([LOST], NOW_MS).raft_responses]
-    assert [one.response.error_code for one in filled] == [
+    assert [effect.response.error_code for effect in filled] == [
         ErrorCode.none,
         ErrorCode.position_out_of_range,
         ErrorCode.position_out_of_range,
         ErrorCode.snapshot_not_found,
     ]
-    assert [one.data for one in filled] == [b"chunk", b"", b"", b""]
+    assert [effect.data for effect in filled] == [b"chunk", b"", b"", b""]
     first = filled[0].response
     assert isinstance(first, FetchSnapshotResponse)
     assert (first.size_bytes, first.position) == (100, 99)
@@ -234,7 +251,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
     ],
 )
 def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, after: list[str]) -> None:
-    """A turn on a failing disk answers nobody and tells raft nothing."""
+    """A turn on a failing disk sends no response and passes nothing to raft."""
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.answer(ConnectionLost, everything())
@@ -422,7 +439,7 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
     effects = bench.node.turn([OwnRequestFailed(request=request, reason="no route")], NOW_MS)
     (note,) = effects.notes
     assert (note.event, note.is_warning) == ("registration_failed", True)
-    assert note.facts == {"error": "no answer", "message": "no route"}
+    assert note.facts == {"error": "no response", "message": "no route"}
     assert bench.done() == []
 
 
@@ -444,7 +461,7 @@ def test_a_request_is_told_its_circumstances(bench: TurnBench, monkeypatch: pyte
 
     monkeypatch.setattr(bench.control, "decide", decide)
     bench.node.turn([request(0), request(1)], NOW_MS + 3)
-    assert [(one.now_ms, one.next_offset, one.listener) for one in seen] == [
+    assert [(context.now_ms, context.next_offset, context.listener) for context in seen] == [
         (NOW_MS + 3, 0, "CONTROLLER"),
         (NOW_MS + 3, 1, "CONTROLLER"),
     ]

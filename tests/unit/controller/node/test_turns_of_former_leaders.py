@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.node.heartbeats import PATIENCE_MS, HeartbeatKeeper
-from quorate_controller.node.snapshot_turns import SnapshotTurns
+from quorate_controller.node.snapshot_turns import PATIENCE_MS, HeartbeatKeeper, SnapshotTurns
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
     ControllerHeartbeatRequest,
     SnapshotState,
@@ -40,11 +39,11 @@ def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_res
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
     if changes_after_response:
-        keeper.answered(TURN, NOW_MS)
+        keeper.responded(TURN, NOW_MS)
         quorum.epoch += 1
     else:
         quorum.epoch += 1
-        keeper.answered(TURN, NOW_MS)
+        keeper.responded(TURN, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS)
     assert not keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS - 1)
     assert keeper.may_begin(NOW_MS, NOW_MS + PATIENCE_MS)
@@ -53,7 +52,7 @@ def test_a_turn_of_a_former_leader_does_not_count(quorum: Any, changes_after_res
 def test_a_turn_that_was_not_needed_is_given_back(quorum: Any) -> None:
     keeper = HeartbeatKeeper(quorum, STANDBY)
     keeper.request(DUE, -1, NOW_MS)
-    keeper.answered(TURN, NOW_MS)
+    keeper.responded(TURN, NOW_MS)
     keeper.request(IDLE, 500, NOW_MS)
     keeper.failed(is_unsupported=False)
     assert not keeper.may_begin(NOW_MS, NOW_MS)
@@ -72,7 +71,7 @@ def test_a_former_leader_without_the_api_does_not_silence_the_next(quorum: Any) 
 
 
 def test_an_active_controller_hears_of_the_others_anew_in_each_epoch(quorum: Any) -> None:
-    """What a standby did under a former leadership keeps nobody waiting."""
+    """What a standby did under a former leadership delays no other controller."""
     turns = SnapshotTurns(quorum, node_id=ACTIVE, hands_over=True)
 
     def has_turn(node_id: int, state: SnapshotState) -> bool:

@@ -5,8 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from kio.schema.errors import ErrorCode
-from quorate_controller.security.acl_index import AclsOfPattern
-from quorate_controller.security.authorizer import KNOWN_MAX, Action, Authorizer
+from quorate_controller.security.authorizer import KNOWN_MAX, AclsOfPattern, Action, Authorizer
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
@@ -49,7 +48,7 @@ def acl(
 def image_of(*acls: AccessControlEntry) -> MetadataImage:
     """An image with these ACLs."""
     image = MetadataImage()
-    image.replay_all([one.to_record(uuid4()) for one in acls], base_offset=0)
+    image.replay_all([acl.to_record(uuid4()) for acl in acls], base_offset=0)
     return image
 
 
@@ -194,10 +193,10 @@ def test_a_decision_looks_at_few_of_many_acls() -> None:
     users = [acl("shared", principal=f"User:u{number}") for number in range(2_000)]
     authorizer = Authorizer(image_of(*names, *prefixes, *users))
     looked_at = [
-        one
+        acl
         for name in ("topic-77", "team-77.orders", "shared", "absent")
         for acls in authorizer.acls.matching(ResourceType.TOPIC, name)
-        for one in acls.of("User:u77")
+        for acl in acls.of("User:u77")
     ]
     assert len(looked_at) == 2
     assert is_allowed(authorizer, name="shared", principal="User:u1999")

@@ -33,7 +33,7 @@ def test_an_invalid_token_is_answered_and_then_refused() -> None:
     assert BearerDialogue("x.y.z").next(response) == b"\x01"
     with pytest.raises(SaslRefusalError, match="it is none of ours") as refused:
         server.evaluate(b"\x01")
-    assert refused.value.told == '{"status":"invalid_token"}'
+    assert refused.value.shown == '{"status":"invalid_token"}'
     with pytest.raises(SaslRefusalError, match="malformed"):
         server.evaluate(b"\x01")
     assert server.authenticated is None
@@ -64,13 +64,13 @@ def test_other_messages_are_refused(message: bytes, said: str) -> None:
     """What Kafka's server takes for malformed is."""
     with pytest.raises(SaslRefusalError, match=said) as refused:
         BearerServer(validate).evaluate(message)
-    assert refused.value.told is None
+    assert refused.value.shown is None
 
 
 def test_the_authorization_id_has_to_be_the_principal() -> None:
     with pytest.raises(SaslRefusalError) as refused:
         BearerServer(validate).evaluate(b"n,a=bob,\x01auth=Bearer a.b.c\x01\x01")
-    assert refused.value.told == (
+    assert refused.value.shown == (
         "Authentication failed: Client requested an authorization id (bob) that is different from the token's "
         "principal name (alice)"
     )

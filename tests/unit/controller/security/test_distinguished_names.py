@@ -1,4 +1,4 @@
-"""Names in certificates: those of a real one, and bytes that are none. Beside Java's: tests/golden."""
+"""Names in certificates: those of a real one, and malformed bytes. Beside Java's: tests/golden."""
 
 import ssl
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.java.tls import Certificates
-from quorate_controller.security.certificates import subject_of
-from quorate_controller.security.distinguished_names import name_of
+from quorate_controller.security.certificates import name_of, subject_of
 
 
 @pytest.fixture(scope="module")

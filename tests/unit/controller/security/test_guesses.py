@@ -5,7 +5,7 @@ from quorate_controller.security.guesses import BUDGETS_MAX, FAILURE_INTERVAL_S,
 
 
 def fail(guesses: Guesses, host: str, name: str, times: int, now_s: float = 0.0) -> None:
-    """Fail so many times."""
+    """Fail `count` times."""
     for _ in range(times):
         guesses.failed(host, name, now_s)
 
@@ -44,7 +44,7 @@ def test_a_stranger_does_not_lock_out_who_has_logged_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("address", "other", "is_same"),
     [
         ("2001:db8::1", "2001:db8::ffff:1", True),
         ("2001:db8::1", "2001:db8:0:1::1", False),
@@ -53,9 +53,9 @@ def test_a_stranger_does_not_lock_out_who_has_logged_in() -> None:
         ("fe80::1%eth0", "fe80::2%eth1", True),
     ],
 )
-def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -> None:
+def test_a_network_of_ipv6_is_one_address(address: str, other: str, is_same: bool) -> None:
     guesses = Guesses()
-    fail(guesses, one, "alice", FAILURES_MAX)
+    fail(guesses, address, "alice", FAILURES_MAX)
     assert guesses.allows(other, "alice", 0.0) != is_same
 
 

@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from quorate_controller.control.delegation_tokens import token_hmac
 from quorate_controller.control.scram_credentials import credential_record
 from quorate_controller.node.credentials import ImageCredentials
-from quorate_controller.security.decoys import Decoys, decoy_secret
 from quorate_controller.security.sasl import (
     SCRAM_MECHANISMS,
     Authenticated,
+    Decoys,
     LoginHeldBackError,
     Passwords,
     PlainServer,
     SaslRefusalError,
     ScramServer,
+    decoy_secret,
 )
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import DelegationToken
@@ -110,7 +111,7 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
         challenged = client.challenged(server.evaluate(client.first_message()))
         with pytest.raises(SaslRefusalError, match=reason) as refused:
             server.evaluate(challenged.message)
-        assert refused.value.told is None
+        assert refused.value.shown is None
 
 
 @pytest.mark.parametrize(
@@ -126,10 +127,10 @@ def test_a_delegation_token_logs_its_owner_in() -> None:
     ],
 )
 def test_first_messages_that_are_refused(message: bytes, reason: str) -> None:
-    """A typed refusal that tells strangers nothing of users."""
+    """A typed refusal that shows strangers nothing of users."""
     with pytest.raises(SaslRefusalError, match=reason) as refused:
         rfc_server().evaluate(message)
-    assert refused.value.told is None or "different from username" in refused.value.told
+    assert refused.value.shown is None or "different from username" in refused.value.shown
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "shown"),
     [
         (b"alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
         (b"\0alice\0secret\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
@@ -189,11 +190,11 @@ def test_hostile_messages_are_refused(first: bytes, second: bytes) -> None:
         ),
     ],
 )
-def test_plain_refuses_as_kafka_does(message: bytes, told: str) -> None:
+def test_plain_refuses_as_kafka_does(message: bytes, shown: str) -> None:
     server = PlainServer(Passwords({"alice": "secret", "empty": ""}, b"key"))
     with pytest.raises(SaslRefusalError) as refused:
         server.evaluate(message)
-    assert refused.value.told == told
+    assert refused.value.shown == shown
     assert server.authenticated is None
 
 
@@ -205,7 +206,7 @@ def kafka_salt(number: int) -> bytes:
 def ask(
     name: str, mechanism: ScramMechanism, found: ImageCredentials, decoys: Decoys
 ) -> tuple[bytes, int, str]:
-    """What a stranger sees who logs in with a wrong password: salt, iterations, and the answer to its proof."""
+    """What a stranger sees who logs in with a wrong password: salt, iterations, and the response to its proof."""
     server = ScramServer(mechanism, found, lambda: "x", decoys)
     client = ScramClient(mechanism=mechanism.mechanism_name, username=name, password="guess", nonce="n")
     first = server.evaluate(client.first_message())
@@ -214,13 +215,13 @@ def ask(
         server.evaluate(client.challenged(first).message)
     assert refused.value.is_guess
     assert server.authenticated is None
-    return base64.b64decode(salt[2:]), int(iterations[2:]), str(refused.value.told)
+    return base64.b64decode(salt[2:]), int(iterations[2:]), str(refused.value.shown)
 
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS.values())
 def test_scram_does_not_reveal_who_is_a_user(mechanism: ScramMechanism) -> None:
     users = [(f"user-{number}", "x", mechanism, kafka_salt(number)) for number in range(40)]
-    other_mechanism = next(one for one in SCRAM_MECHANISMS.values() if one is not mechanism)
+    other_mechanism = next(candidate for candidate in SCRAM_MECHANISMS.values() if candidate is not mechanism)
     found, of_nobody = credentials(*users), credentials()
     decoys, of_another = (Decoys(decoy_secret("shared by all", "cluster")) for _ in range(2))
     alphabet = set(b"0123456789abcdefghijklmnopqrstuvwxyz")
@@ -320,3 +321,32 @@ def test_plain_lets_users_in(message: bytes) -> None:
 
 def test_token_hmacs_are_kafkas() -> None:
     assert token_hmac("s", "id") == hmac.digest(b"s", b"id", "sha512")
+
+
+def final_message(server_first: str, nonce: str) -> bytes:
+    """The final message of a client with the right password: this nonce, and the proof that belongs to it."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b"salt", 4096)
+    without_proof = f"c=biws,r={nonce}"
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = f"n=user,r=client,{server_first},{without_proof}".encode()
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("nonce", "is_accepted"),
+    [("clientserver", True), ("client", False), ("clientother", False), ("clientservermore", False)],
+)
+def test_the_final_message_has_the_nonce_of_both(nonce: str, is_accepted: bool) -> None:
+    """RFC 5802, section 5.1."""
+    known = credentials(("user", "pencil", SHA_256, b"salt"))
+    server = ScramServer(SHA_256, known, lambda: "server", DECOYS)
+    message = final_message(server.evaluate(b"n,,n=user,r=client").decode(), nonce)
+    if is_accepted:
+        server.evaluate(message)
+        assert server.authenticated is not None
+    else:
+        with pytest.raises(SaslRefusalError, match="final message is malformed"):
+            server.evaluate(message)
+        assert server.authenticated is None

@@ -39,7 +39,7 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 @dataclass
 class FakeNode:
-    """Implements NodePort: hands out futures that the test resolves, or answers at once if told how."""
+    """Implements NodePort: returns futures that the test resolves, or those of `decide` and `reply` at once."""
 
     node_id: int = 1
     cluster_id: str = "cluster"
@@ -65,11 +65,11 @@ class FakeNode:
         future = asyncio.get_running_loop().create_future()
         self.controls.append((request, caller, future))
         if self.decide is not None:
-            outcome = self.decide(request, caller)
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            result = self.decide(request, caller)
+            if isinstance(result, Exception):
+                future.set_exception(result)
             else:
-                future.set_result(outcome)
+                future.set_result(result)
         self.arrived.set()
         return future
 
@@ -82,7 +82,7 @@ class FakeNode:
         return future
 
     async def requests(self, count: int) -> list[asyncio.Future[Any]]:
-        """Wait until so many requests are here; their futures, control before raft."""
+        """Wait for `count` requests; returns their futures, control before raft."""
         while len(self.controls) + len(self.rafts) < count:
             self.arrived.clear()
             await asyncio.wait_for(self.arrived.wait(), HANG_S)
@@ -106,7 +106,7 @@ class FakeNode:
 
 @dataclass
 class WireClient:
-    """A Kafka client that sends what it is told to, and may pipeline."""
+    """A Kafka client that may pipeline."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -213,7 +213,7 @@ async def rig() -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PeerBench]:
-    """Connections to peers, and one that answers what it is told to."""
+    """Connections to peers, and a scripted peer."""
     monkeypatch.setattr(peers, "OWN_REQUEST_TIMEOUT_MS", HANG_S * 1000)
     built = PeerBench()
     yield built

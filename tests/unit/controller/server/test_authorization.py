@@ -1,4 +1,4 @@
-"""Which requests are served to whom: each API that controllers serve, through the dispatcher, over a real socket."""
+"""Authorization of each API that controllers serve, through the dispatcher, over a real socket."""
 
 import io
 import logging
@@ -228,7 +228,7 @@ async def test_what_is_in_an_envelope_is_judged_by_the_client(
     (result,) = decode(api.response_class(3), response.response_data, offset).results
     assert result.error_code is ErrorCode.cluster_authorization_failed
     assert result.error_message == "Request CreateAcls needs ALTER permission."
-    (record,) = [one for one in caplog.records if one.message == "authorization_denied"]
+    (record,) = [record for record in caplog.records if record.message == "authorization_denied"]
     assert record.__dict__["facts"] == {
         "principal": "User:bob",
         "operation": "ALTER",

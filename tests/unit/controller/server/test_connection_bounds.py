@@ -5,8 +5,8 @@ import resource
 
 import pytest
 from quorate_controller.config import ControllerConfig, parse_config
-from quorate_controller.server import connection_bounds
-from quorate_controller.server.connection_bounds import (
+from quorate_controller.server import connection_quotas
+from quorate_controller.server.connection_quotas import (
     FILES_KEPT,
     UnknownHostError,
     bounds_of,
@@ -39,7 +39,7 @@ async def test_hosts_are_looked_up() -> None:
 
 
 async def test_an_unknown_host_ends_the_start() -> None:
-    """As Kafka, which would otherwise not apply a limit that somebody relies on."""
+    """As Kafka, which would otherwise not apply a limit that is relied on."""
     with pytest.raises(
         UnknownHostError, match=r"max\.connections\.per\.ip\.overrides: nobody\.invalid has no"
     ):
@@ -50,7 +50,7 @@ async def test_connections_leave_files_to_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Clients can't take the last file descriptor, without which a controller ends."""
-    monkeypatch.setattr(connection_bounds, "raise_file_limit", lambda: 1024)
+    monkeypatch.setattr(connection_quotas, "raise_file_limit", lambda: 1024)
     caplog.set_level(logging.INFO)
     assert (await bounds_of(config(max_connections="500"))).total_max == 500
     assert not caplog.records

@@ -29,17 +29,17 @@ class Quotas:
         )
         self.closed: list[Place] = []
 
-    def take(self, listener: str, stage: Stage = Stage.STRANGER, host: str = "h") -> Place | None:
+    def enter(self, listener: str, stage: Stage = Stage.STRANGER, host: str = "h") -> Place | None:
         """A new connection, a second after the one before."""
         self.now_s += 1
-        place = self.quotas.take(listener, host, f"{host}:1", stage, self.now_s)
+        place = self.quotas.enter(listener, host, f"{host}:1", stage, self.now_s)
         if place is not None:
             place.close = lambda: self.closed.append(place)
         return place
 
     def taken(self, listener: str, stage: Stage = Stage.STRANGER) -> Place:
         """The same, where there is a place."""
-        place = self.take(listener, stage)
+        place = self.enter(listener, stage)
         assert place is not None
         return place
 
@@ -55,7 +55,7 @@ def test_the_limit_is_for_all_listeners_together() -> None:
     first = quotas.taken(OTHERS)
     quotas.served(CLIENTS)
     quotas.served(CLIENTS)
-    assert quotas.take(CLIENTS) is not None
+    assert quotas.enter(CLIENTS) is not None
     assert quotas.closed == [first]
     assert (quotas.quotas.count_of(OTHERS), quotas.quotas.count_of(CLIENTS)) == (0, 3)
 
@@ -66,7 +66,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     first = quotas.taken(CLIENTS)
     quotas.served(CLIENTS)
     assert quotas.closed == [first]
-    assert quotas.take(CLIENTS) is None
+    assert quotas.enter(CLIENTS) is None
     assert other.is_taken
 
 
@@ -74,11 +74,11 @@ def test_nodes_get_in_beyond_the_limit_and_others_give_way() -> None:
     """Controllers reach each other, as Kafka's brokers do."""
     quotas = Quotas(total_max=2)
     clients = [quotas.served(CLIENTS) for _ in range(2)]
-    assert quotas.take(CLIENTS) is None
-    assert quotas.take(NODES) is not None
+    assert quotas.enter(CLIENTS) is None
+    assert quotas.enter(NODES) is not None
     assert quotas.quotas.count == 3
     quotas.now_s += IDLE_S_MIN
-    assert quotas.take(NODES) is not None
+    assert quotas.enter(NODES) is not None
     assert quotas.closed == clients[:1]
 
 
@@ -88,7 +88,7 @@ def test_nodes_never_take_the_files_of_the_log() -> None:
     node = quotas.taken(NODES)
     other = quotas.served(NODES)
     assert quotas.closed == [node]
-    assert quotas.take(NODES) is not None
+    assert quotas.enter(NODES) is not None
     assert (quotas.closed, quotas.quotas.count) == ([node, clients[0]], 3)
     assert other.is_taken
 
@@ -97,14 +97,14 @@ def test_a_listener_that_is_alone_is_not_protected() -> None:
     quotas = ConnectionQuotas(
         ConnectionLimits(total_max=1, protected_listener=NODES), [NODES], RequestCounters()
     )
-    place = quotas.take(NODES, "h", "h:1", Stage.STRANGER, 0.0)
+    place = quotas.enter(NODES, "h", "h:1", Stage.STRANGER, 0.0)
     assert place is not None
     quotas.served(place, 0.0)
-    assert quotas.take(NODES, "h", "h:2", Stage.STRANGER, 1.0) is None
+    assert quotas.enter(NODES, "h", "h:2", Stage.STRANGER, 1.0) is None
 
 
 def test_who_gives_way() -> None:
-    """Handshakes first, then strangers, then who was idle for longest; nobody who was just served."""
+    """Handshakes first, then strangers, then the client idle for longest; no client that was just served."""
     quotas = Quotas(total_max=5)
     silent = quotas.taken(CLIENTS, Stage.SILENT)
     long_idle, idle = quotas.served(CLIENTS), quotas.served(CLIENTS)
@@ -114,7 +114,7 @@ def test_who_gives_way() -> None:
     for _ in range(4):
         quotas.served(CLIENTS)
     assert quotas.closed == [silent, shaking, stranger, idle]
-    assert quotas.take(CLIENTS) is None
+    assert quotas.enter(CLIENTS) is None
     assert long_idle.is_taken
 
 
@@ -130,7 +130,7 @@ def test_counts_are_right_after_any_history() -> None:
                 chance.choice((CLIENTS, OTHERS)),
                 chance.choice((Stage.HANDSHAKE, Stage.STRANGER)),
             )
-            place = quotas.take(listener, stage, host)
+            place = quotas.enter(listener, stage, host)
             known.extend([] if place is None else [place])
         elif kind < 0.7:
             quotas.quotas.shook_hands(chance.choice(known), quotas.now_s)

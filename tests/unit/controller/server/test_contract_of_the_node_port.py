@@ -20,7 +20,7 @@ def test_a_member_is_as_in_the_port(rig: Any, name: str) -> None:
         if implementation is fake and name in NOT_NEEDED:
             continue
         if callable(in_port):
-            parameters = [_names(getattr(one, name)) for one in (NodePort, implementation)]
+            parameters = [_names(getattr(side, name)) for side in (NodePort, implementation)]
             assert parameters[0] == parameters[1], implementation
         else:
             assert hasattr(rig.node if implementation is fake else implementation, name), implementation

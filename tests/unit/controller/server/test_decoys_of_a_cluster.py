@@ -12,7 +12,7 @@ NODE = Login(mechanism="PLAIN", username="node", password="node-secret")
 
 
 def salt(secret: str | None, login: Login | None, cluster_id: str = "cluster") -> bytes:
-    """The salt of nobody, of a controller with this configuration."""
+    """The salt for an unknown user, of a controller with this configuration."""
     config: Any = SimpleNamespace(values={"delegation.token.secret.key": secret}, login=login)
     return decoys_of_all(config, cluster_id).credential(ScramMechanism.SCRAM_SHA_512, "nobody", 4096).salt
 
@@ -27,7 +27,7 @@ def test_controllers_of_a_cluster_share_their_decoys(secret: str | None, login: 
 
 
 def test_secrets_decide() -> None:
-    """The secret of tokens comes first, and without any secret nobody can compute a decoy."""
+    """The secret of tokens comes first, and without any secret no stranger can compute a decoy."""
     of_tokens = Login(mechanism="SCRAM-SHA-256", username="token", password="other", is_token=True)
     assert (
         salt("of tokens", NODE) == salt("of tokens", of_tokens) != salt(None, NODE) != salt(None, of_tokens)

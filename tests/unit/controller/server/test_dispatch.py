@@ -1,6 +1,4 @@
-"""Requests over a real socket to a fake node: who answers, in which shape, and what happens without an
-answer.
-"""
+"""Requests over a real socket to a fake node: the part that serves each, the shape of its response, timeouts."""
 
 import asyncio
 import logging
@@ -20,28 +18,21 @@ import kio.schema.describe_quorum.v2.request as describe_quorum
 import kio.schema.fetch.v18.request as fetch
 import kio.schema.vote.v2.request as vote
 import pytest
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import NotAwaited, ResponseWithData
-from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
-from quorate_controller.server.answer_frames import encode_answer
-from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
-from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
-from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+from quorate_controller.server.response_frames import encode_response_frame
+from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
 from quorate_protocol.wire.versions import (
     CONTROLLER_SOFTWARE_NAME,
-    READER_SOFTWARE_NAME,
-    SOFTWARE_NAME,
     api_versions_request,
 )
 
@@ -81,8 +72,6 @@ QUORUM_QUESTION = describe_quorum.DescribeQuorumRequest(
         ),
     )
 )
-
-HELLO = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 
 
 @pytest.mark.parametrize("version", [2, 5, 7])
@@ -300,127 +289,10 @@ async def test_sasl_without_authentication_is_an_illegal_state(rig: Any) -> None
     assert response.error_code is ErrorCode.illegal_sasl_state
 
 
-@pytest.mark.parametrize("version", range(6))
-async def test_api_versions_lists_what_is_served(rig: Any, version: int) -> None:
-    await rig.listen()
-    client = await rig.connect()
-    response = await client.ask(HELLO, version)
-    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-    assert ranges == {key: (api.version_min, api.version_max) for key, api in SERVED_APIS.items()}
-    if version >= 3:
-        supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
-        zero_based = {"kraft.version": (0, 1)} if version >= 4 else {}
-        assert supported == {"metadata.version": (7, 29), **zero_based}
-        (finalized,) = response.finalized_features
-        assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
-            "metadata.version",
-            29,
-            29,
-        )
-        assert response.finalized_features_epoch == 77
-
-
-async def test_only_our_controllers_hear_of_what_kafka_does_not_have(rig: Any) -> None:
-    """Java peers, brokers and tools see Kafka's APIs."""
-    await rig.listen()
-    client = await rig.connect()
-    asked = api_versions_request(software_name=CONTROLLER_SOFTWARE_NAME)
-    ranges = {api.api_key: api.max_version for api in (await client.ask(asked, 4)).api_keys}
-    assert ranges.keys() - SERVED_APIS.keys() == {ExtensionKey.CONTROLLER_HEARTBEAT}
-    turn = ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=True)
-    rig.node.decide = lambda _request, _caller: turn
-    heartbeat = ControllerHeartbeatRequest(controller_id=2, last_snapshot_offset=-1, snapshot_state=1)
-    assert await client.ask(heartbeat, 0) == turn
-
-
-async def test_only_clients_that_ask_for_them_see_the_reads_of_controllers(rig: Any) -> None:
-    """Stock clients and tools see Kafka's APIs."""
-    await rig.listen()
-    client = await rig.connect()
-    offered = {}
-    for name in (SOFTWARE_NAME, READER_SOFTWARE_NAME):
-        response = await client.ask(api_versions_request(software_name=name), 4)
-        offered[name] = {api.api_key for api in response.api_keys}
-    assert offered[SOFTWARE_NAME] == SERVED_APIS.keys()
-    assert offered[READER_SOFTWARE_NAME] == SERVED_APIS.keys() | CONTROLLER_READ_APIS.keys()
-    users = DescribeUserScramCredentialsResponse(
-        throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, results=()
-    )
-    rig.node.decide = lambda _request, _caller: users
-    assert await client.ask(DescribeUserScramCredentialsRequest(users=None), 0) == users
-
-
-async def test_unknown_features_have_no_epoch(rig: Any) -> None:
-    rig.node.feature_levels = FinalizedFeatures(levels={}, epoch=-1, supported={})
-    await rig.listen()
-    client = await rig.connect()
-    response = await client.ask(HELLO, 4)
-    assert (response.finalized_features, response.finalized_features_epoch) == ((), -1)
-
-
-async def test_a_newer_api_versions_is_answered_in_version_0(rig: Any) -> None:
-    """Newer clients fall back (KIP-511)."""
-    await rig.listen()
-    client = await rig.connect()
-    client.writer.write(b"\x00\x00\x00\x0e\x00\x12\x00\x63\x00\x00\x00\x2a\x00\x01c\x00\x01\x02")
-    frame = await client.reader.readexactly(20)
-    assert frame == (
-        b"\x00\x00\x00\x10"  # length
-        b"\x00\x00\x00\x2a"  # correlation id, header version 0
-        b"\x00\x23"  # UNSUPPORTED_VERSION
-        b"\x00\x00\x00\x01\x00\x12\x00\x00\x00\x05"  # ApiVersions, 0 to 5
-    )
-    assert (await client.ask(HELLO, 4)).error_code is ErrorCode.none
-
-
-@pytest.mark.parametrize(
-    ("request_", "version", "expected"),
-    [
-        (ApiVersionsRequest(client_software_name="", client_software_version="1"), 3, "invalid_request"),
-        (ApiVersionsRequest(client_software_name="-x", client_software_version="1"), 4, "invalid_request"),
-        (ApiVersionsRequest(client_software_name="x y", client_software_version="1"), 4, "invalid_request"),
-        (ApiVersionsRequest(client_software_name="a-b.c", client_software_version="3.9.0"), 4, "none"),
-        (ApiVersionsRequest(), 2, "none"),
-    ],
-)
-async def test_client_software_is_checked_since_version_3(
-    rig: Any, request_: Any, version: int, expected: str
-) -> None:
-    """KIP-511's rule for names."""
-    await rig.listen()
-    client = await rig.connect()
-    assert (await client.ask(request_, version)).error_code is ErrorCode[expected]
-
-
-@pytest.mark.parametrize(
-    ("cluster_id", "node_id", "expected"),
-    [
-        (None, -1, "none"),
-        ("cluster", 1, "none"),
-        ("cluster", -1, "invalid_request"),
-        (None, 1, "invalid_request"),
-        ("other", 1, "rebootstrap_required"),
-        ("cluster", 2, "rebootstrap_required"),
-        ("cluster", 2**31 - 1 - 1, "none"),
-        ("cluster", 2**31 - 1 - 2, "rebootstrap_required"),
-    ],
-)
-async def test_a_client_that_names_whom_it_wants_is_told_when_it_is_wrong(
-    rig: Any, cluster_id: str | None, node_id: int, expected: str
-) -> None:
-    """KIP-1242."""
-    await rig.listen()
-    client = await rig.connect()
-    hello = ApiVersionsRequest(
-        client_software_name="a", client_software_version="1", cluster_id=cluster_id, node_id=node_id
-    )
-    assert (await client.ask(hello, 5)).error_code is ErrorCode[expected]
-
-
 async def test_each_misrouted_connection_is_counted_and_told_with_both_identities(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who runs the cluster finds the wrong address (KIP-1242)."""
+    """An administrator finds the wrong address (KIP-1242)."""
     await rig.listen()
     client = await rig.connect()
     for cluster_id, node_id in (("cluster", 2), ("other", 1), ("cluster", 1), ("cluster", -1)):
@@ -452,7 +324,7 @@ async def test_each_misrouted_connection_is_counted_and_told_with_both_identitie
 async def test_a_candidate_that_reaches_another_voter_is_named_once(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A Java controller, which does not say whom it means, is found by its votes."""
+    """A Java controller, which does not name the intended node, is found by its votes."""
     rig.node.reply = lambda _request: ResponseWithData(response=m.VoteResponse(leader_epoch=8))
     await rig.listen()
     client = await rig.connect()
@@ -516,7 +388,7 @@ async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
 def test_answers_are_framed_as_the_protocol_package_does() -> None:
     response = topics_created(create_topics("a"), None)
     for version in (2, 5, 7):
-        assert bytes(encode_answer(APIS[19], version, 3, response)) == serialize_response(
+        assert bytes(encode_response_frame(APIS[19], version, 3, response)) == serialize_response(
             APIS[19], version, 3, response
         )
 
@@ -525,7 +397,7 @@ async def test_requests_are_counted(rig: Any) -> None:
     rig.node.decide = topics_created
     await rig.listen()
     client = await rig.connect()
-    await client.ask(HELLO, 4)
+    await client.ask(api_versions_request(), 4)
     await client.ask(create_topics("a"), 7)
     assert rig.counters.requests == {18: 1, 19: 1}
     assert rig.counters.seconds[19].count == 1
@@ -548,7 +420,7 @@ async def test_many_clients_pipeline_at_once(rig: Any) -> None:
 
 
 def about_everything() -> Any:
-    """DescribeConfigs, and its answer."""
+    """DescribeConfigs, and its response."""
     asking = describe_configs.DescribeConfigsRequest(
         resources=(
             describe_configs.DescribeConfigsResource(
@@ -560,19 +432,19 @@ def about_everything() -> Any:
 
 
 def sliced_creation() -> Any:
-    """CreateAcls, and its answer."""
-    answer = created_acls.CreateAclsResponse(throttle_time=timedelta(0), results=())
-    return create_acls.CreateAclsRequest(creations=()), 3, answer
+    """CreateAcls, and its response."""
+    response = created_acls.CreateAclsResponse(throttle_time=timedelta(0), results=())
+    return create_acls.CreateAclsRequest(creations=()), 3, response
 
 
 @pytest.mark.parametrize("kind", [about_everything, sliced_creation])
 async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
     rig: Any, kind: Callable[[], Any]
 ) -> None:
-    """Who pipelines requests that take many slices has only one of them parsed, until its answer is sent:
+    """Of pipelined requests that take many slices only one is parsed, until its response is sent:
     they are done in their order.
     """
-    asking, version, answer = kind()
+    asking, version, response = kind()
     await rig.listen()
     client = await rig.connect()
     for _ in range(3):
@@ -582,6 +454,6 @@ async def test_one_request_that_takes_slices_of_a_connection_at_a_time(
         futures = await rig.node.requests(count)
         await rig.barrier()
         assert len(rig.node.controls) == count
-        futures[-1].set_result(answer)
-        assert await client.receive() == answer
+        futures[-1].set_result(response)
+        assert await client.receive() == response
     await rig.node.requests(4)

@@ -32,7 +32,7 @@ def no_collections() -> Iterator[None]:
 
 def connections_of(listener: Listener) -> list[weakref.ref[Any]]:
     """Weak references to the open connections."""
-    return [weakref.ref(connection) for connection in listener._connections]
+    return [weakref.ref(connection) for connection in listener.context.connections]
 
 
 async def all_freed(references: list[weakref.ref[Any]]) -> None:

@@ -18,9 +18,9 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft import messages as m
 from quorate_controller.scheduler import ServiceClass
+from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.large_requests import PARSED_BYTES_MAX
-from quorate_controller.server.request_memory import ELEMENTS_MAX
+from quorate_controller.server.dispatch import PARSED_BYTES_MAX
 from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest

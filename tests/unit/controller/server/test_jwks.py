@@ -72,7 +72,7 @@ async def test_new_keys_are_asked_for_when_a_token_names_one(
     monkeypatch.setattr(jwks, "WANTED_INTERVAL_S", 3600.0)
     for number in range(5 * jwks.UNKNOWN_KEYS_MAX):
         assert not is_valid(found, endpoint.issuer.token(header={"kid": f"other-{number}"}))
-        # The endpoint is served by this loop: in so many turns it would be asked.
+        # The endpoint is served by this loop: in this many passes it would be asked.
         await asyncio.sleep(0)
     assert len(endpoint.requests) == asked + 2, "an hour has not passed since the last request"
     assert len(found._unknown) <= jwks.UNKNOWN_KEYS_MAX

@@ -1,4 +1,4 @@
-"""Large requests are parsed in a thread: the event loop goes on, and requests keep their order."""
+"""Large requests are parsed in a thread: the event loop runs, and requests keep their order."""
 
 import threading
 import tracemalloc
@@ -17,16 +17,16 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 from kit.authorization import SAMPLES, authorizer_with
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from quorate_controller.control.api import ControlError
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import dispatch
+from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.large_requests import (
+from quorate_controller.server.dispatch import (
     PARSED_AT_ONCE_BYTES_MAX,
     PARSED_BYTES_MAX,
 )
-from quorate_controller.server.request_memory import ELEMENTS_MAX
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.frames import encode_frame
@@ -65,7 +65,7 @@ HANG_S = 10
 
 @pytest.fixture
 def gate(rig: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Holds up whoever parses a large request in a thread, until it is set."""
+    """Holds up the parsing of a large request in a thread, until it is set."""
     opened = threading.Event()
     loop_thread = threading.get_ident()
 
@@ -76,7 +76,7 @@ def gate(rig: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(dispatch, "parse_request", parse)
     rig.node.decide = lambda request, _caller: (
-        heartbeat_answer() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
+        heartbeat_response() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
     )
     return opened
 
@@ -150,21 +150,21 @@ async def test_large_garbage_ends_the_connection(rig: Any) -> None:
 
 
 def many_configs(count: int) -> bytes:
-    """The frame of an IncrementalAlterConfigs request with so many resources of 56 bytes."""
+    """The frame of an IncrementalAlterConfigs request with `count` resources of 56 bytes."""
     resource = AlterConfigsResource(
         resource_type=2,
         resource_name="t" * 46,
         configs=(AlterableConfig(name="c", config_operation=0, value="1"),),
     )
-    one = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    single = encode(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
     array = bytearray()
     write_unsigned_varint(array, count + 1)
     header = encode_request_header(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "test", 2)
-    return encode_frame(header + array + one[1:-2] * count + one[-2:])
+    return encode_frame(header + array + single[1:-2] * count + single[-2:])
 
 
 async def test_elements_are_bounded(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A request takes bounded memory, whoever sends it."""
+    """A request of any sender takes bounded memory."""
     await rig.listen()
     client = await rig.connect()
     await client.ask(VERSIONS, 4)
@@ -193,7 +193,7 @@ async def test_elements_are_bounded(rig: Any, caplog: pytest.LogCaptureFixture) 
 
 
 async def test_what_is_denied_is_not_parsed(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not send a large request takes no memory for its objects, where Kafka's response needs none of
+    """A large request that is denied takes no memory for its objects, where Kafka's response needs none of
     them.
     """
     parsed: list[int] = []

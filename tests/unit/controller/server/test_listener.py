@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
+from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import encode_request
@@ -33,7 +33,7 @@ async def test_answers_leave_in_the_order_of_the_requests(rig: Any) -> None:
     assert [request.broker_id for request, _, _ in rig.node.controls] == [0, 1, 2]
     for index in (2, 1, 0):
         assert not client.unread
-        futures[index].set_result(heartbeat_answer(is_fenced=index == 1))
+        futures[index].set_result(heartbeat_response(is_fenced=index == 1))
     responses = [await client.receive() for _ in range(3)]
     assert [response.is_fenced for response in responses] == [False, True, False]
 
@@ -48,48 +48,35 @@ async def test_requests_in_flight_are_bounded(rig: Any) -> None:
     assert len(rig.node.controls) == 4
     for done in range(10):
         futures = await rig.node.requests(min(10, done + 4))
-        futures[done].set_result(heartbeat_answer())
+        futures[done].set_result(heartbeat_response())
         await client.receive()
     assert [request.broker_id for request, _, _ in rig.node.controls] == list(range(10))
 
 
 @pytest.mark.parametrize("size_bytes", [50_000, -1])
 async def test_the_system_keeps_few_answers(rig: Any, size_bytes: int) -> None:
-    """Who does not read is served no more soon (socket.send.buffer.bytes)."""
+    """A client that does not read is soon served no more (socket.send.buffer.bytes)."""
     await rig.listen(ListenerLimits(socket_send_buffer_bytes=size_bytes))
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
-    (connection,) = rig.listener._connections
+    (connection,) = rig.listener.context.connections
     accepted = connection._transport.get_extra_info("socket")
     given = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert given == 100_000 if size_bytes > 0 else given > 100_000
 
 
-class LargeAnswers:
-    """Answers each request with 256 KiB."""
-
-    ANSWER = bytes(256 * 1024)
-
-    def __init__(self) -> None:
-        self.handled = 0
-
-    def handle(self, exchange: Exchange) -> None:
-        self.handled += 1
-        exchange.respond(self.ANSWER)
-
-
 async def test_a_peer_that_does_not_read_is_not_read_from(rig: Any) -> None:
     await rig.listen(ListenerLimits(send_buffer_bytes_max=1))
-    rig.listener.handler = handler = LargeAnswers()
+    rig.listener.context.handler = handler = LargeResponses()
     client = await rig.connect()
     client.writer.write(encode_frame(b"ask") * 200)
     await turn_until(lambda: handler.handled > 0)
     for _ in range(20):
         other = await rig.connect()
         other.writer.write(encode_frame(b"ask"))
-        await other.reader.readexactly(len(handler.ANSWER))
+        await other.reader.readexactly(len(handler.response))
     assert handler.handled < 150, "what the kernel's buffers hold, and no more"
-    await client.reader.readexactly(200 * len(handler.ANSWER))
+    await client.reader.readexactly(200 * len(handler.response))
     assert handler.handled == 220
 
 
@@ -98,10 +85,10 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not(rig: Any) ->
     waiting, idle = await rig.connect(), await rig.connect()
     waiting.send(heartbeat(1), HEARTBEAT_VERSION)
     (future,) = await rig.node.requests(1)
-    rig.listener.limits = ListenerLimits(idle_timeout_ms=40)
+    rig.listener.context.limits = ListenerLimits(idle_timeout_ms=40)
     rig.listener._schedule_sweep()
     assert await idle.is_closed()
-    future.set_result(heartbeat_answer())
+    future.set_result(heartbeat_response())
     assert (await waiting.receive()).error_code is ErrorCode.none
     assert await waiting.is_closed()
 
@@ -114,9 +101,9 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_stranger_gives_way_when_all_places_are_taken(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever fills the listener keeps nobody out."""
+    """A client that fills the listener keeps no other out."""
     await rig.listen(connections=ConnectionLimits(total_max=2))
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     first, silent = await rig.connect(), await rig.connect()
     assert (await first.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
     third = await rig.connect()
@@ -132,7 +119,7 @@ async def test_a_stranger_gives_way_when_all_places_are_taken(
 
 async def test_clients_that_are_served_keep_their_places(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
     await rig.listen(connections=ConnectionLimits(total_max=2))
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     first, second = await rig.connect(), await rig.connect()
     for client in (first, second):
         assert (await client.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
@@ -155,14 +142,14 @@ async def test_a_host_has_its_own_bound(rig: Any, caplog: pytest.LogCaptureFixtu
     assert rig.counters.limited == {Limit.CONNECTIONS_OF_HOST: 1}
     await first.close()
     await turn_until(lambda: rig.listener.connection_count == 1)
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     assert (await (await rig.connect()).ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
 
 
 async def test_connections_wait_when_too_many_are_created(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
     limits = ConnectionLimits(rate_max=20, windows=2, window_s=0.05)
     await rig.listen(connections=limits)
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     began_s = asyncio.get_running_loop().time()
     clients = [await rig.connect() for _ in range(9)]
     for client in clients:
@@ -196,7 +183,7 @@ async def test_close_answers_what_is_in_flight(rig: Any) -> None:
     await asyncio.sleep(0)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
-    future.set_result(heartbeat_answer())
+    future.set_result(heartbeat_response())
     await closing
     assert (await client.receive()).error_code is ErrorCode.none
     assert await client.is_closed()
@@ -237,7 +224,7 @@ async def test_no_delay_is_set(rig: Any) -> None:
     await rig.listen()
     await rig.connect()
     await turn_until(lambda: rig.listener.connection_count == 1)
-    (connection,) = rig.listener._connections
+    (connection,) = rig.listener.context.connections
     accepted = connection._transport.get_extra_info("socket")
     copy = socket.socket(fileno=os.dup(accepted.fileno()))
     with copy:
@@ -289,7 +276,7 @@ async def test_garbage_closes_its_connection_only(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.facts["peer"] == address
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     assert (await good.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none
 
 
@@ -300,7 +287,7 @@ async def test_answers_before_garbage_are_sent(rig: Any) -> None:
     (future,) = await rig.node.requests(1)
     client.writer.write(encode_frame(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"))
     await turn_until(lambda: rig.counters.refused_connections == 1)
-    future.set_result(heartbeat_answer())
+    future.set_result(heartbeat_response())
     assert (await client.receive()).error_code is ErrorCode.none
     assert await client.is_closed()
 
@@ -329,6 +316,6 @@ async def test_random_bytes_never_break_the_listener(rig: Any) -> None:
         client.writer.write(encode_frame(body))
         client.writer.write_eof()
         await client.drain_until_closed()
-    rig.node.decide = lambda _request, _caller: heartbeat_answer()
+    rig.node.decide = lambda _request, _caller: heartbeat_response()
     good = await rig.connect()
     assert (await good.ask(heartbeat(1), HEARTBEAT_VERSION)).error_code is ErrorCode.none

@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 from quorate_controller.config import ControllerConfig, parse_config
-from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import readiness
 from quorate_controller.server.metrics import MetricsPage, Usage
@@ -145,7 +145,7 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
     scraper.counters.errors[19, ErrorCode.not_controller] = 2
     scraper.counters.seconds[19].observe_ms(7)
     scraper.counters.refused_connections = 4
-    scraper.counters.dropped_answers = 7
+    scraper.counters.dropped_responses = 7
     scraper.counters.failed_authentications = 8
     scraper.counters.misrouted_connections["node"] = 5
     scraper.counters.misrouted_peer_connections = 6

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from quorate_controller.node.latency import LatencyHistogram
+from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.metrics import MetricsPage, ServedCertificate, Usage
 

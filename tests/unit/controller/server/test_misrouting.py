@@ -1,4 +1,4 @@
-"""Who was meant and who answers, by what requests and responses say."""
+"""Misrouted connections, by what requests and responses contain."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,9 +11,9 @@ from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
 from quorate_controller.server.misrouting import (
     LEADER_DOUBTS_MIN,
     LEADER_DOUBTS_SPAN_MS_MAX,
-    Answering,
     ConnectionFindings,
     Misrouting,
+    NodeIdentity,
     meant_by,
     of_request,
     of_response,
@@ -94,7 +94,7 @@ NOT_LEADER = m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader
 def test_a_request_tells_whom_its_sender_meant(
     request_: Any, response: Any, expected: Misrouting | None
 ) -> None:
-    """Peers that don't say whom they mean are judged all the same."""
+    """Peers that don't name the intended node are judged, too."""
     assert of_request(request_, response, node_id=OURS) is expected
 
 
@@ -152,17 +152,17 @@ def test_a_response_makes_doubtful_who_answers(
 @pytest.mark.parametrize(
     ("doubt", "answering", "expected"),
     [
-        (Misrouting.NODE, Answering(cluster_id="c", is_meant=True, node_id=2), None),
-        (Misrouting.NODE, Answering(cluster_id="c", is_meant=False, node_id=3), Misrouting.NODE),
-        (Misrouting.NODE, Answering(cluster_id="other", is_meant=True, node_id=2), Misrouting.CLUSTER),
-        (Misrouting.NODE, Answering(is_meant=False), Misrouting.NODE),
-        (Misrouting.NODE, Answering(), None),
-        (Misrouting.CLUSTER, Answering(), Misrouting.CLUSTER),
-        (Misrouting.CLUSTER, Answering(cluster_id="c", is_meant=True, node_id=2), None),
-        (Misrouting.CLUSTER, Answering(cluster_id="c", is_meant=False), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(cluster_id="c", is_meant=True, node_id=2), None),
+        (Misrouting.NODE, NodeIdentity(cluster_id="c", is_meant=False, node_id=3), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(cluster_id="other", is_meant=True, node_id=2), Misrouting.CLUSTER),
+        (Misrouting.NODE, NodeIdentity(is_meant=False), Misrouting.NODE),
+        (Misrouting.NODE, NodeIdentity(), None),
+        (Misrouting.CLUSTER, NodeIdentity(), Misrouting.CLUSTER),
+        (Misrouting.CLUSTER, NodeIdentity(cluster_id="c", is_meant=True, node_id=2), None),
+        (Misrouting.CLUSTER, NodeIdentity(cluster_id="c", is_meant=False), Misrouting.NODE),
     ],
 )
-def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: Misrouting | None) -> None:
+def test_who_answers_decides(doubt: Misrouting, answering: NodeIdentity, expected: Misrouting | None) -> None:
     """A new directory or a leader that has resigned is nothing wrong."""
     assert verdict(doubt, answering, cluster_id="c") is expected
 
@@ -170,12 +170,14 @@ def test_who_answers_decides(doubt: Misrouting, answering: Answering, expected: 
 def test_each_finding_of_a_connection_is_told_once() -> None:
     """A peer that tries for hours makes one line for each thing that is wrong."""
     findings = ConnectionFindings()
-    reported = [findings.take(one, 0) for one in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)]
+    reported = [
+        findings.report(finding, 0) for finding in (Misrouting.NODE, Misrouting.NODE, Misrouting.CLUSTER)
+    ]
     assert reported == [True, False, True]
 
 
 @pytest.mark.parametrize(
-    ("times_ms", "told"),
+    ("times_ms", "reported"),
     [
         ([0, 40, 80, 120, 160, 200, 240], 1),
         ([0, 40, 80], 0),
@@ -185,19 +187,19 @@ def test_each_finding_of_a_connection_is_told_once() -> None:
         ([0, 60_000, 120_000, 180_000], 0),
     ],
 )
-def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], told: int) -> None:
+def test_a_replica_that_looks_for_its_leader_is_not_misrouted(times_ms: list[int], reported: int) -> None:
     findings = ConnectionFindings()
-    assert sum(findings.take(Misrouting.LEADER, now_ms) for now_ms in times_ms) == told
+    assert sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms) == reported
 
 
 def test_a_fetch_that_is_served_ends_the_doubts() -> None:
-    """The next change of what leads where is told again."""
+    """The next misrouting is reported again."""
     findings = ConnectionFindings()
 
     def doubts(since_ms: int) -> int:
         times_ms = [since_ms + 100 * place for place in range(LEADER_DOUBTS_MIN + 1)]
         assert times_ms[-1] - since_ms < LEADER_DOUBTS_SPAN_MS_MAX
-        return sum(findings.take(Misrouting.LEADER, now_ms) for now_ms in times_ms)
+        return sum(findings.report(Misrouting.LEADER, now_ms) for now_ms in times_ms)
 
     assert (doubts(0), doubts(1_000)) == (1, 0)
     findings.served()

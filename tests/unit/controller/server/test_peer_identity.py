@@ -1,4 +1,4 @@
-"""Who is at the other end of an outbound connection: identities, misrouted peers, new voters (KIP-1242)."""
+"""The node at the other end of an outbound connection: identities, misrouted peers, new voters (KIP-1242)."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from kit.waiting import turn_until
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import VersionRange
-from quorate_controller.server import examining
+from quorate_controller.server import peers
 from quorate_controller.server.raft_wire import response_to_wire
 
 
@@ -44,7 +44,7 @@ async def test_a_peer_that_is_somebody_else_is_left(
     await bench.start()
     first, second = bench.send(vote()), bench.send(vote())
     assert await bench.wait_events(2) == [
-        RequestFailed(request_id=one, reason=FailureReason.MISROUTED) for one in (first, second)
+        RequestFailed(request_id=request_id, reason=FailureReason.MISROUTED) for request_id in (first, second)
     ]
     assert bench.counters.misrouted_peer_connections == 1
     assert bench.peer.seen(52) == []
@@ -62,13 +62,13 @@ def not_leader(_body: Any) -> Any:
     return response_to_wire(response)
 
 
-def who_answers(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any], Any]]:
+def identity_of(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any], Any]]:
     """The answers to DescribeCluster and DescribeConfigs of a Java controller, which checks no identity."""
 
     def describe_cluster(_body: Any) -> Any:
         nodes = tuple(
-            DescribeClusterBroker(broker_id=one, host="h", port=1, rack=None, is_fenced=False)
-            for one in (2, node_id)
+            DescribeClusterBroker(broker_id=listed_id, host="h", port=1, rack=None, is_fenced=False)
+            for listed_id in (2, node_id)
         )
         return DescribeClusterResponse(
             throttle_time=timedelta(), error_code=ErrorCode.none, cluster_id=cluster_id, brokers=nodes
@@ -95,9 +95,9 @@ def who_answers(node_id: int, cluster_id: str = "c") -> dict[int, Callable[[Any]
 async def test_a_java_controller_behind_the_address_of_another_is_named(
     bench: PeerBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A peer that never checks whom we mean is found out by what it answers."""
+    """A peer that never checks the intended node is detected by its responses."""
     caplog.set_level(logging.INFO)
-    bench.peer.answers |= {1: not_leader, **who_answers(3)}
+    bench.peer.responses |= {1: not_leader, **identity_of(3)}
     await bench.start()
     for count in (1, 2):
         bench.send(FETCH)
@@ -112,22 +112,22 @@ async def test_a_java_controller_behind_the_address_of_another_is_named(
         "found_cluster_id": "c",
         "found_node_id": 3,
     }
-    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    bench.peer.responses[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
     bench.send(FETCH)
     await bench.wait_events(3)
     assert [record for record in caplog.records if record.message == "peer_reached_again"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "counted"),
-    [(who_answers(2), 0), (who_answers(3, "other"), 1), ({}, 0)],
+    ("responses", "counted"),
+    [(identity_of(2), 0), (identity_of(3, "other"), 1), ({}, 0)],
     ids=["a leader that has resigned", "a node of another cluster", "nobody that says who it is"],
 )
 async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
-    bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], counted: int
+    bench: PeerBench, monkeypatch: pytest.MonkeyPatch, responses: dict[int, Any], counted: int
 ) -> None:
-    monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
-    bench.peer.answers |= {1: not_leader, **answers}
+    monkeypatch.setattr(peers, "TIMEOUT_S", 30.0 if responses else 0.05)
+    bench.peer.responses |= {1: not_leader, **responses}
     await bench.start()
     bench.send(FETCH)
     await bench.wait_request(60)
@@ -137,7 +137,7 @@ async def test_who_answers_is_asked_before_a_node_is_called_misrouted(
 
 async def test_a_probe_asks_for_the_range_of_kraft_version(bench: PeerBench) -> None:
     """AddRaftVoter checks the new voter."""
-    bench.peer.answers |= who_answers(2)
+    bench.peer.responses |= identity_of(2)
     await bench.start()
     probe = bench.send(m.ApiVersionsProbe())
     assert await bench.wait_events(1) == [
@@ -149,16 +149,16 @@ async def test_a_probe_asks_for_the_range_of_kraft_version(bench: PeerBench) -> 
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_refused"),
-    [(who_answers(3), True), (who_answers(2, "other"), True), ({}, False)],
+    ("responses", "is_refused"),
+    [(identity_of(3), True), (identity_of(2, "other"), True), ({}, False)],
     ids=["another node", "a node of another cluster", "nobody that says who it is"],
 )
 async def test_a_probe_finds_out_whose_the_address_of_a_new_voter_is(
-    bench: PeerBench, monkeypatch: pytest.MonkeyPatch, answers: dict[int, Any], is_refused: bool
+    bench: PeerBench, monkeypatch: pytest.MonkeyPatch, responses: dict[int, Any], is_refused: bool
 ) -> None:
     """No voter is added with the address of another Java controller, which accepts any identity."""
-    monkeypatch.setattr(examining, "TIMEOUT_S", 30.0 if answers else 0.05)
-    bench.peer.answers |= answers
+    monkeypatch.setattr(peers, "TIMEOUT_S", 30.0 if responses else 0.05)
+    bench.peer.responses |= responses
     await bench.start()
     probe = bench.send(m.ApiVersionsProbe())
     (event,) = await bench.wait_events(1)

@@ -42,7 +42,7 @@ async def test_a_request_is_answered(bench: PeerBench) -> None:
 @pytest.mark.parametrize(("highest", "sent_as"), [(0, 0), (1, 1), (2, 2), (7, 2)])
 async def test_the_highest_common_version_is_used(bench: PeerBench, highest: int, sent_as: int) -> None:
     bench.peer.ranges[52] = (0, highest)
-    bench.peer.answers[52] = lambda _body: response_to_wire(VOTE_GRANTED)
+    bench.peer.responses[52] = lambda _body: response_to_wire(VOTE_GRANTED)
     await bench.start()
     bench.send(vote())
     await bench.wait_events(1)
@@ -105,19 +105,19 @@ async def test_a_peer_that_broke_a_connection_is_connected_again_at_once(bench: 
     assert await bench.wait_events(1) == [
         RequestFailed(request_id=fetch, reason=FailureReason.DISCONNECTED),
     ]
-    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    bench.peer.responses[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
     again = bench.send(FETCH)
     assert (await bench.wait_events(2))[1].request_id == again
     assert isinstance(bench.events[1], ResponseReceived)
 
 
 async def test_only_the_connection_for_votes_is_reported_as_lost(bench: PeerBench) -> None:
-    """A leader that shuts down learns that a voter is gone; nobody else is misled by connections that are
+    """A leader that shuts down learns that a voter is gone; no other node is misled by connections that are
     idle.
     """
     await bench.start()
-    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
-    bench.peer.answers[82] = lambda _body: response_to_wire(
+    bench.peer.responses[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    bench.peer.responses[82] = lambda _body: response_to_wire(
         m.UpdateRaftVoterResponse(leader_id=2, leader_epoch=5)
     )
     for number, request in enumerate((FETCH, UPDATE_VOTER, vote()), start=1):
@@ -143,15 +143,15 @@ async def test_a_bootstrap_server_has_no_node_to_lose(bench: PeerBench) -> None:
 
 
 async def test_a_timeout_gives_the_connection_up(bench: PeerBench) -> None:
-    bench.peer.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    bench.peer.responses[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
     await bench.start()
     bench.send(FETCH)
     await bench.wait_events(1)
-    fetched = bench.peer.answers.pop(1)
+    fetched = bench.peer.responses.pop(1)
     slow = bench.send(FETCH, timeout_ms=20)
     events = await bench.wait_events(2)
     assert events[1] == RequestFailed(request_id=slow, reason=FailureReason.TIMED_OUT)
-    bench.peer.answers[1] = fetched
+    bench.peer.responses[1] = fetched
     responses = bench.send(FETCH)
     events = await bench.wait_events(3)
     assert (events[2].request_id, len(bench.peer.transports)) == (responses, 2)
@@ -175,7 +175,7 @@ async def test_a_peer_that_is_down_is_tried_again_with_backoff(bench: PeerBench)
 
 async def test_a_peer_that_does_not_negotiate_is_given_up(bench: PeerBench) -> None:
     await bench.start(setup_timeout_s=0.02)
-    bench.peer.raw_answer = b""
+    bench.peer.raw_response = b""
     failed = bench.send(vote())
     assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.UNREACHABLE)]
 
@@ -194,7 +194,7 @@ async def test_garbage_from_a_peer_ends_the_connection(
     bench: PeerBench, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.start()
-    bench.peer.raw_answer = garbage
+    bench.peer.raw_response = garbage
     failed = bench.send(vote())
     assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.UNREACHABLE)]
     assert "peer_sent_garbage" in [record.message for record in caplog.records]
@@ -203,7 +203,7 @@ async def test_garbage_from_a_peer_ends_the_connection(
 async def test_an_answer_about_another_partition_fails_the_request(bench: PeerBench) -> None:
     await bench.start()
     vote_response = CONTROLLER_APIS[52].canonical_response
-    bench.peer.answers[52] = lambda _body: vote_response(error_code=ErrorCode.none, topics=())
+    bench.peer.responses[52] = lambda _body: vote_response(error_code=ErrorCode.none, topics=())
     failed = bench.send(vote())
     assert await bench.wait_events(1) == [RequestFailed(request_id=failed, reason=FailureReason.DISCONNECTED)]
 
@@ -266,7 +266,7 @@ async def test_a_registration_is_answered_by_its_future(bench: PeerBench) -> Non
     response = ControllerRegistrationResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
     )
-    bench.peer.answers[70] = lambda _body: response
+    bench.peer.responses[70] = lambda _body: response
     await bench.start()
     assert await bench.connections.ask(registration(bench.port)) == response
 
@@ -281,7 +281,7 @@ async def test_a_registration_fails_with_its_connection(bench: PeerBench) -> Non
 
 
 async def test_a_peer_without_an_api_of_ours_is_told_from_a_broken_connection(bench: PeerBench) -> None:
-    bench.peer.answers[70] = lambda _body: ControllerRegistrationResponse(
+    bench.peer.responses[70] = lambda _body: ControllerRegistrationResponse(
         throttle_time=timedelta(), error_code=ErrorCode.none, error_message=None
     )
     await bench.start()

@@ -1,4 +1,4 @@
-"""The memory of requests: budgets by class, counted as bytes arrive; who sends too slowly gives way."""
+"""The memory of requests: budgets by class, counted as bytes arrive; slow senders give way."""
 
 import asyncio
 import logging
@@ -10,21 +10,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.noted_places import NotedPlace
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.scheduler import ServiceClass
-from quorate_controller.server import listener, request_memory
-from quorate_controller.server.connection import REQUEST_BYTES_MAX, ListenerLimits
-from quorate_controller.server.counters import Limit, RequestCounters
-from quorate_controller.server.exchange import Exchange
-from quorate_controller.server.request_memory import (
+from quorate_controller.server import connection_memory, listener
+from quorate_controller.server.connection import REQUEST_BYTES_MAX, Exchange, ListenerLimits
+from quorate_controller.server.connection_memory import (
+    ARRIVING_S_MIN,
     CREDIT_S_MAX,
     LEAST_BYTES_PER_S,
     READ_BYTES_MAX,
     RESERVED_BYTES,
-    UNCOUNTED_BYTES_MAX,
+    UNCOUNTED_REQUEST_BYTES_MAX,
     Arrival,
     RequestMemory,
 )
+from quorate_controller.server.counters import Limit, RequestCounters
 from quorate_controller.server.server import ControllerServer, request_memory_bytes_max
 from quorate_protocol.wire.frames import encode_frame
 
@@ -37,8 +38,8 @@ STRANGERS_BYTES_MAX = RESERVED_BYTES[ServiceClass.STRANGERS]
 HEARTBEAT_KEY, CREATE_TOPICS_KEY = b"\0\x3f", b"\0\x13"
 
 
-class Answering:
-    """Answers each request with its length; large ones only when told to, if so made."""
+class LengthHandler:
+    """Responds to each request with its length; to large ones only when released, with `holds_large`."""
 
     def __init__(self, *, holds_large: bool = False) -> None:
         self.held: list[Exchange] = []
@@ -48,10 +49,10 @@ class Answering:
         if self._holds_large and len(exchange.frame) > MIB:
             self.held.append(exchange)
         else:
-            answer(exchange)
+            respond(exchange)
 
 
-def answer(exchange: Exchange) -> None:
+def respond(exchange: Exchange) -> None:
     exchange.respond(encode_frame(struct.pack(">i", len(exchange.frame))))
 
 
@@ -84,7 +85,7 @@ class Sender:
         """Connect, and have a small request served: no stranger any more."""
         await self._loop.sock_connect(self.socket, ("127.0.0.1", self._port))
         await self._loop.sock_sendall(self.socket, encode_frame(b"hello"))
-        assert await self.answered() == 5
+        assert await self.response_length() == 5
         return self
 
     async def is_closed(self) -> bool:
@@ -94,8 +95,8 @@ class Sender:
         except ConnectionError:
             return True
 
-    async def answered(self) -> int:
-        """The length in the answer."""
+    async def response_length(self) -> int:
+        """The length in the response."""
         data = b""
         while len(data) < 8:
             received = await asyncio.wait_for(self._loop.sock_recv(self.socket, 8), HANG_S)
@@ -121,7 +122,7 @@ async def test_an_announcement_takes_no_memory(
     rig: Any, size_bytes: int, first_frames_size_bytes_max: int | None
 ) -> None:
     await rig.listen(LIMITS, first_frames_size_bytes_max=first_frames_size_bytes_max)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = LengthHandler()
     announcing = [
         await Sender(rig.listener.port).start(size_bytes, CREATE_TOPICS_KEY + bytes(2)) for _ in range(205)
     ]
@@ -130,7 +131,7 @@ async def test_an_announcement_takes_no_memory(
         client = await rig.connect()
         client.writer.write(encode_frame(key + bytes(40_000)))
         assert await asyncio.wait_for(client.reader.readexactly(8), HANG_S) == struct.pack(">ii", 4, 40_002)
-    assert rig.listener.memory.total_bytes == 0
+    assert rig.listener.context.memory.total_bytes == 0
     assert rig.counters.limited[Limit.REQUEST_MEMORY] == 0
     for sender in announcing:
         sender.socket.close()
@@ -138,7 +139,7 @@ async def test_an_announcement_takes_no_memory(
 
 async def test_strangers_take_bounded_memory(rig: Any) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = LengthHandler()
     node, client = [await Sender(rig.listener.port).served() for _ in range(2)]
     senders = [await Sender(rig.listener.port).start(4 * MIB) for _ in range(8)]
     tracemalloc.start()
@@ -147,29 +148,33 @@ async def test_strangers_take_bounded_memory(rig: Any) -> None:
         tasks = [asyncio.create_task(sender.send(4 * MIB - 1)) for sender in senders]
         await turn_until(lambda: rig.counters.limited[Limit.REQUEST_MEMORY] > 0)
         assert (
-            rig.listener.memory.used_bytes[ServiceClass.STRANGERS] < STRANGERS_BYTES_MAX + 8 * READ_BYTES_MAX
+            rig.listener.context.memory.used_bytes[ServiceClass.STRANGERS]
+            < STRANGERS_BYTES_MAX + 8 * READ_BYTES_MAX
         )
         await serve_small(rig)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     # The bound, an eighth more of growing buffers, and what connections hold uncounted.
-    assert after - before < STRANGERS_BYTES_MAX * 9 / 8 + 8 * (UNCOUNTED_BYTES_MAX + READ_BYTES_MAX) + 2 * MIB
+    assert (
+        after - before
+        < STRANGERS_BYTES_MAX * 9 / 8 + 8 * (UNCOUNTED_REQUEST_BYTES_MAX + READ_BYTES_MAX) + 2 * MIB
+    )
     for sender, key in ((node, HEARTBEAT_KEY), (client, CREATE_TOPICS_KEY)):
         await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(key + bytes(4 * MIB)))
-        assert await sender.answered() == 4 * MIB + 2
+        assert await sender.response_length() == 4 * MIB + 2
     for task in tasks:
         task.cancel()
     for sender in (*senders, node, client):
         sender.socket.close()
-    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == 0)
 
 
 async def test_a_stranger_may_send_a_request_within_its_budget(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = LengthHandler()
     stranger = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX + 1)
     await stranger.send(64 * 1024)
     assert await stranger.is_closed()
@@ -177,10 +182,10 @@ async def test_a_stranger_may_send_a_request_within_its_budget(
     assert "a request of 8388609 bytes; strangers may send 8388608" in caplog.records[0].facts["reason"]  # type: ignore[attr-defined]
     within = await Sender(rig.listener.port).start(STRANGERS_BYTES_MAX)
     await within.send(STRANGERS_BYTES_MAX)
-    assert await within.answered() == STRANGERS_BYTES_MAX
+    assert await within.response_length() == STRANGERS_BYTES_MAX
     client = await Sender(rig.listener.port).served()
     await asyncio.get_running_loop().sock_sendall(client.socket, encode_frame(bytes(STRANGERS_BYTES_MAX + 1)))
-    assert await client.answered() == STRANGERS_BYTES_MAX + 1
+    assert await client.response_length() == STRANGERS_BYTES_MAX + 1
     for sender in (stranger, within, client):
         sender.socket.close()
 
@@ -190,23 +195,23 @@ async def test_requests_count_until_they_are_answered(rig: Any) -> None:
     as well.
     """
     await rig.listen(LIMITS)
-    rig.listener.handler = handler = Answering(holds_large=True)
+    rig.listener.context.handler = handler = LengthHandler(holds_large=True)
     first, second = [await Sender(rig.listener.port).served() for _ in range(2)]
     for sender in (first, second):
         await asyncio.get_running_loop().sock_sendall(sender.socket, encode_frame(FRAME))
     await turn_until(lambda: len(handler.held) == 2)
-    used_bytes = len(FRAME) - UNCOUNTED_BYTES_MAX
-    assert rig.listener.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
-    answer(handler.held[0])
-    await turn_until(lambda: rig.listener.memory.total_bytes == used_bytes)
+    used_bytes = len(FRAME) - UNCOUNTED_REQUEST_BYTES_MAX
+    assert rig.listener.context.memory.used_bytes[ServiceClass.CLIENTS] == 2 * used_bytes
+    respond(handler.held[0])
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == used_bytes)
     for sender in (first, second):
         sender.socket.close()
-    await turn_until(lambda: rig.listener.memory.total_bytes == 0)
+    await turn_until(lambda: rig.listener.context.memory.total_bytes == 0)
 
 
 async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
     await rig.listen(LIMITS)
-    rig.listener.handler = silent = Answering(holds_large=True)
+    rig.listener.context.handler = silent = LengthHandler(holds_large=True)
     silent.handle = silent.held.append  # type: ignore[method-assign]
     client = await rig.connect()
     client.writer.write(encode_frame(bytes(16_000)) * 256)
@@ -214,10 +219,10 @@ async def test_a_connection_holds_few_requests_at_once(rig: Any) -> None:
     for _ in range(len(silent.held), 256):
         await rig.barrier_of_loop()
     assert len(silent.held) * 16_000 <= REQUEST_BYTES_MAX + 16_000
-    assert rig.listener.memory.total_bytes < REQUEST_BYTES_MAX + READ_BYTES_MAX
+    assert rig.listener.context.memory.total_bytes < REQUEST_BYTES_MAX + READ_BYTES_MAX
     for exchange in silent.held:
-        silent.handle = answer  # type: ignore[method-assign]
-        answer(exchange)
+        silent.handle = respond  # type: ignore[method-assign]
+        respond(exchange)
     await asyncio.wait_for(client.reader.readexactly(256 * 8), HANG_S)
 
 
@@ -230,17 +235,17 @@ async def test_a_refused_connection_holds_nothing(rig: Any) -> None:
         + bytes(32 * 1024)
     )
     assert await client.is_closed()
-    assert rig.listener.memory.total_bytes == 0
+    assert rig.listener.context.memory.total_bytes == 0
 
 
 async def test_a_request_that_arrives_too_slowly_ends_its_connection(
     rig: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(request_memory, "CREDIT_S_MAX", 0.02)
+    monkeypatch.setattr(connection_memory, "CREDIT_S_MAX", 0.02)
     monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.01)
     await rig.listen(LIMITS)
-    rig.listener.handler = Answering()
+    rig.listener.context.handler = LengthHandler()
     silent, slow = await rig.connect(), await rig.connect()
     slow.writer.write(bytes(3))
     assert await slow.is_closed()
@@ -272,22 +277,19 @@ def test_the_time_of_a_request_grows_with_its_bytes() -> None:
     assert arrival.due_s is None, "TLS may pass on the rest of a request while the connection is not read"
 
 
-class Held:
+class Held(NotedPlace):
     """A connection that holds requests."""
 
     def __init__(self, memory: RequestMemory, service_class: ServiceClass = ServiceClass.CLIENTS) -> None:
-        self.address = "127.0.0.1:1"
-        self.events: list[str] = []
+        super().__init__()
         self._memory = memory
         self._class = service_class
+        self.close = self._closed
 
     def hold(self, size_bytes: int, missing_bytes: int = 0) -> bool:
-        return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_BYTES_MAX, missing_bytes)
+        return self._memory.hold(self, self._class, size_bytes + UNCOUNTED_REQUEST_BYTES_MAX, missing_bytes)
 
-    def memory_granted(self) -> None:
-        self.events.append("granted")
-
-    def abort(self) -> None:
+    def _closed(self) -> None:
         self.events.append("closed")
         self._memory.forget(self)
 
@@ -305,8 +307,8 @@ class Timers:
     def move(self, seconds: float) -> None:
         """Let time pass, timer by timer."""
         ends_s = self.now_s + seconds
-        while self._due and min(self._due, key=lambda one: one[0])[0] <= ends_s:
-            self._due.sort(key=lambda one: one[0])
+        while self._due and min(self._due, key=lambda timer: timer[0])[0] <= ends_s:
+            self._due.sort(key=lambda timer: timer[0])
             self.now_s, callback = self._due.pop(0)
             callback()
         self.now_s = ends_s
@@ -391,12 +393,41 @@ def test_the_bound_follows_the_configuration() -> None:
 
 
 async def test_listeners_share_budgets_and_scheduler(rig: Any) -> None:
-    one = config()
+    configured = config()
     two = replace(
-        one,
-        listeners=(*one.listeners, replace(one.listeners[0], name="CLIENTS")),
-        listener_security={**one.listener_security, "CLIENTS": one.listener_security["CONTROLLER"]},
+        configured,
+        listeners=(*configured.listeners, replace(configured.listeners[0], name="CLIENTS")),
+        listener_security={
+            **configured.listener_security,
+            "CLIENTS": configured.listener_security["CONTROLLER"],
+        },
     )
     first, second = ControllerServer(two, rig.node)._listeners
     for part in ("memory", "answers", "scheduler", "quotas", "counters"):
         assert getattr(first, part) is getattr(second, part), part
+
+
+def test_the_request_that_lacks_least_never_gives_way() -> None:
+    now_s = 100.0
+    timers: list[Callable[[], None]] = []
+    memory = RequestMemory(0, RequestCounters(), lambda _delay_s, call: timers.append(call), lambda: now_s)
+    missing_bytes = {NotedPlace("least"): 10, NotedPlace("second"): 1_000, NotedPlace("third"): 1_000}
+    for size_bytes in (1, STRANGERS_BYTES_MAX // 2, STRANGERS_BYTES_MAX // 2):
+        for place, missing in missing_bytes.items():
+            memory.hold(place, ServiceClass.STRANGERS, UNCOUNTED_REQUEST_BYTES_MAX + size_bytes, missing)
+            now_s += 0.01
+    least, second, _ = missing_bytes
+    now_s += ARRIVING_S_MIN
+    timers.pop()()
+    assert (least.events, second.events) == (["granted"], ["closed"])
+
+
+def test_a_request_saves_up_bounded_time() -> None:
+    """A connection that stops is closed soon, whatever it has sent."""
+    arrival = Arrival()
+    arrival.arrived(1, 100.0, is_new=True)
+    assert arrival.due_s == 100.0 + CREDIT_S_MAX
+    arrival.arrived(LEAST_BYTES_PER_S, 105.0, is_new=False)
+    assert arrival.due_s == 101.0 + CREDIT_S_MAX
+    arrival.arrived(1_000 * LEAST_BYTES_PER_S, 106.0, is_new=False)
+    assert arrival.due_s == 106.0 + CREDIT_S_MAX

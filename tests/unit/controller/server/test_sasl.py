@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_sasl import ListenerSasl, Login
 from quorate_controller.control.scram_credentials import credential_record
@@ -40,7 +40,7 @@ PLAIN = SaslHandshakeRequest(mechanism="PLAIN")
 
 
 async def listen(rig: Any, **changes: Any) -> SaslGate:
-    """Start a listener with SASL, whose node tells in its answer whether alice asks."""
+    """Start a listener with SASL, whose node shows in its response whether alice asks."""
     image = MetadataImage()
     record = credential_record(
         "scram-user", ScramMechanism.SCRAM_SHA_256, salt=b"salt", salted_password=b"x" * 32, iterations=4096
@@ -51,9 +51,9 @@ async def listen(rig: Any, **changes: Any) -> SaslGate:
         **{"mechanisms": MECHANISMS, "failure_delay_ms": 0, **changes},
     )
     await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
-    gate = SaslGate(rig.listener.handler, config, ImageCredentials(image, None), rig.counters)
-    rig.listener.handler = gate
-    rig.node.decide = lambda _, caller: heartbeat_answer(is_fenced=str(caller.principal) == "User:alice")
+    gate = SaslGate(rig.listener.context.handler, config, ImageCredentials(image, None), rig.counters)
+    rig.listener.context.handler = gate
+    rig.node.decide = lambda _, caller: heartbeat_response(is_fenced=str(caller.principal) == "User:alice")
     return gate
 
 
@@ -95,19 +95,19 @@ async def test_a_session_ends_with_the_token_of_oauthbearer(rig: Any) -> None:
         message = SaslAuthenticateRequest(auth_bytes=BearerDialogue(token).first())
         return client, await client.ask(message, 2)
 
-    client, answer = await show("good")
-    assert answer.error_code is ErrorCode.none
-    assert timedelta(seconds=50) < answer.session_lifetime <= timedelta(seconds=60)
+    client, response = await show("good")
+    assert response.error_code is ErrorCode.none
+    assert timedelta(seconds=50) < response.session_lifetime <= timedelta(seconds=60)
     assert (await client.ask(heartbeat(), 1)).is_fenced
-    client, answer = await show("over")
-    assert (answer.error_code, answer.session_lifetime) == (ErrorCode.none, timedelta(0))
+    client, response = await show("over")
+    assert (response.error_code, response.session_lifetime) == (ErrorCode.none, timedelta(0))
     with pytest.raises((ConnectionError, EOFError, asyncio.IncompleteReadError)):
         await client.ask(heartbeat(), 1)
-    client, answer = await show("wrong")
-    assert (answer.error_code, answer.auth_bytes) == (ErrorCode.none, b'{"status":"invalid_token"}')
-    answer = await client.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
-    assert answer.error_code is ErrorCode.sasl_authentication_failed
-    assert answer.error_message == '{"status":"invalid_token"}'
+    client, response = await show("wrong")
+    assert (response.error_code, response.auth_bytes) == (ErrorCode.none, b'{"status":"invalid_token"}')
+    response = await client.ask(SaslAuthenticateRequest(auth_bytes=b"\x01"), 2)
+    assert response.error_code is ErrorCode.sasl_authentication_failed
+    assert response.error_message == '{"status":"invalid_token"}'
 
 
 async def test_an_old_client_sends_bare_tokens(rig: Any) -> None:
@@ -161,14 +161,14 @@ async def test_nothing_else_is_served_before(rig: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "reported"),
     [
         (WRONG, "Authentication failed: Invalid username or password"),
         (SaslAuthenticateRequest(auth_bytes=b"?"), "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
     ],
 )
 async def test_a_wrong_password_ends_the_connection(
-    rig: Any, message: Any, told: str, caplog: pytest.LogCaptureFixture
+    rig: Any, message: Any, reported: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     await listen(rig)
@@ -178,7 +178,7 @@ async def test_a_wrong_password_ends_the_connection(
     client.send(message, 2)
     client.send(heartbeat(), 1)
     response = await client.receive()
-    assert (response.error_code, response.error_message) == (ErrorCode.sasl_authentication_failed, told)
+    assert (response.error_code, response.error_message) == (ErrorCode.sasl_authentication_failed, reported)
     assert await client.is_closed()
     assert rig.node.controls == []
     assert rig.counters.failed_authentications == 1
@@ -189,18 +189,18 @@ async def test_a_wrong_password_ends_the_connection(
 async def test_scram_answers_nobody_as_it_answers_a_user(rig: Any) -> None:
     await listen(rig)
 
-    async def answers(name: str) -> list[tuple[ErrorCode, str | None]]:
+    async def responses(name: str) -> list[tuple[ErrorCode, str | None]]:
         client = await rig.connect()
         await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
         scram = ScramClient(mechanism="SCRAM-SHA-256", username=name, password="guess", nonce="n")
         first = await client.ask(SaslAuthenticateRequest(auth_bytes=scram.first_message()), 2)
         message = scram.challenged(first.auth_bytes).message
         last = await client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
-        return [(one.error_code, one.error_message) for one in (first, last)]
+        return [(response.error_code, response.error_message) for response in (first, last)]
 
-    assert await answers("scram-user") == await answers("nobody")
+    assert await responses("scram-user") == await responses("nobody")
     invalid = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
-    assert await answers("nobody") == [
+    assert await responses("nobody") == [
         (ErrorCode.none, None),
         (ErrorCode.sasl_authentication_failed, invalid.format("SCRAM-SHA-256")),
     ]

@@ -1,4 +1,4 @@
-"""Whose requests are read first, when more have come than can be read at once."""
+"""The order of requests, when more have come than can be read at once."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ def frame_of(request: Any, version: int, correlation_id: int) -> bytes:
 async def test_a_heartbeat_is_read_before_requests_of_clients(rig: Any) -> None:
     await rig.listen()
     await (await rig.connect()).ask(VERSIONS, 4)
-    (client,) = rig.listener._connections
+    (client,) = rig.listener.context.connections
     await (await rig.connect()).ask(VERSIONS, 4)
-    (broker,) = rig.listener._connections - {client}
+    (broker,) = rig.listener.context.connections - {client}
     own = [heartbeat(7) if number == 20 else DESCRIBE_CLUSTER for number in range(100)]
-    client.data_received(b"".join(frame_of(one, 1, number) for number, one in enumerate(own)))
+    client.data_received(b"".join(frame_of(request, 1, number) for number, request in enumerate(own)))
     broker.data_received(frame_of(heartbeat(8), 1, 0))
     await rig.node.requests(101)
     asked = [request for request, _, _ in rig.node.controls]

@@ -7,15 +7,15 @@ from kio.schema.errors import ErrorCode
 from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft.messages import FetchResponse, LeaderEndpoint, RaftResponse, VoteResponse
 from quorate_controller.raft.model import OffsetAndEpoch
-from quorate_controller.server import answer_frames
-from quorate_controller.server.answer_frames import SHARED_BYTES_MAX, SharedFrames, encode_answer
+from quorate_controller.server import response_frames
 from quorate_controller.server.raft_wire import response_to_wire
+from quorate_controller.server.response_frames import SHARED_BYTES_MAX, SharedFrames, encode_response_frame
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.wire.server import Request
 
 FETCH, VOTE = find_api(ApiKey.FETCH), find_api(ApiKey.VOTE)
 LEADER_SINCE = 12
-"""The first version of Fetch with a place for the leader: older ones get no answer of raft."""
+"""The first version of Fetch with a place for the leader: older ones get no response of raft."""
 LEADER = LeaderEndpoint(node_id=1, host="controller-1", port=9093)
 RECORDS = FetchResponse(
     leader_id=1, leader_epoch=7, leader_endpoint=LEADER, high_watermark=40, log_start_offset=3
@@ -32,9 +32,9 @@ def asked(version: int, correlation_id: int, api: object = FETCH) -> Request:
 
 
 def alone(reply: ResponseWithData, request: Request) -> bytes:
-    """The frame of an answer that nobody else gets."""
+    """The frame of a response to a single client."""
     response = response_to_wire(reply.response, reply.data, version=request.version)
-    return bytes(encode_answer(request.api, request.version, request.correlation_id, response))
+    return bytes(encode_response_frame(request.api, request.version, request.correlation_id, response))
 
 
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))
@@ -71,7 +71,7 @@ def test_versions_and_apis_do_not_share() -> None:
 def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[RaftResponse] = []
     monkeypatch.setattr(
-        answer_frames,
+        response_frames,
         "response_to_wire",
         lambda response, data, version: (
             encoded.append(response) or response_to_wire(response, data, version=version)

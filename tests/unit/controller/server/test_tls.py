@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from kit.java.tls import Certificates
+from kit.request_handlers import LargeResponses
 from kit.tls_listener import LOCALHOST, TlsRig, client_context, messages, pem, tls_of
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
-from quorate_controller.server import acceptor, connection_quotas
+from quorate_controller.server import connection_quotas, listener
 from quorate_controller.server.connection import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 from quorate_controller.server.listener import Listener
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.tls import TlsOfListener
@@ -106,12 +106,12 @@ async def test_handshakes_count_as_connections(
     (facts,) = messages(caplog, "connection_gave_way")
     assert (facts["stage"], facts["limit"]) == ("silent", "max.connections")
     assert not silent[1][0].at_eof()
-    assert secured.listener.quotas.count == 2
+    assert secured.listener.context.quotas.count == 2
 
 
 def begun_handshakes(secured: TlsRig) -> int:
     """How many handshakes have begun of which none is complete."""
-    places = secured.listener.quotas._by_listener["CONTROLLER"]
+    places = secured.listener.context.quotas._by_listener["CONTROLLER"]
     return len(places.by_stage[Stage.HANDSHAKE]) + secured.counters.limited[Limit.HANDSHAKES]
 
 
@@ -140,7 +140,7 @@ async def test_silent_clients_hold_up_no_handshake(
     await secured.listen(tls_of(certificates))
     silent = [await secured.connect(None) for _ in range(20)]
     await asyncio.wait_for(secured.ask(client_context(certificates)), HANG_S)
-    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(listener, "HANDSHAKE_TIMEOUT_S", 0.01)
     late, _ = await secured.connect(None)
     assert await asyncio.wait_for(late.read(), HANG_S) == b""
     assert secured.counters.limited == {Limit.HANDSHAKE_TIME: 1}
@@ -168,28 +168,15 @@ async def test_a_handshake_that_ends_gives_its_place_back(
     cut.transport.abort()
     await secured.ask(client_context(certificates))
     secured.writers[-1].transport.abort()
-    await turn_until(lambda: secured.listener.quotas.count == 0)
+    await turn_until(lambda: secured.listener.context.quotas.count == 0)
     assert secured.counters.failed_handshakes == 2
-
-
-class LargeAnswers:
-    """Answers each request with 256 KiB."""
-
-    ANSWER = bytes(256 * 1024)
-
-    def __init__(self) -> None:
-        self.handled = 0
-
-    def handle(self, exchange: Exchange) -> None:
-        self.handled += 1
-        exchange.respond(self.ANSWER)
 
 
 async def test_a_peer_that_does_not_read_is_not_read_from(
     secured: TlsRig, certificates: Certificates
 ) -> None:
     """Answers do not pile up behind TLS either."""
-    handler = LargeAnswers()
+    handler = LargeResponses()
     await secured.listen(tls_of(certificates), handler, send_buffer_bytes_max=64 * 1024)
     reader, writer = await secured.connect(client_context(certificates))
     writer.write(encode_frame(b"ask") * 100)
@@ -197,21 +184,21 @@ async def test_a_peer_that_does_not_read_is_not_read_from(
     for _ in range(5):
         other, other_writer = await secured.connect(client_context(certificates))
         other_writer.write(encode_frame(b"ask"))
-        await asyncio.wait_for(other.readexactly(len(handler.ANSWER)), HANG_S)
+        await asyncio.wait_for(other.readexactly(len(handler.response)), HANG_S)
     assert handler.handled < 80, "what the buffers hold, and no more"
-    await asyncio.wait_for(reader.readexactly(100 * len(handler.ANSWER)), HANG_S)
+    await asyncio.wait_for(reader.readexactly(100 * len(handler.response)), HANG_S)
     assert handler.handled == 105
 
 
 async def test_requests_over_tls_are_served_by_the_node(rig: Any, certificates: Certificates) -> None:
-    rig.node.decide = lambda _request, caller: heartbeat_answer(
+    rig.node.decide = lambda _request, caller: heartbeat_response(
         is_fenced=str(caller.principal) == "User:CN=client"
     )
     listener = await rig.listen()
     await listener.close(grace_s=0)
     listening = Listener(
         name="CONTROLLER",
-        handler=listener.handler,
+        handler=listener.context.handler,
         limits=ListenerLimits(),
         tls=tls_of(certificates, client_auth=ClientAuth.REQUIRED),
     )
@@ -251,14 +238,14 @@ async def test_controllers_check_whom_they_connect_to(
 ) -> None:
     """Ssl.endpoint.identification.algorithm and the trust store apply to connections to other controllers."""
     caplog.set_level(logging.INFO)
-    rig.node.decide = lambda _request, caller: heartbeat_answer(
+    rig.node.decide = lambda _request, caller: heartbeat_response(
         is_fenced=str(caller.principal) == "User:CN=server"
     )
     plain = await rig.listen()
     await plain.close(grace_s=0)
     keystore = certificates.client if "name" in case else certificates.server
     served = tls_of(certificates, keystore, client_auth=ClientAuth.REQUIRED)
-    listener = Listener(name="CONTROLLER", handler=plain.handler, limits=ListenerLimits(), tls=served)
+    listener = Listener(name="CONTROLLER", handler=plain.context.handler, limits=ListenerLimits(), tls=served)
     await listener.start(LOCALHOST, 0)
     trusted = certificates.other_authority if case == "another authority" else certificates.authority
     config = TlsConfig(

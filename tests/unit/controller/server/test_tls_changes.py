@@ -16,8 +16,7 @@ from quorate_controller.config import load_config
 from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.security.certificates import Certificate
 from quorate_controller.server.server import read_stores
-from quorate_controller.server.tls import TlsOfListener
-from quorate_controller.server.tls_changes import refusal_of
+from quorate_controller.server.tls import TlsOfListener, refusal_of
 from quorate_protocol.security.stores import TlsConfig
 from quorate_protocol.security.tls import ClientAuth
 from quorate_protocol.wire.frames import encode_frame

@@ -1,4 +1,6 @@
-"""All APIs of controllers, each asked by strangers and by users with and without the right: nobody else is served."""
+"""All APIs of controllers, each requested by strangers and by users with and without the right: no other client is
+served.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -54,7 +56,7 @@ ORDERS: Final = (ResourceType.TOPIC, "orders")
 LOGINS: Final = {"no ACL": "bob", "denied": "carol", "allowed": "alice"}
 """The users of SASL, who have the password of their name."""
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-"""What a stranger gets an answer to."""
+"""The APIs that serve strangers."""
 
 
 class Rule(NamedTuple):
@@ -206,14 +208,14 @@ async def listen(rig: Any, rule: Rule | None) -> None:
         acl_of(operation, principal="User:alice", resource=resource),
         acl_of(ALL, principal="User:carol", resource=resource),
         acl_of(operation, DENY, principal="User:carol", resource=resource),
-        super_users=(ANONYMOUS,),  # whom nobody is here
+        super_users=(ANONYMOUS,),  # no client here
     )
     config = ListenerSasl(
-        mechanisms=("PLAIN",), passwords={one: one for one in LOGINS.values()}, failure_delay_ms=0
+        mechanisms=("PLAIN",), passwords={name: name for name in LOGINS.values()}, failure_delay_ms=0
     )
     await rig.listen(first_frames_size_bytes_max=config.receive_size_bytes_max)
-    rig.listener.handler = SaslGate(
-        rig.listener.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
+    rig.listener.context.handler = SaslGate(
+        rig.listener.context.handler, config, ImageCredentials(MetadataImage(), None), rig.counters
     )
 
 

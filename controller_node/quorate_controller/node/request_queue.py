@@ -1,14 +1,45 @@
-"""A queue that takes from one client after the other."""
+"""The classes of requests, and the queue that serves one client after the other."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, ApiKey
+from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
 Item = TypeVar("Item")
+
+OF_NODES: Final = frozenset(
+    {
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ControllerHeartbeatRequest.__api_key__,
+    }
+)
+"""Requests that only nodes of the cluster send (CLUSTER_ACTION). They come before those of clients."""
+LARGE_OF_NODES: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
+"""Requests of brokers that may take several turns."""
+LONG_READS: Final = frozenset(
+    {
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_ACLS,
+        *CONTROLLER_READ_APIS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""Reads that may take several turns, and decisions that begin with one. While one of them is under way, the others
+wait in the driver. Other decisions that have begun do not hold them back: there may always be some.
+"""
 
 
 class FairQueue(Generic[Item]):
@@ -44,7 +75,7 @@ class FairQueue(Generic[Item]):
         """Add an item behind those of the same client."""
         self._by_client.setdefault(client, deque()).append(item)
 
-    def take(self, preferred: Hashable = None) -> tuple[Hashable, Item]:
+    def pop(self, preferred: Hashable = None) -> tuple[Hashable, Item]:
         """Remove the oldest item of `preferred`, if it has any, else of the next client. Returns client and item."""
         client = preferred if preferred in self._by_client else next(iter(self._by_client))
         items = self._by_client[client]
@@ -71,7 +102,7 @@ class FairQueue(Generic[Item]):
             del self._by_client[client]
         return True
 
-    def take_all(self) -> list[Item]:
+    def pop_all(self) -> list[Item]:
         """Remove and return all items."""
         items = list(self.items())
         self._by_client.clear()

@@ -1,6 +1,6 @@
-"""What controllers answer about members, asked of a stock Kafka controller and of ours, side by side.
+"""Responses about members, of a stock Kafka controller and of ours, side by side.
 
-The requests are put to one controller of each kind, in the same order, since later answers depend on earlier ones.
+A controller of each kind gets the same requests in the same order, since later responses depend on earlier ones.
 """
 
 import socket
@@ -35,7 +35,7 @@ TIMEOUT_S = 30
 RECEIVE_BYTES = 1 << 16
 START_LEVEL, NEXT_LEVEL = 28, 30
 NOT_LISTENING = 1
-"""A port of this machine that nobody listens on."""
+"""A port of this machine without a listener."""
 
 
 class Asked:
@@ -76,7 +76,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Pair:
-    """One of each kind."""
+    """A cluster of each implementation."""
 
     java: Asked
     python: Asked
@@ -100,9 +100,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator
             asked.append(Asked(cluster))
         yield Pair(*asked)
     finally:
-        for one in asked:
+        for side in asked:
             with suppress(OSError):
-                one.close()
+                side.close()
         for cluster in clusters:
             cluster.close()
 
@@ -177,7 +177,7 @@ def comparable(value: Any, asked: Asked) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: comparable(getattr(value, field.name), asked) for field in fields(value)}
     if isinstance(value, tuple):
-        return sorted((comparable(one, asked) for one in value), key=repr)
+        return sorted((comparable(item, asked) for item in value), key=repr)
     unstable = {asked.cluster_id: "<cluster>", asked.port: "<port>", asked.directory_id: "<directory>"}
     if isinstance(value, str):
         return value.replace(asked.cluster_id, "<cluster>")
@@ -185,9 +185,9 @@ def comparable(value: Any, asked: Asked) -> Any:
 
 
 def both(pair: Pair, build: Callable[[Asked], Any], version: int | None = None) -> tuple[Any, Any]:
-    """Java's answer and ours."""
+    """Java's response and ours."""
     return tuple(  # type: ignore[return-value]
-        comparable(one.ask(build(one), version), one) for one in (pair.java, pair.python)
+        comparable(side.ask(build(side), version), side) for side in (pair.java, pair.python)
     )
 
 
@@ -212,12 +212,12 @@ def test_a_ghost_blocks_a_level_until_it_is_refreshed(pair: Pair) -> None:
         lambda _: describe(),
         lambda _: upgrade(),
     ]
-    answers = [both(pair, step) for step in steps]
-    assert [python for _, python in answers] == [java for java, _ in answers]
-    codes = [python["error_code"] for _, python in answers]
+    responses = [both(pair, step) for step in steps]
+    assert [python for _, python in responses] == [java for java, _ in responses]
+    codes = [python["error_code"] for _, python in responses]
     assert codes == [ErrorCode.none] * 2 + [ErrorCode.invalid_update_version] + [ErrorCode.none] * 3
-    assert [len(answers[at][1]["brokers"]) for at in (1, 4)] == [2, 1]
-    assert f"Controller {GHOST} only supports versions 7-{START_LEVEL}" in answers[2][1]["error_message"]
+    assert [len(responses[at][1]["brokers"]) for at in (1, 4)] == [2, 1]
+    assert f"Controller {GHOST} only supports versions 7-{START_LEVEL}" in responses[2][1]["error_message"]
 
 
 VOTER_REQUESTS: dict[str, Callable[[Asked], Any]] = {
@@ -278,7 +278,7 @@ OWN_WORDS = {
 
 @pytest.mark.parametrize("name", VOTER_REQUESTS)
 def test_requests_about_voters(pair: Pair, name: str) -> None:
-    """KIP-853's answers are Kafka's."""
+    """KIP-853's responses are Kafka's."""
     java, python = both(pair, VOTER_REQUESTS[name])
     if name in OWN_WORDS:
         messages = (java.pop("error_message"), python.pop("error_message"))
@@ -288,6 +288,6 @@ def test_requests_about_voters(pair: Pair, name: str) -> None:
 
 def test_a_leader_may_be_told_of_itself(pair: Pair) -> None:
     """A stray UpdateRaftVoter does not end a leader; a Java leader of 4.3.1 ends with a fatal fault."""
-    answer = pair.python.ask(update_voter(pair.python))
-    assert answer.error_code is ErrorCode.none
+    response = pair.python.ask(update_voter(pair.python))
+    assert response.error_code is ErrorCode.none
     assert pair.python.described().controller_id == NODE_ID

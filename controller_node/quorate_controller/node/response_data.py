@@ -1,4 +1,4 @@
-"""The bytes of log and checkpoints that raft's answers carry. Raft says what to read, here it is read."""
+"""The bytes of log and checkpoints that raft's responses carry: raft returns ranges, which are read here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from quorate_controller.storage.controller_storage import ControllerStorage
 
 
-def response_with_data(response: RaftResponse, storage: ControllerStorage) -> ResponseWithData:
-    """Returns the response with what it reads. What it names may be gone meanwhile: truncated, or deleted.
+def read_response_data(response: RaftResponse, storage: ControllerStorage) -> ResponseWithData:
+    """Returns the response with its data. The range may be gone meanwhile: truncated, or deleted.
 
     Raises:
         StorageError: the disk failed. The process has to end.

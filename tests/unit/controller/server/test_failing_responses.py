@@ -1,4 +1,4 @@
-"""Answers that can't be made, can't be encoded, or come twice: each exchange ends, and those behind it go on."""
+"""Responses that can't be made, can't be encoded, or come twice: each exchange ends, and those behind it continue."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ import kio.schema.create_topics.v7.request as create
 import kio.schema.create_topics.v7.response as created
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import call as call_module
 from quorate_controller.server.call import Call
+from quorate_controller.server.connection import Exchange
 from quorate_controller.server.counters import Limit
-from quorate_controller.server.exchange import Exchange
 
-HEARTBEAT, ANSWER = heartbeat(), heartbeat_answer()
+HEARTBEAT, ANSWER = heartbeat(), heartbeat_response()
 
 
 def create_topic(name: str, timeout_ms: int = 30_000) -> create.CreateTopicsRequest:
@@ -56,7 +56,7 @@ async def test_a_long_error_text_is_cut(rig: Any, version: int) -> None:
 async def test_an_answer_that_cannot_be_encoded_becomes_an_error(
     rig: Any, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client is told, and what it pipelined behind is answered in order."""
+    """A client gets an error, and what it pipelined behind is served in order."""
     rig.node.decide = lambda request, _caller: ANSWER if request == HEARTBEAT else topic_created("n" * 40_000)
     await rig.listen()
     client = await rig.connect()
@@ -117,12 +117,12 @@ async def test_an_exception_of_the_handler_closes_one_connection(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rig.listen()
-    handler, rig.listener.handler = rig.listener.handler, Failing()
+    handler, rig.listener.context.handler = rig.listener.context.handler, Failing()
     client = await rig.connect()
     client.send(HEARTBEAT, 1)
     assert await client.is_closed()
     assert [record.message for record in caplog.records] == ["request_failed", "connection_refused"]
-    rig.listener.handler = handler
+    rig.listener.context.handler = handler
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await (await rig.connect()).ask(HEARTBEAT, 1)).error_code is ErrorCode.none
 
@@ -153,16 +153,16 @@ async def test_the_commit_wins_a_race_with_the_timer(
 async def test_a_second_answer_is_dropped_and_counted(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
     calls: list[Call] = []
     await rig.listen()
-    original = rig.listener.handler._control
-    rig.listener.handler._handlers[63] = lambda call: (calls.append(call), original(call))
+    original = rig.listener.context.handler._control
+    rig.listener.context.handler._handlers[63] = lambda call: (calls.append(call), original(call))
     client = await rig.connect()
     client.send(HEARTBEAT, 1)
     (future,) = await rig.node.requests(1)
     future.set_result(ANSWER)
     assert (await client.receive()).error_code is ErrorCode.none
-    calls[0].answer(replace(ANSWER, is_fenced=True))
+    calls[0].respond(replace(ANSWER, is_fenced=True))
     calls[0].refuse(ErrorCode.request_timed_out)
-    assert rig.counters.dropped_answers == 2
+    assert rig.counters.dropped_responses == 2
     assert rig.counters.errors == {}
     rig.node.decide = lambda _request, _caller: ANSWER
     assert (await client.ask(HEARTBEAT, 1)) == ANSWER

@@ -14,17 +14,17 @@ import kio.schema.describe_configs.v4.response as configs
 import kio.schema.list_partition_reassignments.v0.response as reassignments
 import pytest
 from kio.schema.errors import ErrorCode
-from kit.controller_parts import heartbeat, heartbeat_answer
+from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import turn_until
 from quorate_controller import scheduler
 from quorate_controller.control.api import ControlError
-from quorate_controller.server import call, long_answers
-from quorate_controller.server.answer_frames import (
+from quorate_controller.server import call, response_frames
+from quorate_controller.server.response_frames import (
     INNER_ELEMENTS_AT_ONCE_MAX,
-    encode_answer,
-    writing_answer,
+    encode_response_frame,
+    long_arrays,
+    response_frame_steps,
 )
-from quorate_controller.server.long_answers import long_arrays
 from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
 
 from tests.property.test_codec_functions import entity_of, outcome
@@ -123,7 +123,7 @@ def listed() -> reassignments.ListPartitionReassignmentsResponse:
         (ApiKey.DELETE_ACLS, deleted()),
         (ApiKey.LIST_PARTITION_REASSIGNMENTS, listed()),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda response: type(response).__name__,
 )
 def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
     api, arrays = find_api(key), long_arrays(response)
@@ -132,16 +132,16 @@ def test_pieces_make_the_same_bytes(key: ApiKey, response: Any) -> None:
         found: list[bytearray] = []
 
         def steps(version: int = version, found: list[bytearray] = found) -> Iterator[int]:
-            found.append((yield from writing_answer(api, version, 77, response, arrays)))
+            found.append((yield from response_frame_steps(api, version, 77, response, arrays)))
 
         assert len(list(steps())) == COUNT - 1 + 4
-        assert found == [encode_answer(api, version, 77, response)]
+        assert found == [encode_response_frame(api, version, 77, response)]
 
 
 @pytest.mark.parametrize("key", SERVED_APIS, ids=lambda key: find_api(key).name)
 def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
     api = find_api(key)
-    arrays = long_answers._arrays(api.canonical_response)
+    arrays = response_frames._arrays(api.canonical_response)
     if arrays is None:
         return
     rng = Random(key)
@@ -152,14 +152,14 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
         for version in range(api.version_min, api.version_max + 1):
 
             def in_steps(version: int = version, response: Any = response) -> bytes:
-                steps = writing_answer(api, version, 77, response, arrays)
+                steps = response_frame_steps(api, version, 77, response, arrays)
                 while True:
                     try:
                         next(steps)
                     except StopIteration as ended:
                         return bytes(ended.value)
 
-            expected = outcome(lambda: bytes(encode_answer(api, version, 77, response)))  # noqa: B023
+            expected = outcome(lambda: bytes(encode_response_frame(api, version, 77, response)))  # noqa: B023
             found = outcome(in_steps)
             if expected.startswith("<class"):  # of two fields, either may be found first
                 found, expected = found.partition(":")[0], expected.partition(":")[0]
@@ -169,7 +169,7 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
 async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
-        heartbeat_answer() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
+        heartbeat_response() if request == heartbeat() else ControlError(ErrorCode.policy_violation)
     )
     await rig.listen()
     creating, broker = await rig.connect(), await rig.connect()
@@ -193,7 +193,7 @@ async def test_many_results_are_written_in_steps(rig: Any, monkeypatch: pytest.M
 
 def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece in each pass of the loop."""
-    monkeypatch.setattr(long_answers, "STEP_S_MAX", 0.0)
+    monkeypatch.setattr(response_frames, "STEP_S_MAX", 0.0)
     monkeypatch.setattr(scheduler, "PASS_S_MAX", 0.0)
 
 
@@ -202,7 +202,7 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 ) -> None:
     take_small_steps(monkeypatch)
     rig.node.decide = lambda request, _caller: (
-        heartbeat_answer() if request == heartbeat() else described(2_000)
+        heartbeat_response() if request == heartbeat() else described(2_000)
     )
     await rig.listen()
     describing, broker = await rig.connect(), await rig.connect()
@@ -216,15 +216,15 @@ async def test_others_are_answered_while_a_long_answer_is_written(
 
 
 async def test_an_answer_that_is_too_large_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_answers, "ANSWER_SIZE_BYTES_MAX", 1_000)
-    rig.node.decide = lambda request, _caller: heartbeat_answer() if request == heartbeat() else described()
+    monkeypatch.setattr(response_frames, "RESPONSE_SIZE_BYTES_MAX", 1_000)
+    rig.node.decide = lambda request, _caller: heartbeat_response() if request == heartbeat() else described()
     await rig.listen()
     client = await rig.connect()
     client.send(QUESTION, 4)
     client.send(heartbeat(), 1)
     (result,) = (await client.receive()).results
     assert result.error_code is ErrorCode.policy_violation
-    assert result.error_message == "The answer has more than 1000 bytes: ask for less at once."
+    assert result.error_message == "The response has more than 1000 bytes: ask for less at once."
     assert (await client.receive()).error_code is ErrorCode.none
 
 
@@ -248,13 +248,13 @@ async def test_only_one_goes_on_while_much_is_unfinished(rig: Any, monkeypatch: 
 async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     take_small_steps(monkeypatch)
     begun: list[Any] = []
-    original = call.writing_answer
+    original = call.response_frame_steps
 
-    def writing_answer(*arguments: Any) -> Any:
+    def response_frame_steps(*arguments: Any) -> Any:
         begun.append(original(*arguments))
         return begun[-1]
 
-    monkeypatch.setattr(call, "writing_answer", writing_answer)
+    monkeypatch.setattr(call, "response_frame_steps", response_frame_steps)
     rig.node.decide = lambda _request, _caller: described(20_000)
     await rig.listen()
     client = await rig.connect()
@@ -262,4 +262,4 @@ async def test_nobody_writes_for_a_client_that_left(rig: Any, monkeypatch: pytes
     await turn_until(lambda: bool(begun))
     client.writer.transport.abort()
     await turn_until(lambda: begun[0].gi_frame is None)
-    assert rig.counters.dropped_answers == 0
+    assert rig.counters.dropped_responses == 0
