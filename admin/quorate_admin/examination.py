@@ -44,7 +44,7 @@ from quorate_admin.types.cluster import (
 )
 
 if TYPE_CHECKING:
-    from quorate_admin.observing import LiveImage
+    from quorate_admin.metadata_log import LiveImage
 
 TIMEOUT_MS = 10_000
 """The timeout of requests to the whole cluster, which nobody answers while there is no leader."""
@@ -264,7 +264,7 @@ async def _read_log(config: AdminConfig) -> "LiveImage | AdminError | None":
     """The metadata image, closed, or why it could not be read; None with bootstrap servers, which do not have it."""
     if not config.is_to_controllers:
         return None
-    from quorate_admin.observing import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
+    from quorate_admin.metadata_log import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
 
     try:
         async with LiveImage(config) as live:

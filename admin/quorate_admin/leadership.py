@@ -13,7 +13,7 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.identity import node_question
 
 from quorate_admin.config import Address, AdminConfig
-from quorate_admin.diagnosis.leadership import AskedController, QuorumSearch
+from quorate_admin.diagnosis.quorum_search import AskedController, QuorumSearch
 from quorate_admin.errors import (
     AdminError,
     ConnectionFailedError,

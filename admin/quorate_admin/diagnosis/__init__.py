@@ -38,15 +38,15 @@ from quorate_admin.diagnosis.judgement import (
     Presence as Presence,
     judge as judge,
 )
-from quorate_admin.diagnosis.leadership import (
+from quorate_admin.diagnosis.quorum_search import (
     AskedController as AskedController,
     QuorumSearch as QuorumSearch,
     majority as majority,
 )
-from quorate_admin.diagnosis.observers import (
+from quorate_admin.diagnosis.quorum import (
     find_in_observers,
 )
-from quorate_admin.diagnosis.partition_facts import (
+from quorate_admin.diagnosis.facts import (
     PartitionFacts as PartitionFacts,
     PartitionTally as PartitionTally,
     TroubledPartitions as TroubledPartitions,
@@ -61,7 +61,7 @@ from quorate_admin.diagnosis.quorum import (
 from quorate_admin.diagnosis.registrations import (
     find_in_registrations,
 )
-from quorate_admin.diagnosis.unexamined import (
+from quorate_admin.diagnosis.coverage import (
     find_unexamined,
 )
 

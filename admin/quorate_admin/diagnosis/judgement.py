@@ -15,7 +15,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports
-from quorate_admin.diagnosis.leadership import majority
+from quorate_admin.diagnosis.quorum_search import majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 FETCH_SILENCE_MS_MAX: Final = 5_000

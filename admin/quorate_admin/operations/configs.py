@@ -10,7 +10,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, outcomes
+from quorate_admin.operations.base import KeyedOperations, Outcome, outcomes
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:

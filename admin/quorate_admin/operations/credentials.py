@@ -11,7 +11,7 @@ from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, error_of, outcomes
+from quorate_admin.operations.base import KeyedOperations, error_of, outcomes
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, outcomes
+from quorate_admin.operations.base import KeyedOperations, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from kit.java.fixtures import NewJavaCluster
 from kit.names import unused
 from kit.waiting import eventually
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
-from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
+from quorate_admin.operations.base import ThrottlingQuotaExceededError
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.quotas import (

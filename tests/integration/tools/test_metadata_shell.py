@@ -16,7 +16,7 @@ from kit.names import unused
 from kit.releases import NEWEST_LEVEL, SHELL_LEVEL
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
-from quorate_admin.observing import MetadataFeed, load_live_image
+from quorate_admin.metadata_log import MetadataFeed, load_live_image
 from quorate_protocol.observer import (
     Committed,
     Event,

@@ -13,7 +13,7 @@ from quorate_admin.errors import (
     ServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
+from quorate_admin.operations.base import ThrottlingQuotaExceededError
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicListing
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ConfigSource

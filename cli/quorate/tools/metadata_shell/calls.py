@@ -15,6 +15,7 @@ from typing import Any
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate.tools.metadata_shell.nodes import Directory, Node, number_of
 from quorate.tools.metadata_shell.paths import Found, child_of, components_of
 from quorate.tools.metadata_shell.shell_builtins import (
     COMMANDS,
@@ -24,8 +25,6 @@ from quorate.tools.metadata_shell.shell_builtins import (
     effective_paths,
     walk,
 )
-from quorate.tools.metadata_shell.tree import Directory, Node
-from quorate.tools.metadata_shell.tree.nodes import number_of
 
 
 class CommandLineError(Exception):

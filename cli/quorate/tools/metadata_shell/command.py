@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from quorate_protocol.image import ImageState, Provenance
 
     from quorate.tools.metadata_shell.calls import Call
-    from quorate.tools.metadata_shell.tree import Node
+    from quorate.tools.metadata_shell.nodes import Node
 
 app = tool_app()
 
@@ -212,7 +212,7 @@ def _live(context: typer.Context) -> Iterator[_Source]:
     import asyncio  # reading files does not need it
 
     from quorate_admin.errors import AdminError
-    from quorate_admin.observing import LiveImage
+    from quorate_admin.metadata_log import LiveImage
 
     from quorate.tools.metadata_shell.sources import visible
 

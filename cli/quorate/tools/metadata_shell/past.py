@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from pyspark_quorate.past.image import Moment, Playback
     from quorate_protocol.image import ImageState, Provenance
 
-    from quorate.tools.metadata_shell.tree import Node
-    from quorate.tools.metadata_shell.tree.differences import Difference
+    from quorate.tools.metadata_shell.nodes import Difference, Node
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -93,8 +92,8 @@ def find_difference(location: str, cluster_id: str | None, span: Span) -> Change
     Raises:
         LakeError: as `open_history`.
     """
+    from quorate.tools.metadata_shell.nodes import differences
     from quorate.tools.metadata_shell.sources import warn_of
-    from quorate.tools.metadata_shell.tree.differences import differences
 
     history = open_history(location, cluster_id)
     past = history.to(span.before)
@@ -107,8 +106,8 @@ def find_difference(location: str, cluster_id: str | None, span: Span) -> Change
 
 def _tree(image: "ImageState", where: "Provenance") -> "Node":
     """The shell's tree without provenance and without topics by id: one always differs, the other is also by name."""
+    from quorate.tools.metadata_shell.nodes import Directory, without
     from quorate.tools.metadata_shell.tree import image_root
-    from quorate.tools.metadata_shell.tree.nodes import Directory, without
 
     root = image_root(image, where, str).child("image")
     assert isinstance(root, Directory), "each image is a directory"

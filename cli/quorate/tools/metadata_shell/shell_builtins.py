@@ -8,8 +8,8 @@ from functools import partial
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate.tools.metadata_shell.nodes import Directory, Node
 from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
-from quorate.tools.metadata_shell.tree import Directory, Node
 
 _GAP = 2
 _COLUMN_WIDTH_MIN = 4

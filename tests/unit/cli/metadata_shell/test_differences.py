@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from quorate.tools.metadata_shell.tree.differences import Difference, differences
-from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, fixed, without
+from quorate.tools.metadata_shell.nodes import Difference, Directory, Leaf, Node, differences, fixed, without
 
 
 def tree(content: Any) -> Node:

@@ -10,9 +10,9 @@ from quorate.tools.metadata_shell.calls import (
     words_of,
 )
 from quorate.tools.metadata_shell.interactive import HISTORY_MAX, remember, run_line, run_shell
+from quorate.tools.metadata_shell.nodes import Directory, Node, fixed, number_of, value
 from quorate.tools.metadata_shell.paths import components_of
 from quorate.tools.metadata_shell.shell_builtins import ShellState, columns
-from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, number_of, value
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
 from quorate.console.jopt import parse_principals
 from quorate.main import app
-from quorate.tools.acls.bindings import (
+from quorate.tools.acls.command import (
     CLUSTER,
     AclArguments,
     check_options,

@@ -8,7 +8,14 @@ import pytest
 from kit.scripted_admin import ScriptedAdmin
 from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
-from quorate.tools.topics.command import REASSIGNMENTS_TIMEOUT_MS
+from quorate.tools.topics.command import (
+    REASSIGNMENTS_TIMEOUT_MS,
+    check_counts,
+    check_options,
+    parse_configs,
+    parse_replica_assignment,
+    select_topics,
+)
 from quorate.tools.topics.describe import (
     DescribedTopic,
     Reports,
@@ -16,13 +23,6 @@ from quorate.tools.topics.describe import (
     description_json,
     description_text,
     select,
-)
-from quorate.tools.topics.options import (
-    check_counts,
-    check_options,
-    parse_configs,
-    parse_replica_assignment,
-    select_topics,
 )
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedByServerError
 from quorate_admin.results import Results

@@ -16,8 +16,7 @@ from quorate_admin.errors import (
     UnreachableError,
     UnsupportedEndpointError,
 )
-from quorate_admin.observing import LiveImage, ObservingError, load_live_image
-from quorate_admin.observing.following import ImageFollower
+from quorate_admin.metadata_log import ImageFollower, LiveImage, ObservingError, load_live_image
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.snapshot import write_checkpoint
