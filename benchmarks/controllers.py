@@ -49,14 +49,14 @@ def measure_rounds(
         java_implementation(kafka),
         java_implementation(kafka, linger_ms=0, name=WITHOUT_LINGER),
     )
-    runs: dict[str, list[Figures]] = {one.name: [] for one in contenders}
+    runs: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
     for number in range(rounds):
         first = number % len(contenders)
-        for one in contenders[first:] + contenders[:first]:
-            label = f"round {number + 1} of {rounds}, {one.name}"
-            directory = scratch / f"{contenders.index(one)}-{number}"
+        for contender in contenders[first:] + contenders[:first]:
+            label = f"round {number + 1} of {rounds}, {contender.name}"
+            directory = scratch / f"{contenders.index(contender)}-{number}"
             tell = partial(_tell, progress, label)
-            runs[one.name].append(measure(one, directory, free_ports(3), tell))
+            runs[contender.name].append(measure(contender, directory, free_ports(3), tell))
     return runs
 
 

@@ -114,7 +114,9 @@ def measure_lake(
     warm_up = small / "0000"
     progress("Quorate stores the rows of large")
     # The first job on a machine keeps an archive of Spark's classes.
-    stored = [measure(python, one, scratch / f"lake-of-{one.name}", ROWS_ALONE) for one in (warm_up, large)]
+    stored = [
+        measure(python, dump, scratch / f"lake-of-{dump.name}", ROWS_ALONE) for dump in (warm_up, large)
+    ]
     for name, directory, cores, before in (
         *(("whole", large, 2, None), ("two_cores", large, 2, warm_up), ("one_core", large, 1, warm_up)),
         *(("small", small, 2, warm_up), ("idle", idle, 1, warm_up)),

@@ -117,7 +117,7 @@ def _cluster(number: int) -> dict[str, object]:
 
 def _settled(custom: kubernetes.client.CustomObjectsApi) -> int:
     found = custom.list_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL)
-    return sum("conditions" in (one.get("status") or {}) for one in found["items"])
+    return sum("conditions" in (cluster.get("status") or {}) for cluster in found["items"])
 
 
 def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
@@ -129,8 +129,8 @@ def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
     )
 
     def has_begun() -> bool:
-        one = custom.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, name)
-        return "formation" in (one.get("status") or {})
+        cluster = custom.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, name)
+        return "formation" in (cluster.get("status") or {})
 
     _wait(has_begun)
     return time.perf_counter() - started

@@ -101,16 +101,16 @@ def measure_scale(
             java_implementation(kafka, heap=heap, linger_ms=linger_ms),
         )
         for number in range(rounds):
-            for one in contenders:
-                directory = scratch / f"{one.name}-{size}-{number}"
+            for contender in contenders:
+                directory = scratch / f"{contender.name}-{size}-{number}"
                 what = f"{size:,} partitions" if size else "many brokers"
-                label = f"{what}, round {number + 1} of {rounds}, {one.name}"
+                label = f"{what}, round {number + 1} of {rounds}, {contender.name}"
                 figures = _measure(
-                    *(one, directory, free_ports(3)),
+                    *(contender, directory, free_ports(3)),
                     size=size,
                     progress=lambda part, label=label: progress(f"{label}: {part}"),
                 )
-                runs.setdefault(one.name, []).append(figures)
+                runs.setdefault(contender.name, []).append(figures)
         yield size, {name: medians(figures) for name, figures in runs.items()}
 
 

@@ -120,7 +120,9 @@ def _fenced(load: Load) -> bool:
     """Whether the last answers say so of a broker. Raises RuntimeError if a heartbeat was refused."""
     request = heartbeat_request(HEARTBEATS_FROM_ID, 0)
     decoded = {answer: decode_answer(request, answer) for answer in set(load.answers)}
-    refused = {one.error_code.name for one in decoded.values() if one.error_code is not ErrorCode.none}
+    refused = {
+        response.error_code.name for response in decoded.values() if response.error_code is not ErrorCode.none
+    }
     if refused:
         raise RuntimeError(f"heartbeats were refused: {', '.join(sorted(refused))}")
     return any(decoded[answer].is_fenced for answer in load.answers[-10 * max(HEARTBEAT_CONNECTIONS) :])

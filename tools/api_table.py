@@ -330,7 +330,9 @@ def _link(test: str) -> str:
 def _functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text())
     return frozenset(
-        one.name for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        function.name
+        for function in tree.body
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 

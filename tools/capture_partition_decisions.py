@@ -86,7 +86,9 @@ def make_reassignment(rng: Random) -> dict[str, Any]:
     partition = case["partition"]
     wanted: dict[str, Any] = {"election": "ONLINE", "directories": {}}
     if partition["removing_replicas"] or partition["adding_replicas"]:
-        kept = [one for one in partition["replicas"] if one not in partition["adding_replicas"]]
+        kept = [
+            broker_id for broker_id in partition["replicas"] if broker_id not in partition["adding_replicas"]
+        ]
         if kept and rng.random() < 0.5:
             is_unclean = rng.random() < 0.5
             wanted |= {

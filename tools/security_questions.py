@@ -155,9 +155,9 @@ def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Answer:
         ),
         upsertions=tuple(
             scram.ScramCredentialUpsertion(
-                **{key: value.encode() if key.startswith("salt") else value for key, value in one.items()}
+                **{key: value.encode() if key.startswith("salt") else value for key, value in change.items()}
             )
-            for one in values
+            for change in values
         ),
     )
     results = [[result.user, *_outcome(result)] for result in ask(request, DIRECT).results]
@@ -257,7 +257,7 @@ class Tokens:
             "owner": [response.principal_type, response.principal_name],
             "requester": None if requester is None else [requester, response.token_requester_principal_name],
             "issue": min(issue_ms, 1),
-            "minutes": [round((one - issue_ms) / MINUTE_MS) for one in (expiry_ms, max_ms)],
+            "minutes": [round((time_ms - issue_ms) / MINUTE_MS) for time_ms in (expiry_ms, max_ms)],
             "id_length": len(response.token_id),
             "hmac_length": len(response.hmac),
         }

@@ -118,10 +118,10 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
     if quorum is None:
         return facts, described_at_s  # without a leader no level can be validated
     found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
-    problems = dict.fromkeys(str(one) for one in found if isinstance(one, AdminError))
+    problems = dict.fromkeys(str(error) for error in found if isinstance(error, AdminError))
     facts = replace(
         facts,
-        outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
+        outlooks=tuple(outlook for outlook in found if isinstance(outlook, FeatureOutlook)),
         outlook_problem="; ".join(problems) or None,
     )
     return facts, described_at_s
@@ -289,7 +289,7 @@ async def _outlooks(
             _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
             for feature, target in sorted(supported.items())
         ]
-    return await asyncio.gather(*(_or_error(one) for one in asking))
+    return await asyncio.gather(*(_or_error(outlook) for outlook in asking))
 
 
 async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
@@ -343,7 +343,7 @@ _NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsu
 
 def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
     """The feature levels from the node that has read the log furthest."""
-    newest = max(answers, key=lambda one: one.finalized_features_epoch, default=None)
+    newest = max(answers, key=lambda versions: versions.finalized_features_epoch, default=None)
     return None if newest is None else newest.features
 
 
@@ -368,16 +368,16 @@ def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, Registered
 def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered controllers by node id."""
     return {
-        node_id: _registered(NodeKind.CONTROLLER, node_id, one)
-        for node_id, one in image.cluster.controllers.items()
+        node_id: _registered(NodeKind.CONTROLLER, node_id, registration)
+        for node_id, registration in image.cluster.controllers.items()
     }
 
 
 def brokers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered brokers by node id."""
     return {
-        node_id: _registered(NodeKind.BROKER, node_id, one, fenced=one.fenced)
-        for node_id, one in image.cluster.brokers.items()
+        node_id: _registered(NodeKind.BROKER, node_id, registration, fenced=registration.fenced)
+        for node_id, registration in image.cluster.brokers.items()
     }
 
 

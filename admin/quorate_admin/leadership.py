@@ -117,7 +117,9 @@ async def find_leader(config: AdminConfig, *, started_ms: int | None = None) -> 
         waited_ms = now_ms() - since_ms
         if not search.answering:
             if waited_ms >= (REFUSED_WAIT_MS if search.is_refused else LEADER_WAIT_MS):
-                raise UnreachableError({one.address: one.problem or "" for one in search.asked})
+                raise UnreachableError(
+                    {controller.address: controller.problem or "" for controller in search.asked}
+                )
         elif search.is_led is not False or waited_ms >= LEADER_WAIT_MS:
             return search
         await asyncio.sleep(SEARCH_EVERY_MS / 1000)
@@ -184,7 +186,7 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
         and bool(quorum.nodes)
         and partition.leader_id >= 0,
         epoch=-1 if partition is None else partition.leader_epoch,
-        voters={one: tuple(map(str, addresses)) for one, addresses in voters.items()},
+        voters={voter_id: tuple(map(str, addresses)) for voter_id, addresses in voters.items()},
         # Stock Kafka reports leader 0 with this error, Quorate none with -1.
         is_empty=leads is False and not voters and partition is not None and partition.leader_id < 0,
         features=versions.features,

@@ -230,7 +230,7 @@ def show(
             heading = list(rows[0]) if rows else []
             write(
                 f"{name}\n"
-                + (_table(heading, [[row[one] for one in heading] for row in rows]) or "(no rows)\n")
+                + (_table(heading, [[row[column] for column in heading] for row in rows]) or "(no rows)\n")
             )
 
 
@@ -366,10 +366,10 @@ def _report_spark_failures() -> Iterator[None]:
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:
     settings = {}
-    for one in conf:
-        key, separator, value = one.partition("=")
+    for setting in conf:
+        key, separator, value = setting.partition("=")
         if not separator or not key:
-            raise LakeError(f"--conf {one}: must be KEY=VALUE")
+            raise LakeError(f"--conf {setting}: must be KEY=VALUE")
         settings[key] = value
     return settings
 
@@ -409,5 +409,5 @@ def _show_summary(found: Lake, summary: Mapping[str, Any], output: Output) -> No
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    shown = [["" if one is None else str(one) for one in row] for row in rows]
+    shown = [["" if cell is None else str(cell) for cell in row] for row in rows]
     return table_text(heading, shown) if heading else ""

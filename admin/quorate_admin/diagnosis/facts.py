@@ -236,7 +236,7 @@ class PartitionTally:
             offline=self._offline.total(),
             under_min_isr=self._under_min_isr.total(),
             replicas=dict(sorted(self._replicas.items())),
-            unregistered={node_id: one.total() for node_id, one in sorted(self._unregistered.items())},
+            unregistered={node_id: tally.total() for node_id, tally in sorted(self._unregistered.items())},
             min_isr_unknown=self._min_isr_unknown,
         )
 

@@ -101,7 +101,7 @@ def registered_outlooks(
             for node in registered
             if current < target and not supports(node.features, feature, target)
         ]
-        blockers.sort(key=lambda one: (-one.highest, one.kind, one.node_id))
+        blockers.sort(key=lambda blocker: (-blocker.highest, blocker.kind, blocker.node_id))
         highest = ((node.features or {}).get(feature, (0, 0))[1] for node in registered)
         reachable = current if missing else min(highest, default=target)
         obstacle = None

@@ -215,7 +215,7 @@ def _registration_of_voter(
 
 
 def _static(facts: Examination, commands: Commands) -> Iterator[Finding]:
-    outlook = next((one for one in facts.outlooks if one.feature == KRAFT_VERSION), None)
+    outlook = next((outlook for outlook in facts.outlooks if outlook.feature == KRAFT_VERSION), None)
     if outlook is not None and outlook.finalized == 0 and outlook.reachable >= 1:
         yield Finding(
             severity=Severity.NOTE,

@@ -53,24 +53,28 @@ class QuorumSearch:
     @property
     def answering(self) -> tuple[AskedController, ...]:
         """Those that answer."""
-        return tuple(one for one in self.asked if one.answers)
+        return tuple(controller for controller in self.asked if controller.answers)
 
     @property
     def is_refused(self) -> bool:
         """Whether nobody listens at any address."""
-        return all(one.is_refused for one in self.asked)
+        return all(controller.is_refused for controller in self.asked)
 
     @property
     def is_led(self) -> bool | None:
         """Whether a controller leads, or is followed; None if a controller does not say, or nobody answers."""
-        if any(one.leads or one.follows for one in self.answering):
+        if any(controller.leads or controller.follows for controller in self.answering):
             return True
-        return None if not self.answering or any(one.leads is None for one in self.answering) else False
+        return (
+            None
+            if not self.answering or any(controller.leads is None for controller in self.answering)
+            else False
+        )
 
     @property
     def cluster_id(self) -> str | None:
         """The id of the cluster; None if it is unknown."""
-        return next((one.cluster_id for one in self.answering if one.cluster_id), None)
+        return next((controller.cluster_id for controller in self.answering if controller.cluster_id), None)
 
     @property
     def features(self) -> FeatureDescription | None:
@@ -78,15 +82,15 @@ class QuorumSearch:
 
         Without finalized levels, stock Kafka 4.3.1 reports metadata.version 7 of epoch -1.
         """
-        known = (one.features for one in self.answering if one.features is not None)
-        newest = max(known, key=lambda one: one.finalized_epoch, default=None)
+        known = (controller.features for controller in self.answering if controller.features is not None)
+        newest = max(known, key=lambda features: features.finalized_epoch, default=None)
         return None if newest is None or newest.finalized_epoch < 0 else newest
 
     @property
     def voters(self) -> Mapping[int, tuple[str, ...]]:
         """The addresses of the voters by node id, as the controller of the highest epoch knows them; may be empty."""
-        known = (one for one in self.answering if one.voters)
-        newest = max(known, key=lambda one: one.epoch, default=None)
+        known = (controller for controller in self.answering if controller.voters)
+        newest = max(known, key=lambda controller: controller.epoch, default=None)
         return {} if newest is None else newest.voters
 
     @property
@@ -97,21 +101,25 @@ class QuorumSearch:
     @property
     def empty_voters(self) -> tuple[int, ...]:
         """The voters that answer with an empty log, as after the loss of a disk, in ascending order."""
-        empty = {one.node_id for one in self.answering if one.is_empty}
+        empty = {controller.node_id for controller in self.answering if controller.is_empty}
         return tuple(node_id for node_id in sorted(self.voters) if node_id in empty)
 
     @property
     def silent_addresses(self) -> tuple[str, ...]:
         """The addresses at which nobody answers, as far as they are not those of voters."""
         of_voters = {address for addresses in self.voters.values() for address in addresses}
-        return tuple(one.address for one in self.asked if not one.answers and one.address not in of_voters)
+        return tuple(
+            controller.address
+            for controller in self.asked
+            if not controller.answers and controller.address not in of_voters
+        )
 
     def _is_answering(self, voter_id: int) -> bool:
         """Whether a controller says that it is this voter, or is at its address and does not say who it is."""
         addresses = self.voters[voter_id]
         return any(
-            one.node_id == voter_id or (one.node_id is None and one.address in addresses)
-            for one in self.answering
+            controller.node_id == voter_id or (controller.node_id is None and controller.address in addresses)
+            for controller in self.answering
         )
 
     @property
@@ -141,7 +149,10 @@ class QuorumSearch:
     @property
     def answers(self) -> str:
         """Which controllers answer: "1 answers, and does not lead"."""
-        who = [one.address if one.node_id is None else str(one.node_id) for one in self.answering]
+        who = [
+            controller.address if controller.node_id is None else str(controller.node_id)
+            for controller in self.answering
+        ]
         if not who:
             return "No controller answers"
         names = f"{'Controllers' if len(who) > 1 else 'Controller'} {', '.join(sorted(who))}"
@@ -150,7 +161,7 @@ class QuorumSearch:
     @property
     def reasons(self) -> str:
         """Why each silent address is silent."""
-        return "; ".join(one.problem for one in self.asked if one.problem is not None)
+        return "; ".join(controller.problem for controller in self.asked if controller.problem is not None)
 
     @property
     def advice(self) -> str:

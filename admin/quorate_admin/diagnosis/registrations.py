@@ -155,8 +155,8 @@ def _way_out(
 
 def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) -> tuple[str, ...]:
     """The upgrade that is possible without this blocker; that of metadata.version, if it blocks several features."""
-    for outlook, blocker in sorted(blocked, key=lambda one: one[0].feature != METADATA_VERSION):
-        others = [one for one in outlook.blockers if one is not blocker]
+    for outlook, blocker in sorted(blocked, key=lambda pair: pair[0].feature != METADATA_VERSION):
+        others = [other for other in outlook.blockers if other is not blocker]
         if any(not other.is_registered for other in others):
             continue
         level = min((other.highest for other in others), default=outlook.target)
@@ -252,7 +252,7 @@ def _fenced(facts: Examination, judged: ClusterFacts, broker: RegisteredNode, co
 
 
 def _behind(facts: Examination, commands: Commands) -> Iterator[Finding]:
-    outlook = next((one for one in facts.outlooks if one.feature == METADATA_VERSION), None)
+    outlook = next((outlook for outlook in facts.outlooks if outlook.feature == METADATA_VERSION), None)
     if outlook is None:
         return
     reachable = min(outlook.reachable, _release(facts).metadata_version)

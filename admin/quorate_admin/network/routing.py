@@ -200,7 +200,7 @@ class Routing:
             # A single bootstrap address is taken for the node, because no other node is ever asked.
             if to.role is Role.NODE and len(self._bootstrap) > 1:
                 return Refuse(reason="only bootstrap addresses can be asked, not nodes by id")
-            targets = [Target(address=one) for one in self._bootstrap]
+            targets = [Target(address=address) for address in self._bootstrap]
             return self._ask_willing(targets, lacking, now_ms, None)
         self._rebootstrap_if_lost(now_ms)
         if self._is_discovery_due(to, now_ms):
@@ -238,7 +238,7 @@ class Routing:
         targets = (
             [self._target(node_id) for node_id in self.nodes]
             if self.nodes
-            else [Target(address=one) for one in self._bootstrap]
+            else [Target(address=address) for address in self._bootstrap]
         )
         # A node that has described the cluster in vain may be outdated: ask the others first, except failed ones.
         others = [target for target in targets if target.address not in self._described]
@@ -275,7 +275,7 @@ class Routing:
             return Wait(until_ms=until_ms)
         loads = [(load(target.address) if load else None, target) for target in ready]
         connected = [(in_flight, target) for in_flight, target in loads if in_flight is not None]
-        return Ask(target=min(connected, key=lambda one: one[0])[1] if connected else ready[0])
+        return Ask(target=min(connected, key=lambda pair: pair[0])[1] if connected else ready[0])
 
     def _blocked_until_ms(self, address: Address) -> int:
         failures = self._failures.get(address)
@@ -304,11 +304,11 @@ class Routing:
         resolved: tuple[Misrouted, ...] = () if misrouted is None else (misrouted,)
         resolved += tuple(
             replace(
-                one,
+                target,
                 found_cluster_id=cluster_id,
                 found_node_id=next((node for node, at in nodes.items() if at == address), None),
             )
-            for address, one in self._unresolved.items()
+            for address, target in self._unresolved.items()
         )
         self._unresolved.clear()
         is_useful = bool(nodes) and (not self._config.is_to_controllers or controller_id in nodes)
@@ -322,7 +322,9 @@ class Routing:
         self._is_stale = False
         self._discovered_at_ms = now_ms
         self._seeking_since_ms = None
-        self._failures = {one: kept for one, kept in self._failures.items() if one in self.addresses}
+        self._failures = {
+            address: kept for address, kept in self._failures.items() if address in self.addresses
+        }
         return resolved
 
     def succeeded(self, target: Target) -> None:
@@ -417,13 +419,15 @@ class Routing:
         self._controller_id = None
         self._is_stale = False
         self._described.clear()
-        self._failures = {one: kept for one, kept in self._failures.items() if one in self._bootstrap}
+        self._failures = {
+            address: kept for address, kept in self._failures.items() if address in self._bootstrap
+        }
 
     def _avoid(self, address: Address) -> None:
         """Prefer other nodes from now on, and discover the cluster again."""
         self._is_stale = bool(self.nodes)
         if address in self._bootstrap:
-            self._bootstrap = (*(one for one in self._bootstrap if one != address), address)
+            self._bootstrap = (*(other for other in self._bootstrap if other != address), address)
 
     def _retry_backoff_ms(self, failures: int) -> int:
         config = self._config

@@ -354,7 +354,9 @@ class Transport:
             if address not in known and not connection.in_flight
         ]
         gone = [self._connections.pop(address) for address in strange]
-        for address in [one for one, lock in self._opening.items() if one not in known and not lock.locked()]:
+        for address in [
+            opened for opened, lock in self._opening.items() if opened not in known and not lock.locked()
+        ]:
             if address not in self._connections:
                 del self._opening[address]
         await asyncio.gather(*(connection.close() for connection in gone))

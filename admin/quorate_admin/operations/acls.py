@@ -69,15 +69,15 @@ class AclOperations(KeyedOperations):
             return CreateAclsRequest(
                 creations=tuple(
                     AclCreation(
-                        resource_type=one.pattern.resource_type,
-                        resource_name=one.pattern.name,
-                        resource_pattern_type=one.pattern.pattern_type,
-                        principal=one.entry.principal,
-                        host=one.entry.host,
-                        operation=one.entry.operation,
-                        permission_type=one.entry.permission_type,
+                        resource_type=binding.pattern.resource_type,
+                        resource_name=binding.pattern.name,
+                        resource_pattern_type=binding.pattern.pattern_type,
+                        principal=binding.entry.principal,
+                        host=binding.entry.host,
+                        operation=binding.entry.operation,
+                        permission_type=binding.entry.permission_type,
                     )
-                    for one in asked
+                    for binding in asked
                 )
             )
 
@@ -97,7 +97,9 @@ class AclOperations(KeyedOperations):
         from quorate_admin.types.acls import AclDeletion
 
         def request_for(asked: Sequence[AclBindingFilter], _: timedelta) -> DeleteAclsRequest:
-            return DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_filter_fields(one)) for one in asked))
+            return DeleteAclsRequest(
+                filters=tuple(DeleteAclsFilter(**_filter_fields(acl_filter)) for acl_filter in asked)
+            )
 
         def outcomes_of(
             response: Any, asked: Sequence[AclBindingFilter]

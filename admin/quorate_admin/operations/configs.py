@@ -46,9 +46,9 @@ class ConfigOperations(KeyedOperations):
             return DescribeConfigsRequest(
                 resources=tuple(
                     DescribeConfigsResource(
-                        resource_type=one.type, resource_name=one.name, configuration_keys=None
+                        resource_type=resource.type, resource_name=resource.name, configuration_keys=None
                     )
-                    for one in asked
+                    for resource in asked
                 ),
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
@@ -58,7 +58,7 @@ class ConfigOperations(KeyedOperations):
             resources,
             request_for,
             lambda response, _: outcomes(
-                response.results, _resource, lambda one: tuple(map(config_entry, one.configs))
+                response.results, _resource, lambda result: tuple(map(config_entry, result.configs))
             ),
             timeout_ms,
             described=True,
@@ -122,9 +122,11 @@ class ConfigOperations(KeyedOperations):
             return request_of(
                 resources=tuple(
                     resource_of(
-                        resource_type=one.type, resource_name=one.name, configs=tuple(configs_of(one))
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configs=tuple(configs_of(resource)),
                     )
-                    for one in asked
+                    for resource in asked
                 )
             )
 
@@ -156,7 +158,7 @@ class ConfigOperations(KeyedOperations):
                 found += await self._list_config_resources((), left_ms())
             if not asked <= {ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP}:
                 found += await self._list_with_metadata(left_ms())
-        return tuple(sorted(one for one in found if one.type in asked))
+        return tuple(sorted(resource for resource in found if resource.type in asked))
 
     async def _list_config_resources(
         self, types: Iterable[ConfigResourceType], timeout_ms: int
@@ -247,8 +249,8 @@ def config_entry(config: Any) -> ConfigEntry:
         is_sensitive=config.is_sensitive,
         is_read_only=config.read_only,
         synonyms=tuple(
-            ConfigSynonym(name=one.name, value=one.value, source=ConfigSource(one.source))
-            for one in getattr(config, "synonyms", ())
+            ConfigSynonym(name=synonym.name, value=synonym.value, source=ConfigSource(synonym.source))
+            for synonym in getattr(config, "synonyms", ())
         ),
         type=ConfigType(getattr(config, "config_type", ConfigType.UNKNOWN)),
         documentation=getattr(config, "documentation", None),

@@ -178,10 +178,13 @@ class PartitionOperations(KeyedOperations):
         async def ask(
             to: To, asked: Sequence[TopicPartitionReplica]
         ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
-            wanted = tuple(TopicPartition(one.topic, one.partition) for one in asked)
+            wanted = tuple(TopicPartition(replica.topic, replica.partition) for replica in asked)
             described = await self._log_dirs(to, wanted, timeout_ms)
             return Results(
-                {one: _place(TopicPartition(one.topic, one.partition), described) for one in asked}
+                {
+                    replica: _place(TopicPartition(replica.topic, replica.partition), described)
+                    for replica in asked
+                }
             )
 
         return await self._ask_nodes(_by_broker(replicas), ask)
@@ -197,7 +200,9 @@ class PartitionOperations(KeyedOperations):
         self._brokers_only("alter_replica_log_dirs")
 
         async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
-            return await self._move_replicas(to, {one: assignments[one] for one in asked}, timeout_ms)
+            return await self._move_replicas(
+                to, {replica: assignments[replica] for replica in asked}, timeout_ms
+            )
 
         return await self._ask_nodes(_by_broker(assignments), ask)
 
@@ -226,7 +231,7 @@ class PartitionOperations(KeyedOperations):
 
         return await self._ask_each(
             assignments,
-            lambda left, _: _move_request({one: assignments[one] for one in left}),
+            lambda left, _: _move_request({replica: assignments[replica] for replica in left}),
             outcomes_of,
             to=to,
             timeout_ms=timeout_ms,
@@ -249,9 +254,9 @@ def _election_outcomes(response: Any, _: object = None) -> Iterator[Outcome[Topi
     from quorate_admin.types.partitions import TopicPartition
 
     for topic in response.replica_election_results:
-        for one in topic.partition_result:
-            key = TopicPartition(topic.topic, one.partition_id)
-            yield Outcome(key, None, one.error_code, one.error_message)
+        for partition in topic.partition_result:
+            key = TopicPartition(topic.topic, partition.partition_id)
+            yield Outcome(key, None, partition.error_code, partition.error_message)
 
 
 def _by_topic(

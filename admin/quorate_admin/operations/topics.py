@@ -72,7 +72,7 @@ class TopicOperations(KeyedOperations):
         return await self._ask_each(
             by_name,
             request_for,
-            lambda response, _: outcomes(response.topics, lambda one: one.name, _created),
+            lambda response, _: outcomes(response.topics, lambda topic: topic.name, _created),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )
@@ -103,7 +103,9 @@ class TopicOperations(KeyedOperations):
         def outcomes_of(response: Any, keys: Sequence[Key]) -> Iterator[Outcome[Key, None]]:
             asked = set(keys)
             # The response has both name and id, if the topic exists.
-            return outcomes(response.responses, lambda one: one.name if one.name in asked else one.topic_id)
+            return outcomes(
+                response.responses, lambda topic: topic.name if topic.name in asked else topic.topic_id
+            )
 
         return await self._ask_each(
             topics,
@@ -243,7 +245,7 @@ class TopicOperations(KeyedOperations):
         return await self._ask_each(
             new_partitions,
             request_for,
-            lambda response, _: outcomes(response.results, lambda one: one.name),
+            lambda response, _: outcomes(response.results, lambda topic: topic.name),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )

@@ -158,5 +158,5 @@ def default_namespace(kubeconfig: Path | None, context: str | None) -> str:
         contexts, active = config.list_kube_config_contexts(os.pathsep.join(files))  # type: ignore[no-untyped-call]
     except config.ConfigException:
         return "default"
-    chosen = next((one for one in contexts if one["name"] == context), None) if context else active
+    chosen = next((entry for entry in contexts if entry["name"] == context), None) if context else active
     return str((chosen or {}).get("context", {}).get("namespace", "default"))

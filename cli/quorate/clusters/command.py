@@ -198,8 +198,8 @@ def rebalance(
     It is a KafkaRebalance with the name of the cluster, or the one that is there already; the operator does the rest.
     """
     goals = {"--add-brokers": add_brokers, "--remove-brokers": remove_brokers}
-    given = [one for one, value in {**goals, "--throttle": throttle}.items() if value is not None]
-    given += [one for one, value in {"--preview": preview, "--wait": wait}.items() if value]
+    given = [option for option, value in {**goals, "--throttle": throttle}.items() if value is not None]
+    given += [option for option, value in {"--preview": preview, "--wait": wait}.items() if value]
     if stop and given:
         raise UsageError(f"--stop and {given[0]} can't be given together")
     if preview and wait:
@@ -318,7 +318,9 @@ def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", 
     for node_id in node_ids:
         pool = cluster.pool_with(node_id)
         if pool is None:
-            known = "; ".join(f"{one.name}: {', '.join(map(str, one.node_ids()))}" for one in cluster.pools)
+            known = "; ".join(
+                f"{pool.name}: {', '.join(map(str, pool.node_ids()))}" for pool in cluster.pools
+            )
             raise CommandError(f"NODE_ID: {node_id}: no pool of {cluster.name} has such ids; it has {known}")
         found.setdefault(f"{pool.kind}/{pool.name}", (pool, []))[1].append(node_id)
     return list(found.values())
@@ -348,7 +350,7 @@ def _taken_back(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
             raise CommandError(
                 f"NODE_ID: {node_id}: is not decommissioned in {pool.kind} {pool.name}; {leaving} is"
             )
-    return {"decommission": [one for one in pool.decommission if one not in node_ids]}
+    return {"decommission": [node_id for node_id in pool.decommission if node_id not in node_ids]}
 
 
 def _annotate(api: "ClustersApi", pool: "Pool", annotations: dict[str, str | None]) -> None:

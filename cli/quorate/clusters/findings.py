@@ -26,7 +26,7 @@ def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
     found = [*_of_quorum(cluster), *_of_empty_brokers(cluster)]
     for pool in cluster.pools:
         found += _of_pool(pool)
-    return tuple(sorted(found, key=lambda one: _ORDER.index(one.severity)))
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
 
 def is_healthy(findings: tuple[ClusterFinding, ...]) -> bool:

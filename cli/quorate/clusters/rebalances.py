@@ -19,7 +19,10 @@ def of_cluster(rebalances: Iterable[Rebalance], cluster: str) -> Rebalance | Non
     own = [rebalance for rebalance in rebalances if rebalance.get("spec", {}).get("cluster") == cluster]
     return min(
         own,
-        key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"]),
+        key=lambda rebalance: (
+            rebalance["metadata"].get("creationTimestamp", ""),
+            rebalance["metadata"]["name"],
+        ),
         default=None,
     )
 

@@ -156,9 +156,9 @@ def logs(
         layout = play_session.recall(_find(context, file, directory))
         wanted = play_session.node_id_of(layout, node) if node is not None else None
         selected = {
-            one.label: layout.directory.node_log(one.label)
-            for one in layout.desired.nodes
-            if wanted in (None, one.node_id)
+            node.label: layout.directory.node_log(node.label)
+            for node in layout.desired.nodes
+            if wanted in (None, node.node_id)
         }
         show = node_logs.follow if follow else node_logs.print_tail
         with suppress(KeyboardInterrupt):  # how following ends

@@ -26,8 +26,8 @@ def follow(logs: Mapping[str, Path], lines: int, write: Write) -> None:
         followed = {label: _Followed(log, files) for label, log in logs.items()}
         print_tail(logs, lines, write)
         while True:
-            for label, one in followed.items():
-                for line in one.new_lines():
+            for label, log in followed.items():
+                for line in log.new_lines():
                     write(f"{_prefix(label, logs)}{line}\n")
             time.sleep(FOLLOW_EVERY_S)
 

@@ -55,5 +55,5 @@ async def _local_plan(manifest: str, source: str, directory: Path | None) -> dic
 
 def _as_text(plan: dict[str, Any]) -> str:
     lines = [f"{place}. {step['text']}" for place, step in enumerate(plan["steps"], start=1)]
-    lines += [f"refused ({one['code']}): {one['message']}" for one in plan["refusals"]]
+    lines += [f"refused ({refusal['code']}): {refusal['message']}" for refusal in plan["refusals"]]
     return "".join(f"{line}\n" for line in lines) or NOTHING

@@ -159,22 +159,22 @@ def entries_by_filter(arguments: AclArguments) -> Entries:
     entries: Entries = {}
     if not (arguments.producer or arguments.consumer):
         operations = [parse_operation(text) for text in arguments.operations] or [AclOperation.ALL]
-        for one in filters:
-            entries[one] = _entries(arguments, operations)
+        for acl_filter in filters:
+            entries[acl_filter] = _entries(arguments, operations)
     if arguments.producer:
-        for one in filters:
-            if one.resource_type is ResourceType.TOPIC:
-                entries[one] = _entries(arguments, PRODUCER_TOPIC)
-            elif one.resource_type is ResourceType.TRANSACTIONAL_ID:
-                entries[one] = _entries(arguments, PRODUCER_TRANSACTIONAL_ID)
+        for acl_filter in filters:
+            if acl_filter.resource_type is ResourceType.TOPIC:
+                entries[acl_filter] = _entries(arguments, PRODUCER_TOPIC)
+            elif acl_filter.resource_type is ResourceType.TRANSACTIONAL_ID:
+                entries[acl_filter] = _entries(arguments, PRODUCER_TRANSACTIONAL_ID)
         if arguments.idempotent:
             entries[CLUSTER] = _entries(arguments, PRODUCER_CLUSTER)
     if arguments.consumer:
-        for one in filters:
-            if one.resource_type is ResourceType.TOPIC:
-                entries.setdefault(one, set()).update(_entries(arguments, CONSUMER_TOPIC))
-            elif one.resource_type is ResourceType.GROUP:
-                entries.setdefault(one, set()).update(_entries(arguments, CONSUMER_GROUP))
+        for acl_filter in filters:
+            if acl_filter.resource_type is ResourceType.TOPIC:
+                entries.setdefault(acl_filter, set()).update(_entries(arguments, CONSUMER_TOPIC))
+            elif acl_filter.resource_type is ResourceType.GROUP:
+                entries.setdefault(acl_filter, set()).update(_entries(arguments, CONSUMER_GROUP))
     _check_operations(entries)
     return entries
 
@@ -199,12 +199,12 @@ def _entries(arguments: AclArguments, operations: Iterable[AclOperation]) -> set
 
 
 def _check_operations(entries: Entries) -> None:
-    for one, its_entries in entries.items():
-        supported = (*SUPPORTED_OPERATIONS[one.resource_type], AclOperation.ALL)
+    for acl_filter, its_entries in entries.items():
+        supported = (*SUPPORTED_OPERATIONS[acl_filter.resource_type], AclOperation.ALL)
         for entry in its_entries:
             if entry.operation not in supported:
                 raise UsageError(
-                    f"ResourceType {one.resource_type} only supports operations"
+                    f"ResourceType {acl_filter.resource_type} only supports operations"
                     f" {', '.join(map(str, supported))}, and not {entry.operation}"
                 )
 
@@ -319,7 +319,7 @@ def _list(context: typer.Context, arguments: AclArguments, principals: list[str]
         filters = [
             AclBindingFilter(pattern=resource_filter) for resource_filter in resource_filters(arguments)
         ] or [ANY_ACL]
-        return [binding for one in filters for binding in await admin.describe_acls(one)]
+        return [binding for acl_filter in filters for binding in await admin.describe_acls(acl_filter)]
 
     found = run(ask, context)
     show(
@@ -386,7 +386,7 @@ def _remove(context: typer.Context, entries: Entries, *, force: bool) -> None:
             for resources, its_entries in entries.items()
             if force or _is_confirmed(text.question(resources, its_entries), is_json=is_json)
             for entry in (
-                [AccessControlEntryFilter.of(one) for one in sorted(its_entries)]
+                [AccessControlEntryFilter.of(entry) for entry in sorted(its_entries)]
                 or [AccessControlEntryFilter()]
             )
         ]

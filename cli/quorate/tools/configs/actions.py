@@ -62,14 +62,14 @@ async def describe_entities(
         return None
     else:
         names = [name]
-    resources = {one: resource_of(entity_type, one) for one in names}
+    resources = {entity: resource_of(entity_type, entity) for entity in names}
     results = await admin.describe_configs(resources.values(), include_synonyms=True)
     return [
         DescribedEntity(
-            name=one,
-            entries=select_entries(entity_type, one, results[resource], describe_all=describe_all),
+            name=entity,
+            entries=select_entries(entity_type, entity, results[resource], describe_all=describe_all),
         )
-        for one, resource in resources.items()
+        for entity, resource in resources.items()
     ]
 
 

@@ -71,8 +71,8 @@ def configs(
     """
     given = given_options(context)
     action = one_action(given, tuple(ACTIONS))
-    for one in ("--add-config", "--add-config-file", "--delete-config"):
-        only_with(given, one, ("--alter",))
+    for option_name in ("--add-config", "--add-config-file", "--delete-config"):
+        only_with(given, option_name, ("--alter",))
     shortcuts = {
         "--topic": topic,
         "--client": client,

@@ -154,7 +154,7 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
     if options.bootstrap_server is not None:
         raise UsageError("brokers do not serve the metadata log: give --bootstrap-controller")
     given = (files.snapshot, files.directory, files.lake, options.bootstrap_controller)
-    if sum(one is not None for one in given) != 1:
+    if sum(source is not None for source in given) != 1:
         raise UsageError("give one of --snapshot, --directory, --lake and --bootstrap-controller")
     for name, value in (("--at", files.at), ("--cluster-id", files.cluster_id)):
         if value is not None and files.lake is None:

@@ -124,16 +124,16 @@ def difference_text(changes: Changes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _difference_lines(one: "Difference") -> Iterator[str]:
-    if one.before is None:
-        yield f"+ {one.path}  {_value(one.after)}"
-    elif one.after is None:
-        yield f"- {one.path}  {_value(one.before)}"
-    elif not one.fields:
-        yield f"~ {one.path}  {_value(one.before)} -> {_value(one.after)}"
+def _difference_lines(difference: "Difference") -> Iterator[str]:
+    if difference.before is None:
+        yield f"+ {difference.path}  {_value(difference.after)}"
+    elif difference.after is None:
+        yield f"- {difference.path}  {_value(difference.before)}"
+    elif not difference.fields:
+        yield f"~ {difference.path}  {_value(difference.before)} -> {_value(difference.after)}"
     else:
-        yield f"~ {one.path}"
-        for name, (old, new) in one.fields.items():
+        yield f"~ {difference.path}"
+        for name, (old, new) in difference.fields.items():
             yield f"    {name}: {_value(old)} -> {_value(new)}"
 
 
@@ -147,12 +147,12 @@ def difference_json(changes: Changes) -> dict[str, Any]:
     return {
         "from": _place_json(changes.before),
         "to": _place_json(changes.after),
-        "added": {one.path: one.after for one in found if one.before is None},
-        "removed": {one.path: one.before for one in found if one.after is None},
+        "added": {difference.path: difference.after for difference in found if difference.before is None},
+        "removed": {difference.path: difference.before for difference in found if difference.after is None},
         "changed": {
-            one.path: {"before": one.before, "after": one.after}
-            for one in found
-            if one.before is not None and one.after is not None
+            difference.path: {"before": difference.before, "after": difference.after}
+            for difference in found
+            if difference.before is not None and difference.after is not None
         },
     }
 

@@ -108,9 +108,9 @@ def controller_text(controller: ControllerRegistration) -> str:
 
 def _listeners(listeners: Mapping[str, Listener]) -> str:
     texts = (
-        f"Endpoint(listenerName='{one.name}', securityProtocol={one.security_protocol.name}, "
-        f"host='{one.host}', port={one.port})"
-        for _, one in sorted(listeners.items())
+        f"Endpoint(listenerName='{listener.name}', securityProtocol={listener.security_protocol.name}, "
+        f"host='{listener.host}', port={listener.port})"
+        for _, listener in sorted(listeners.items())
     )
     return f"[{', '.join(texts)}]"
 
@@ -165,12 +165,12 @@ def _controller_data(controller: ControllerRegistration) -> dict[str, Any]:
 def _listeners_data(listeners: Mapping[str, Listener]) -> list[dict[str, Any]]:
     return [
         {
-            "name": one.name,
-            "securityProtocol": one.security_protocol.name,
-            "host": one.host,
-            "port": one.port,
+            "name": listener.name,
+            "securityProtocol": listener.security_protocol.name,
+            "host": listener.host,
+            "port": listener.port,
         }
-        for _, one in sorted(listeners.items())
+        for _, listener in sorted(listeners.items())
     ]
 
 
@@ -269,7 +269,7 @@ def _users(image: ImageState, mechanism: ScramMechanism) -> Directory:
         credential = image.scram.get((mechanism, user))
         return record(_scram_text, _scram_data, credential) if credential else None
 
-    return Directory(lambda: (user for one, user in image.scram if one is mechanism), child)
+    return Directory(lambda: (user for stored, user in image.scram if stored is mechanism), child)
 
 
 def _scram_text(credential: ScramCredential) -> str:

@@ -400,7 +400,7 @@ def _describe(
         described = await admin.describe_topics(
             wanted, partitions_per_response=partitions_per_response or PARTITIONS_PER_RESPONSE
         )
-        topics = [described[one] for one in wanted]
+        topics = [described[topic] for topic in wanted]
         resources = {topic.name: ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics}
         configs, reassignments, cluster = await asyncio.gather(
             admin.describe_configs(resources.values()),
