@@ -66,7 +66,7 @@ async def test_it_loads_nothing_and_its_pictures_have_names(tab: Any, report: Pa
         for node in tree["nodes"]
         if not node["ignored"] and node["role"]["value"] in {"image", "img"}
     }
-    assert {f"Active controller, {one.cluster_id}" for one in (bad_day(), calm_day())} <= named
+    assert {f"Active controller, {day.cluster_id}" for day in (bad_day(), calm_day())} <= named
     await tab.evaluate("document.querySelector('details').open = true")
     assert "3003" in await tab.evaluate("document.querySelector('details table').textContent")
     assert tab.complaints == []

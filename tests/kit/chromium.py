@@ -173,7 +173,7 @@ async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
         port = await asyncio.wait_for(_debugging_port(profile, process), START_TIMEOUT_S)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             async with session.get("/json/list") as response:
-                (page,) = [one for one in await response.json() if one["type"] == "page"]
+                (page,) = [target for target in await response.json() if target["type"] == "page"]
             socket = await session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=64 * 2**20)
             made = Tab(socket)
             try:

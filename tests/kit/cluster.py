@@ -432,7 +432,7 @@ class Cluster:
         wanted = set(voters) or set(self.controllers)
 
         def look() -> QuorumDescription | None:
-            ended = [one for one in wanted if not self.runs(one)]
+            ended = [node_id for node_id in wanted if not self.runs(node_id)]
             assert not ended, self.describe(f"{ended} ended")
             quorum = self.quorum()
             if quorum is None or quorum.high_watermark < 0 or quorum.leader_id == other_than:
@@ -442,7 +442,7 @@ class Cluster:
                 for voter in quorum.voters
                 if (voter.last_fetch_ms or 0) > self._started_at_ms[voter.node_id]
             }
-            behind = [one for one in wanted if ends.get(one, -1) < quorum.high_watermark]
+            behind = [node_id for node_id in wanted if ends.get(node_id, -1) < quorum.high_watermark]
             return None if behind else quorum
 
         who = ", ".join(map(str, sorted(wanted)))
@@ -464,8 +464,8 @@ class Cluster:
         ask = [via] if via is not None else [broker for broker in self.brokers if self.runs(broker)]
 
         def look() -> bool:
-            seen = [self.describe_brokers(one) for one in ask]
-            return all(one is not None and wanted <= unfenced(one) for one in seen)
+            seen = [self.describe_brokers(node_id) for node_id in ask]
+            return all(description is not None and wanted <= unfenced(description) for description in seen)
 
         eventually(look, START_TIMEOUT_S, f"brokers {node_ids} in service", lambda: self.describe("fenced"))
 

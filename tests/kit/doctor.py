@@ -22,10 +22,12 @@ def diagnosed(*bootstrap: str) -> dict[str, Any]:
 
 def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:
     """The findings that are no notes: what, and of which node."""
-    return [(one["code"], one["nodeId"]) for one in told["findings"] if one["severity"] != "note"]
+    return [
+        (finding["code"], finding["nodeId"]) for finding in told["findings"] if finding["severity"] != "note"
+    ]
 
 
 def finding(told: dict[str, Any], code: str) -> dict[str, Any]:
     """The only finding of a kind."""
-    (found,) = (one for one in told["findings"] if one["code"] == code)
+    (found,) = (finding for finding in told["findings"] if finding["code"] == code)
     return dict(found)

@@ -220,7 +220,7 @@ class _Masks:
             text = re.sub(
                 rf"^(\S+) +{LOOPBACK} +{port}\b", rf"\1 {node_id}.{HOST} 9094", text, flags=re.MULTILINE
             )
-        for found, shown in sorted(self._texts.items(), key=lambda one: -len(one[0])):
+        for found, shown in sorted(self._texts.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(found, shown)
         text = re.sub(r"(Cluster ID: |ClusterId: +)\S+", rf"\g<1>{_id_of('cluster')}", text)
         text = re.sub(r"(TopicId: )\S+", rf"\g<1>{_id_of('topic')}", text)

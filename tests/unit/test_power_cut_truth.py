@@ -76,4 +76,4 @@ def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
     ],
 )
 def test_what_is_false_is_found(said: Said, truth: Truth, problem: str) -> None:
-    assert any(problem in one for one in found(said, truth)), found(said, truth)
+    assert any(problem in text for text in found(said, truth)), found(said, truth)

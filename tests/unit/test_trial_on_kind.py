@@ -17,7 +17,9 @@ from kit.operators.production import PRODUCTION, production
 
 def test_the_example_differs_in_what_it_requests_alone() -> None:
     written, made = list(yaml.safe_load_all(PRODUCTION.read_text())), production()
-    assert [_without_resources(one) for one in made] == [_without_resources(one) for one in written]
+    assert [_without_resources(document) for document in made] == [
+        _without_resources(document) for document in written
+    ]
     assert made != written
 
 

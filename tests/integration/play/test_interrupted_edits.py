@@ -31,7 +31,7 @@ def manifest(port: int, spec: str = "", metadata: str = "") -> str:
 
 def node(status: dict[str, Any], node_id: int) -> dict[str, Any]:
     """One node of a status."""
-    found: dict[str, Any] = next(one for one in status["nodes"] if one["nodeId"] == node_id)
+    found: dict[str, Any] = next(node for node in status["nodes"] if node["nodeId"] == node_id)
     return found
 
 
@@ -77,7 +77,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
     after = settled(player)
     assert after["clusterId"] == before["clusterId"]
     assert after["quorum"]["voters"] == [3000, 3002, 3003, 3004]
-    hosts = {one["nodeId"]: one["address"].split(":")[0] for one in after["nodes"]}
+    hosts = {node["nodeId"]: node["address"].split(":")[0] for node in after["nodes"]}
     assert hosts == {3000: "127.5.0.10", 3002: "127.5.0.12", 3003: "127.5.0.13", 3004: "127.5.0.14"}
     for node_id in (3000, 3002):
         assert node(after, node_id)["directoryId"] == node(before, node_id)["directoryId"]
@@ -86,7 +86,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
 def test_a_controller_that_lost_its_disk_is_replaced(player: Player) -> None:
     player.play()
     before = player.status()
-    follower = next(one for one in before["nodes"] if one["nodeId"] != before["quorum"]["leaderId"])
+    follower = next(node for node in before["nodes"] if node["nodeId"] != before["quorum"]["leaderId"])
     data = Path(follower["dir"]) / "data"
     data.rename(data.with_name("taken"))
     player.run("kill", str(follower["nodeId"]))

@@ -179,7 +179,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
         )
         assert "LeaderId:" in led.stdout, led.stderr
         reported = [
-            one for ran in (played, produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)
+            text for ran in (played, produced, consumed, listed, led) for text in (ran.stdout, ran.stderr)
         ]
         places = {
             "commands": reported,

@@ -269,7 +269,7 @@ def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None
     changed = Issuer({"ES256": ("ES256", new_key("ES256", "changed"))})
 
     def answers() -> list[str | None]:
-        tokens = [one.token(**claims) for one in (PARTNER, changed)]
+        tokens = [signer.token(**claims) for signer in (PARTNER, changed)]
         return [refusal_of(played.with_token(token, played.partners)) for token in tokens]
 
     former, later = answers()
@@ -294,7 +294,7 @@ def test_administrators_log_in_at_controllers_with_tokens(played: Played) -> Non
     issuer = played.sso.issuer
     for controller in played.controllers:
         reported = {
-            way: refusal_of(played.with_token(one, controller)) for way, one in invalid(issuer).items()
+            way: refusal_of(played.with_token(token, controller)) for way, token in invalid(issuer).items()
         }
         assert [way for way, text in reported.items() if INVALID_TOKEN not in str(text)] == [], reported
         assert refusal_of(played.with_token(issuer.token(sub="alice"), controller)) is None

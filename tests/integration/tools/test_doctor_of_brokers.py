@@ -127,9 +127,9 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
         )
         assert (reported["partitions"], reported["registrationsFromLog"]) == (None, False)
         for code in ("registrations-not-examined", "partitions-not-examined"):
-            one = finding(reported, code)
-            assert "CLUSTER_AUTHORIZATION_FAILED" in one["evidence"]
-            assert "CLUSTER_ACTION" in one["advice"]
+            found = finding(reported, code)
+            assert "CLUSTER_AUTHORIZATION_FAILED" in found["evidence"]
+            assert "CLUSTER_ACTION" in found["advice"]
         printed = quorate("doctor", *at)
         assert printed.returncode == 1
         assert "Nothing is wrong" not in printed.stdout
@@ -187,4 +187,4 @@ def _with_codes(expected: list[tuple[str, int | None]], *bootstrap: str) -> dict
 
 def _told(code: str, *bootstrap: str) -> dict[str, Any] | None:
     reported = diagnosed(*bootstrap)
-    return reported if any(one["code"] == code for one in reported["findings"]) else None
+    return reported if any(found["code"] == code for found in reported["findings"]) else None

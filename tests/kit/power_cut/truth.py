@@ -72,7 +72,7 @@ class Said:
 
     def named_dead(self, voters: Mapping[int, str]) -> frozenset[int]:
         """The voters that it says are missing, by id or by address."""
-        ids = {int(one) for one in _SILENT.findall(self.text)}
+        ids = {int(number) for number in _SILENT.findall(self.text)}
         ids |= _ids(_ABSENT, self.text) | _ids(_NOT_RUNNING, self.text)
         addresses = {part for found in _NOBODY.finditer(self.text) for part in found["addresses"].split(", ")}
         return frozenset(ids | {node_id for node_id, address in voters.items() if address in addresses})

@@ -155,7 +155,7 @@ class Breaker:
 
     def _cut_link(self, fault: Fault, nodes: tuple[int, ...]) -> None:
         (node_id,) = nodes
-        peer = next(one for one in fault.order if one != node_id)
+        peer = next(node for node in fault.order if node != node_id)
         self._cluster.network.cut(node_id, [peer], hears=False, is_heard=True)
         time.sleep(fault.lasts_s)
 
@@ -295,7 +295,7 @@ class Breaker:
     def _choose_bit(self, node_id: int, options: Mapping[str, float]) -> tuple[Path, int, int]:
         partition = self._cluster.metadata(node_id)
         files = sorted(path for path in partition.iterdir() if path.suffix in {".log", CHECKPOINT})
-        files = [one for one in files if one.stat().st_size]
+        files = [path for path in files if path.stat().st_size]
         file = files[int(options["file"] * len(files))]
         return file, int(options["place"] * file.stat().st_size), int(options["bit"])
 
@@ -380,7 +380,7 @@ class Breaker:
             lambda: self._observer.caught_up() >= wanted,
             RECOVERY_TIMEOUT_S,
             f"{sorted(wanted)} to catch up",
-            lambda: f"{self._observer.quorum()}; {[self._last_lines(one) for one in wanted]}",
+            lambda: f"{self._observer.quorum()}; {[self._last_lines(node) for node in wanted]}",
         )
 
     def _broken(self, rule: str, text: str) -> None:

@@ -89,7 +89,7 @@ def nothing_back(events: Iterable[Event]) -> Iterator[Violation]:
             watermarks, (node, facts["process"]), watermark, "high watermark went back", event
         )
         if facts["source"] == QUORUM:
-            before = max((seen for one, seen in of_leaders.items() if one < epoch), default=-1)
+            before = max((seen for earlier, seen in of_leaders.items() if earlier < epoch), default=-1)
             if watermark < before:
                 yield Violation(
                     "high watermark went back",
@@ -126,7 +126,7 @@ def lost_records(events: Sequence[Event]) -> Iterator[Violation]:
             yield Violation(
                 "records lost", f"partition {partition}: {len(lost)}, the first {lost[:SHOWN_MAX]}"
             )
-        kept = [one for one in found if one in acknowledged]
+        kept = [record for record in found if record in acknowledged]
         if kept != sorted(kept):
             yield Violation("records out of order", f"partition {partition}")
 

@@ -272,7 +272,7 @@ class Administrators:
         except AdminError as error:
             self._note(asked, result_of(error), invoked_s, self._recorder.now_s())
             return
-        terms = {(one.leader_id, one.leader_epoch) for one in (before, after)}
+        terms = {(quorum.leader_id, quorum.leader_epoch) for quorum in (before, after)}
         is_proved = terms == {(leader, before.leader_epoch)}
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG
         value = next((entry.value for entry in entries if entry.name == name and entry.source is own), None)

@@ -124,7 +124,7 @@ class SoakCluster(Membership):
         identities = settled.layout.identity.nodes
         scratch = directory.with_name("scratch")
         scratch.mkdir()
-        with Network({one: next(iter(node.ports.values())) for one, node in identities.items()}) as network:
+        with Network({name: next(iter(node.ports.values())) for name, node in identities.items()}) as network:
             plain = settled.layout
             layout = NamespacedLayout(
                 directory=plain.directory,

@@ -188,14 +188,14 @@ class _Soak:
             for python_controller in self._cluster.python_controllers
             if self._cluster.runs(python_controller)
         ]
-        processes = {one: psutil.Process(self._cluster.pid(one)) for one in running}
-        before = {one: sum(process.cpu_times()[:2]) for one, process in processes.items()}
+        processes = {node_id: psutil.Process(self._cluster.pid(node_id)) for node_id in running}
+        before = {node_id: sum(process.cpu_times()[:2]) for node_id, process in processes.items()}
         time.sleep(IDLE_S)
-        for one, process in processes.items():
-            share = (sum(process.cpu_times()[:2]) - before[one]) / IDLE_S
+        for node_id, process in processes.items():
+            share = (sum(process.cpu_times()[:2]) - before[node_id]) / IDLE_S
             memory_mb = process.memory_info().rss / 2**20
             self._recorder.note(
-                What.RESOURCES, node=one, cpu_share=round(share, 3), memory_mb=round(memory_mb, 1)
+                What.RESOURCES, node=node_id, cpu_share=round(share, 3), memory_mb=round(memory_mb, 1)
             )
 
     def _consume(self) -> None:

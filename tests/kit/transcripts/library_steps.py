@@ -46,7 +46,7 @@ def told(call: Callable[[Any], Any], client: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "\n".join(sorted(f"{_text(key)}: {_text(one)}" for key, one in value.items()))
+        return "\n".join(sorted(f"{_text(key)}: {_text(part)}" for key, part in value.items()))
     if isinstance(value, (list, tuple, set)):
         return "\n".join(sorted(map(_text, value)))
     return str(value)

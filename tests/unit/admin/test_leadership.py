@@ -96,7 +96,7 @@ async def test_a_survivor_names_the_voters_that_it_knows() -> None:
         cluster.handle("DescribeConfigs", configs_of(1))
         found = await leadership.find_leader(config(address))
     assert (found.is_led, found.silent_voters, found.cluster_id) == (False, (2, 3), "fake-cluster-1234567-A")
-    assert [one.node_id for one in found.answering] == [1]
+    assert [controller.node_id for controller in found.answering] == [1]
 
 
 @pytest.mark.parametrize(

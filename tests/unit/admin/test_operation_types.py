@@ -31,7 +31,7 @@ def test_what_a_newer_server_says_is_unknown() -> None:
 
 
 def test_mechanisms_have_the_names_of_sasl_and_hashlib() -> None:
-    assert [(one.mechanism_name, one.hash_name) for one in ScramMechanism if one] == [
+    assert [(mechanism.mechanism_name, mechanism.hash_name) for mechanism in ScramMechanism if mechanism] == [
         ("SCRAM-SHA-256", "sha256"),
         ("SCRAM-SHA-512", "sha512"),
     ]

@@ -115,7 +115,7 @@ async def test_moves_under_way_are_listed() -> None:
         A1: PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
     }
     assert of_all.topics is None
-    assert [(one.name, one.partition_indexes) for one in some.topics] == [("a", (0, 1)), ("b", (0,))]
+    assert [(topic.name, topic.partition_indexes) for topic in some.topics] == [("a", (0, 1)), ("b", (0,))]
 
 
 async def test_a_refusal_of_the_whole_is_raised() -> None:
@@ -244,7 +244,7 @@ async def test_replicas_are_found_in_directories() -> None:
         log_dir("/1", ("a", 0, 7, 0, False), ("a", 1, 7, 3, False)), log_dir("/2", ("a", 0, 5, 9, True))
     )
     moving, staying, missing = (
-        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1))
+        TopicPartitionReplica(*fields) for fields in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1))
     )
     async with (
         FakeCluster(handlers={"DescribeLogDirs": lambda _: response}) as cluster,
@@ -277,12 +277,14 @@ async def test_replicas_are_moved_between_directories() -> None:
                         for partition in topic.partitions
                     ),
                 )
-                for path, topic in ((one.path, topic) for one in request.body.dirs for topic in one.topics)
+                for path, topic in (
+                    (directory.path, topic) for directory in request.body.dirs for topic in directory.topics
+                )
             ),
         )
 
     first, second, third, other = (
-        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1), ("a", 0, 2))
+        TopicPartitionReplica(*fields) for fields in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1), ("a", 0, 2))
     )
     async with FakeCluster((1, 2), handlers={"AlterReplicaLogDirs": move}) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -296,10 +298,10 @@ async def test_replicas_are_moved_between_directories() -> None:
             at_address = await admin.alter_replica_log_dirs_at(address, {other: "/2"})
         reported = {
             node.node_id: [
-                (one.path, topic.name, topic.partitions)
+                (directory.path, topic.name, topic.partitions)
                 for request in node.received("AlterReplicaLogDirs")
-                for one in request.body.dirs
-                for topic in one.topics
+                for directory in request.body.dirs
+                for topic in directory.topics
             ]
             for node in cluster.nodes.values()
         }

@@ -165,8 +165,8 @@ async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> No
     ] == [(2, "a", 3, ALICE, "*"), (2, "b", 3, ALICE, "*")]
     assert set(given.values) == {binding("a")}
     assert given.errors[binding("b")].error_code is ErrorCode.security_disabled
-    for one in indefinite:
-        assert given.errors[one].error_code is ErrorCode.invalid_request
+    for acl in indefinite:
+        assert given.errors[acl].error_code is ErrorCode.invalid_request
 
 
 async def test_acls_are_deleted_by_filters() -> None:
@@ -196,7 +196,7 @@ async def test_acls_are_deleted_by_filters() -> None:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             given = await admin.delete_acls([ANY_ACL, by_name])
         (request,) = cluster.received("DeleteAcls")
-    assert [_filter_of(one) for one in request.body.filters] == [
+    assert [_filter_of(acl_filter) for acl_filter in request.body.filters] == [
         (1, None, 1, None, None, 1, 1),
         (2, "a", 3, ALICE, "*", 3, 3),
     ]
@@ -207,7 +207,7 @@ async def test_acls_are_deleted_by_filters() -> None:
     assert given.errors[by_name].error_code is ErrorCode.cluster_authorization_failed
 
 
-@given(st.sets(st.sampled_from([one for one in AclOperation if one > AclOperation.ALL])))
+@given(st.sets(st.sampled_from([operation for operation in AclOperation if operation > AclOperation.ALL])))
 def test_authorized_operations_are_read_from_bits(operations: set[AclOperation]) -> None:
     """KIP-430's bit field."""
     bits = sum(1 << operation for operation in operations)
@@ -367,9 +367,9 @@ async def test_a_password_stays_here() -> None:
     assert by_chance.salt != again.salt
     for body in bodies:
         assert b"pencil" not in repr(body).encode()
-    for one in (credential, chance):
-        assert "pencil" not in repr(one)
-        assert repr(salt) not in repr(one)
+    for credential_part in (credential, chance):
+        assert "pencil" not in repr(credential_part)
+        assert repr(salt) not in repr(credential_part)
 
 
 def _client_proof(salted_password: bytes) -> str:
@@ -379,7 +379,7 @@ def _client_proof(salted_password: bytes) -> str:
     client_key = hmac.digest(salted_password, b"Client Key", "sha256")
     stored_key = hashlib.sha256(client_key).digest()
     signature = hmac.digest(stored_key, messages.encode(), "sha256")
-    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    proof = bytes(byte ^ other for byte, other in zip(client_key, signature, strict=True))
     return base64.b64encode(proof).decode()
 
 

@@ -79,7 +79,7 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
     first, second = request.body.topics
     assert request.body.validate_only
     assert (first.name, first.num_partitions, first.replication_factor) == ("a", 3, 1)
-    assert [(one.name, one.value) for one in first.configs] == [("retention.ms", "5")]
+    assert [(config.name, config.value) for config in first.configs] == [("retention.ms", "5")]
     assert (second.num_partitions, second.replication_factor) == (-1, -1)
     assert [(assignment.partition_index, assignment.broker_ids) for assignment in second.assignments] == [
         (0, (1, 2)),

@@ -64,7 +64,7 @@ def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -
     ):
         ran = CliRunner().invoke(app, ["operator", "run", *arguments], env=variables, prog_name="quorate")
         assert ran.exit_code == 0, ran.output
-    assert [(str(one.selector), one.lease_name) for one in reported] == [
+    assert [(str(options.selector), options.lease_name) for options in reported] == [
         (blue, "blue"),
         (blue, "blue"),
         ("", "quorate-operator"),

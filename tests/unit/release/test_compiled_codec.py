@@ -54,7 +54,7 @@ def test_without_a_wheel_python_runs_unless_one_is_required(tmp_path: Path) -> N
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_builds_are_told_whether_the_wheel_is_required(dockerfile: Path) -> None:
     stages = re.split(r"^FROM ", dockerfile.read_text(), flags=re.MULTILINE)
-    (stage,) = (one for one in stages if INSTALL in one)
+    (stage,) = (candidate for candidate in stages if INSTALL in candidate)
     assert re.search(r"^ARG NATIVE=optional$", stage, re.MULTILINE)
     assert f'{INSTALL} "$NATIVE"' in stage
     assert f"!{INSTALL}" in (ROOT / ".dockerignore").read_text().splitlines()

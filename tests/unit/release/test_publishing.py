@@ -71,7 +71,11 @@ def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> 
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
     ).stdout.strip()
     ours = {f"{REGISTRY}/quorate:{version}", f"{REGISTRY}/quorate-lake:{version}"}
-    brokers = {f"{REGISTRY}/quorate-broker:{tag}" for one in RELEASES for tag in (one, f"{one}-{version}")}
+    brokers = {
+        f"{REGISTRY}/quorate-broker:{tag}"
+        for release in RELEASES
+        for tag in (release, f"{release}-{version}")
+    }
     assert tags == ours | brokers
     for call in calls:
         (dockerfile,) = (option.removeprefix("--file=") for option in call if option.startswith("--file="))

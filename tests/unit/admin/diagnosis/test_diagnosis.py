@@ -122,7 +122,9 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 def test_an_address_that_leads_elsewhere_is_found_unless_its_node_is_gone() -> None:
     facts = healthy(controllers=controllers(1, 2, 3, 99), misrouted={3: "h:9093", 99: "h:9094"})
-    (finding,) = (one for one in found(facts).findings if one.code is Code.ADDRESS_LEADS_ELSEWHERE)
+    (finding,) = (
+        candidate for candidate in found(facts).findings if candidate.code is Code.ADDRESS_LEADS_ELSEWHERE
+    )
     assert (finding.severity, finding.node_kind, finding.node_id) == (
         Severity.WARNING,
         NodeKind.CONTROLLER,
@@ -426,7 +428,7 @@ def test_a_silent_voter_that_blocks_is_taken_out_first() -> None:
         quorum=voters,
         controllers=controllers(1, 2, 3, 4, 5),
     )
-    finding = next(one for one in found(facts).findings if one.code is Code.FEATURE_BLOCKED)
+    finding = next(candidate for candidate in found(facts).findings if candidate.code is Code.FEATURE_BLOCKED)
     assert [command.split()[1] for command in finding.commands] == ["metadata-quorum", "cluster", "features"]
     assert "Start controller 5 with newer software" in (finding.advice or "")
 

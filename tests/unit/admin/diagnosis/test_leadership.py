@@ -52,7 +52,10 @@ def search(*asked: AskedController) -> QuorumSearch:
             [ours(1), ours(2, voters={}, is_empty=True), silent(3)],
             "voter 3 does not answer, voter 2 has an empty log",
         ),
-        ([ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))], "voters 2, 3 have empty logs"),
+        (
+            [ours(1), *(ours(node_id, voters={}, is_empty=True) for node_id in (2, 3))],
+            "voters 2, 3 have empty logs",
+        ),
     ],
 )
 def test_the_missing_voters_are_named(asked: list[AskedController], missing: str) -> None:
@@ -99,7 +102,7 @@ def test_refused_means_that_nobody_listens_anywhere() -> None:
         ([stock(1), silent(2)], "Start the controllers that are down: a majority"),
         ([ours(1), ours(2, voters={}, is_empty=True), silent(3)], "Start controller 3: a majority"),
         (
-            [ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))],
+            [ours(1), *(ours(node_id, voters={}, is_empty=True) for node_id in (2, 3))],
             "A majority of the voters needs its logs: give controllers 2, 3 the former disks, or recover the quorum",
         ),
     ],

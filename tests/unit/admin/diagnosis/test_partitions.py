@@ -79,10 +79,10 @@ def cluster(
             for controller in controllers
         },
         brokers={
-            one: RegisteredNode(
-                kind=NodeKind.BROKER, node_id=one, endpoints=((f"b{one}", 9092),), fenced=fenced
+            broker_id: RegisteredNode(
+                kind=NodeKind.BROKER, node_id=broker_id, endpoints=((f"b{broker_id}", 9092),), fenced=fenced
             )
-            for one, fenced in (brokers or {}).items()
+            for broker_id, fenced in (brokers or {}).items()
         },
         is_log_read=True,
         partitions=partitions,
@@ -171,7 +171,7 @@ def test_an_image_is_counted_with_its_dynamic_configs() -> None:
     assert (facts.topics, facts.partitions) == (2, 4)
     assert facts.offline.examples == ("a-1", "b-1")
     assert (facts.under_min_isr.examples, facts.min_isr_unknown) == (("a-0",), 1)
-    assert {node_id: one.count for node_id, one in facts.unregistered.items()} == {11: 4}
+    assert {node_id: partitions.count for node_id, partitions in facts.unregistered.items()} == {11: 4}
     general = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2")
     image.replay_batch([general], base_offset=image.end_offset, epoch=1, timestamp_ms=0)
     facts = partitions_of_image(image)
@@ -229,7 +229,7 @@ def test_the_advice_for_partitions_without_a_leader_names_the_broker(
 ) -> None:
     finding = found(cluster(tally(("t", (10,), (), False, None)), brokers=brokers))["partitions-offline"]
     assert (finding.advice or "").startswith(advice)
-    first = min(one for one, fenced in brokers.items() if not fenced)
+    first = min(broker_id for broker_id, fenced in brokers.items() if not fenced)
     assert finding.commands[0].startswith(f"quorate topics --bootstrap-server b{first}:9092")
     assert finding.commands[0].endswith(" --describe --unavailable-partitions")
 

@@ -158,7 +158,7 @@ def test_a_wait_alone_is_no_fault() -> None:
     ]
     cluster = _cluster(_controllers({**HEALTHY, "plan": plan}, paused=True))
     found = findings_of(cluster)
-    assert [one.severity for one in found] == ["note", "note"]
+    assert [finding.severity for finding in found] == ["note", "note"]
     assert is_healthy(found)
     assert plan_text(cluster).splitlines()[0] == "  1. wait for controllers to catch up: 3002"
     assert plan_json(cluster)["plan"] == plan

@@ -43,7 +43,7 @@ def test_files_that_came_went_or_changed_are_told_by_path(
 
 
 def _directory(content: Mapping[str, Any]) -> Directory:
-    return fixed({name: _later(one) for name, one in content.items()})
+    return fixed({name: _later(node) for name, node in content.items()})
 
 
 def test_of_records_the_fields_that_differ_are_told() -> None:

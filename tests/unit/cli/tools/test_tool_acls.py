@@ -307,7 +307,7 @@ async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
     ran = await run_tool("acls", *AT, "--list", "--topic", "t", "--cluster")
     assert ran.stdout == both
     assert [call.args[0].pattern for call in admin.calls[1:]] == [TOPIC_FILTER, CLUSTER]
-    repeated = [f"--principal={one}" for one in ("User:alice", "User:eve", " User:alice")]
+    repeated = [f"--principal={principal}" for principal in ("User:alice", "User:eve", " User:alice")]
     ran = await run_tool("acls", *AT, "--list", *repeated)
     assert ran.stdout == (
         "ACLs for principal `User:alice`\n"
@@ -331,7 +331,11 @@ async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
 def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
     """What delete_acls answers."""
     return lambda filters: Results(
-        {one: tuple(AclDeletion(binding=binding, error=error) for binding in bindings) for one in filters}, {}
+        {
+            acl_filter: tuple(AclDeletion(binding=binding, error=error) for binding in bindings)
+            for acl_filter in filters
+        },
+        {},
     )
 
 
@@ -380,7 +384,7 @@ async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
     group = PATTERN_TEXT.replace("TOPIC", "GROUP").replace("name=t", "name=g")
     assert ran.stdout == question.format(PATTERN_TEXT) + question.format(group)
     (filters,) = admin.calls[0].args
-    assert [one.pattern.resource_type for one in filters] == [ResourceType.GROUP]
+    assert [acl_filter.pattern.resource_type for acl_filter in filters] == [ResourceType.GROUP]
 
 
 async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> None:

@@ -16,7 +16,7 @@ NODE = NodeDescription(node_id=1, host="h", port=9092, rack=None, fenced=False)
 def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
     """What a node has, by `k` and the API's key."""
     return NodeApiVersions(
-        api_versions={int(key[1:]): one for key, one in api_versions.items()},
+        api_versions={int(key[1:]): versions for key, versions in api_versions.items()},
         supported_features={},
         finalized_features={},
         finalized_features_epoch=-1,

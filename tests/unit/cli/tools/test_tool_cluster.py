@@ -48,7 +48,7 @@ async def test_endpoints_are_listed_in_order() -> None:
         asked = cluster.received("DescribeCluster")[-1].body.include_fenced_brokers
         await run_tool("cluster", "list-endpoints", "-b", cluster.bootstrap[0], "--include-fenced-brokers")
         assert (asked, cluster.received("DescribeCluster")[-1].body.include_fenced_brokers) == (False, True)
-    assert [one["id"] for one in ran.json] == [1, 2]
+    assert [node["id"] for node in ran.json] == [1, 2]
     assert ran.json[0].keys() == {"id", "host", "port", "rack", "state", "endpointType"}
     assert (ran.json[0]["state"], ran.json[0]["endpointType"]) == ("unfenced", "broker")
 
@@ -87,7 +87,7 @@ async def test_a_broker_is_unregistered() -> None:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(90_000))
         cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
-        assert [one.body.broker_id for one in cluster.received("UnregisterBroker")] == [7]
+        assert [request.body.broker_id for request in cluster.received("UnregisterBroker")] == [7]
     assert ran.stdout == "Broker 7 is no longer registered.\n"
 
 
@@ -126,7 +126,7 @@ async def test_a_controller_is_unregistered(option: str) -> None:
     async with FakeCluster([3000], is_controllers=True) as cluster:
         cluster.handle("UnregisterController", lambda _: answer("UnregisterController"))
         ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], option, "99")
-        assert [one.body.controller_id for one in cluster.received("UnregisterController")] == [99]
+        assert [request.body.controller_id for request in cluster.received("UnregisterController")] == [99]
     assert ran.stdout == "Controller 99 is no longer registered.\n"
 
 

@@ -114,12 +114,12 @@ async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin
         entry("a", "1", ConfigSource.DYNAMIC_BROKER_CONFIG),
         entry("b", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     )
-    one = "Dynamic configs for broker {} are:\n  a=1 sensitive=false synonyms={{}}\n"
+    text = "Dynamic configs for broker {} are:\n  a=1 sensitive=false synonyms={{}}\n"
     default = "Default configs for brokers in the cluster are:\n  b=2 sensitive=false synonyms={}\n"
-    assert (await run_tool("configs", *AT, "--describe", "--broker", "1")).stdout == one.format(1)
+    assert (await run_tool("configs", *AT, "--describe", "--broker", "1")).stdout == text.format(1)
     assert (await run_tool("configs", *AT, "--describe", "--broker-defaults")).stdout == default
     ran = await run_tool("configs", *AT_CONTROLLER, "--describe", "--entity-type", "brokers")
-    assert ran.stdout == one.format(1) + one.format(2) + default
+    assert ran.stdout == text.format(1) + text.format(2) + default
 
 
 async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
@@ -176,7 +176,7 @@ async def test_groups_with_members_and_with_configs(
     admin.answers |= {"list_groups": (group,), "list_config_resources": listed}
     configured(admin, entry("a", "1", ConfigSource.DYNAMIC_GROUP_CONFIG))
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups", "-o", "json")
-    assert [one["entityName"] for one in ran.json["configs"]] == names
+    assert [entity["entityName"] for entity in ran.json["configs"]] == names
 
 
 async def test_a_refusal_to_list_is_a_failure(admin: ScriptedAdmin) -> None:

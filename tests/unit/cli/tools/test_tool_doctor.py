@@ -111,7 +111,7 @@ async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
     assert "Nothing is wrong" not in ran.stdout
     assert brokers.received("UpdateFeatures") == []
     reported = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert (reported.json["healthy"], [one["id"] for one in reported.json["findings"]]) == (
+    assert (reported.json["healthy"], [finding["id"] for finding in reported.json["findings"]]) == (
         True,
         ["registrations-not-examined"],
     )
@@ -193,7 +193,7 @@ def nothing(_: FakeCluster) -> None:
         (nothing, ("-o", "yaml"), 2, None),
         (nothing, ("-c", "/no/file"), 1, None),
     ],
-    ids=lambda one: one if isinstance(one, str | int) else getattr(one, "__name__", None),
+    ids=lambda value: value if isinstance(value, str | int) else getattr(value, "__name__", None),
 )
 async def test_exit_codes_are_the_documented_ones(
     brokers: FakeCluster,
@@ -296,7 +296,7 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
     brokers.handle("DescribeConfigs", configs)
     reported = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
     assert reported["partitions"] == {"topics": 3, "partitions": 4, "offline": 1, "underMinIsr": 1}
-    assert [(one["id"], one["count"], one["examples"]) for one in reported["findings"]] == [
+    assert [(finding["id"], finding["count"], finding["examples"]) for finding in reported["findings"]] == [
         ("partitions-offline", 1, ["a-0"]),
         ("partitions-under-min-isr", 1, ["b-0"]),
         ("replicas-without-broker/broker-7", 3, ["a-0", "b-0", "c-0"]),
@@ -333,12 +333,14 @@ async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -
     list_topics(brokers, "a")
     brokers.handle("DescribeTopicPartitions", topics_of({"a": [(-1, (1,), ())]}))
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert [one["id"] for one in ran.json["findings"] if one["severity"] == "danger"] == [
+    assert [finding["id"] for finding in ran.json["findings"] if finding["severity"] == "danger"] == [
         "broker-not-registered/broker-1",
         "partitions-offline",
     ]
     # Its clients would wait for a broker, so that no command is proposed that lists partitions.
-    assert all("quorate topics" not in command for one in ran.json["findings"] for command in one["commands"])
+    assert all(
+        "quorate topics" not in command for finding in ran.json["findings"] for command in finding["commands"]
+    )
 
 
 def test_the_documentation_has_each_finding() -> None:
@@ -452,7 +454,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
     reported = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake", "-o", "json")
     first, *rest = reported.json["findings"]
     assert first["past"]["blocksSince"]["metadata.version"]["level"] == 28
-    assert [one["past"] for one in rest] == [None] * len(rest)
+    assert [finding["past"] for finding in rest] == [None] * len(rest)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.uuids import uuid_to_text
 
 DIRECTORIES = [uuid.UUID(int=number << 100) for number in (1, 2, 3)]
-FIRST, SECOND, THIRD = (uuid_to_text(one) for one in DIRECTORIES)
+FIRST, SECOND, THIRD = (uuid_to_text(directory_id) for directory_id in DIRECTORIES)
 NOW_MS = 1_700_000_000_000
 
 

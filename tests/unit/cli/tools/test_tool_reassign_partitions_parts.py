@@ -157,7 +157,7 @@ def test_topics_and_brokers_are_read() -> None:
 
 def test_all_partitions_get_as_many_replicas_as_before() -> None:
     current = {T0: (1, 2), T1: (1, 2), TopicPartition("u", 0): (1,)}
-    brokers = [UsableBroker(broker_id=one, rack=None, fenced=False) for one in (3, 4, 5, 6)]
+    brokers = [UsableBroker(broker_id=broker_id, rack=None, fenced=False) for broker_id in (3, 4, 5, 6)]
     proposed = propose(current, brokers, random.Random(1))
     assert {partition: len(set(replicas)) for partition, replicas in proposed.items()} == {
         partition: len(replicas) for partition, replicas in current.items()

@@ -84,7 +84,7 @@ OVERRIDDEN = [*CONFIGS, entry("retention.ms", "1", ConfigSource.DYNAMIC_TOPIC_CO
 def described(*topics: TopicDescription, moving: PartitionReassignment | None = None) -> list[DescribedTopic]:
     """Topics with configs, of which the first partition of the first may be moving."""
     under_way = {TopicPartition(topics[0].name, 0): moving} if moving else {}
-    return combine(topics, {one.name: CONFIGS for one in topics}, under_way)
+    return combine(topics, {described.name: CONFIGS for described in topics}, under_way)
 
 
 # Options
@@ -248,7 +248,7 @@ def test_partitions_are_reported_by_their_state(reports: Reports, numbers: list[
         )
     )
     (selected,) = select(found, reports, {1, 2})
-    assert [one.info.partition for one in selected.partitions] == numbers
+    assert [partition.info.partition for partition in selected.partitions] == numbers
     assert description_text([selected], reports).count("\n") == len(numbers)
 
 
@@ -393,7 +393,7 @@ def describing(admin: ScriptedAdmin) -> None:
     """Answers for --describe of the topic `t`."""
     admin.answers |= {
         "list_topics": listing("t"),
-        "describe_topics": lambda wanted, **_: Results({one: topic("t") for one in wanted}, {}),
+        "describe_topics": lambda wanted, **_: Results({name: topic("t") for name in wanted}, {}),
         "describe_configs": Results({ConfigResource(ConfigResourceType.TOPIC, "t"): tuple(CONFIGS)}, {}),
         "list_partition_reassignments": {},
         "describe_cluster": ClusterDescription(cluster_id="c", controller_id=1, nodes=()),
@@ -437,9 +437,9 @@ async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin
     (call,) = admin.calls_of("list_partition_reassignments")
     assert call.kwargs["timeout_ms"] == REASSIGNMENTS_TIMEOUT_MS
     ran = await run_tool("topics", *AT_CONTROLLERS, "--describe", "--unavailable-partitions")
-    led = [one for one in topic("t").partitions if one.leader is not None]
+    led = [partition for partition in topic("t").partitions if partition.leader is not None]
     assert led
-    assert not any(f"Partition: {one.partition}\t" in ran.stdout for one in led)
+    assert not any(f"Partition: {partition.partition}\t" in ran.stdout for partition in led)
 
 
 @pytest.mark.parametrize("action", ["--create", "--delete", "--alter --partitions 2"])

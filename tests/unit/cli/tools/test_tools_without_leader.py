@@ -113,7 +113,7 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
     assert "Start controllers 2 or 3: a majority of the voters has to run." in ran.stdout
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0], "-o", "json")
-    assert [one["code"] for one in ran.json["findings"]] == [
+    assert [finding["code"] for finding in ran.json["findings"]] == [
         "no-leader",
         "partitions-not-examined",
         "registrations-not-examined",
