@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from quorate_admin.metadata_log import LiveImage
 
 TIMEOUT_MS = 10_000
-"""The timeout of requests to the whole cluster, which nobody answers while there is no leader."""
+"""The timeout of requests to the whole cluster, which no node answers while there is no leader."""
 LEADER_TIMEOUT_MS = 5_000
-"""The timeout of the description of the quorum: with brokers, nobody gives one without a leader."""
+"""The timeout of the description of the quorum: brokers return none without a leader."""
 NODE_TIMEOUT_MS = 3_000
 """The timeout of requests to a single node, which may be down."""
 NODES_NAMED_MAX = 10
@@ -86,7 +86,7 @@ async def _lists_no_broker(direct: AdminClient) -> bool:
 
 async def _examine_led(admin: AdminClient, config: AdminConfig) -> Examination:
     facts, described_at_s = await _examine(admin, config)
-    return await _with_new_leader_heard(admin, facts, described_at_s)
+    return await _with_settled_leader(admin, facts, described_at_s)
 
 
 async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination, float]:
@@ -94,13 +94,13 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
-    (quorum, quorum_error, described_at_s), spoken, log, described = await asyncio.gather(
+    (quorum, quorum_error, described_at_s), responses, log, described = await asyncio.gather(
         _quorum(admin),
         _ask_nodes(admin, cluster),
         _read_log(config),
         _describe_partitions(admin, config, cluster),
     )
-    features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
+    features = _newest(responses.versions.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
     facts = Examination(
         cluster_id=cluster.cluster_id,
         quorum=quorum,
@@ -108,16 +108,16 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
         features=features,
         controllers=_listed(cluster, NodeKind.CONTROLLER) if config.is_to_controllers else None,
         brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
-        unreachable=spoken.reasons,
-        misrouted=spoken.misrouted,
-        answering=frozenset(spoken.answering),
-        unidentified=spoken.unidentified,
+        unreachable=responses.reasons,
+        misrouted=responses.misrouted,
+        answering=frozenset(responses.answering),
+        unidentified=responses.unidentified,
     )
     facts = _with_partitions(facts, described) if log is None else _with_log(facts, log)
-    facts = replace(facts, unexamined={**facts.unexamined, **_unexamined(quorum_error, spoken)})
+    facts = replace(facts, unexamined={**facts.unexamined, **_unexamined(quorum_error, responses)})
     if quorum is None:
         return facts, described_at_s  # without a leader no level can be validated
-    found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
+    found = await _outlooks(admin, facts, _supported(responses.versions.values(), features))
     problems = dict.fromkeys(str(error) for error in found if isinstance(error, AdminError))
     facts = replace(
         facts,
@@ -128,7 +128,7 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
 
 
 def _leaderless(search: QuorumSearch) -> Examination:
-    """The facts without a leader: what each controller said by itself."""
+    """The facts without a leader: what each controller reported by itself."""
     reason = "there is no leader"
     return Examination(
         cluster_id=search.cluster_id,
@@ -167,25 +167,23 @@ def _with_partitions(facts: Examination, described: PartitionsExamined) -> Exami
     return replace(facts, partitions=partitions if is_known else None, unexamined=unexamined)
 
 
-def _unexamined(quorum_error: AdminError | None, spoken: "_Spoken") -> dict[Subject, str]:
+def _unexamined(quorum_error: AdminError | None, responses: "_NodeResponses") -> dict[Subject, str]:
     """The quorum and addresses, if nodes did not return them to this client."""
     found = {}
     if isinstance(quorum_error, UnsupportedByServerError) or (
         isinstance(quorum_error, ServerError) and quorum_error.error_code in _NO_REFUSALS
     ):
         found[Subject.QUORUM] = str(quorum_error)
-    if spoken.unidentified:
-        named = ", ".join(map(str, sorted(spoken.unidentified)[:NODES_NAMED_MAX]))
+    if responses.unidentified:
+        named = ", ".join(map(str, sorted(responses.unidentified)[:NODES_NAMED_MAX]))
         found[Subject.ADDRESSES] = (
             f"These nodes answer, and do not return their configs to this client: {named}."
         )
     return found
 
 
-async def _with_new_leader_heard(
-    admin: AdminClient, facts: Examination, described_at_s: float
-) -> Examination:
-    """Describe the quorum again, after a while, if a new leader has not yet heard from a node that matters."""
+async def _with_settled_leader(admin: AdminClient, facts: Examination, described_at_s: float) -> Examination:
+    """Describe the quorum again, after a while, if a node that matters has not yet fetched from a new leader."""
     if facts.quorum is None:
         return facts
     judged = judge(facts)
@@ -204,18 +202,18 @@ async def _with_new_leader_heard(
 
 
 @dataclass(slots=True)
-class _Spoken:
+class _NodeResponses:
     """The responses of single nodes, the reasons why others did not answer, and which node each address leads to."""
 
-    answers: dict[int, NodeApiVersions] = field(default_factory=dict)
+    versions: dict[int, NodeApiVersions] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
     misrouted: dict[int, str] = field(default_factory=dict)
     answering: set[int] = field(default_factory=set)
 
     @property
     def unidentified(self) -> frozenset[int]:
-        """The nodes at whose addresses a server answers that does not say which node it is."""
-        return frozenset(self.answers) - self.answering - frozenset(self.misrouted)
+        """The nodes at whose addresses a server answers without an id."""
+        return frozenset(self.versions) - self.answering - frozenset(self.misrouted)
 
 
 async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, AdminError | None, float]:
@@ -227,27 +225,27 @@ async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, AdminEr
     return quorum, problem, asyncio.get_running_loop().time()
 
 
-async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken:
-    spoken = _Spoken()
+async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _NodeResponses:
+    responses = _NodeResponses()
 
     async def ask(node_id: int) -> None:
         try:
-            spoken.answers[node_id] = await admin.node_api_versions(node_id, timeout_ms=NODE_TIMEOUT_MS)
+            responses.versions[node_id] = await admin.node_api_versions(node_id, timeout_ms=NODE_TIMEOUT_MS)
         except AdminError as error:
-            spoken.reasons[node_id] = str(error)
+            responses.reasons[node_id] = str(error)
 
     async def recognize(node_id: int, address: Address) -> None:
         is_there = await admin.is_node_at(address, node_id, cluster.cluster_id, timeout_ms=NODE_TIMEOUT_MS)
         if is_there is False:
-            spoken.misrouted[node_id] = str(address)
+            responses.misrouted[node_id] = str(address)
         elif is_there:
-            spoken.answering.add(node_id)
+            responses.answering.add(node_id)
 
     await asyncio.gather(
         *(ask(node.node_id) for node in cluster.nodes),
         *(recognize(node.node_id, Address(node.host, node.port)) for node in cluster.nodes),
     )
-    return spoken
+    return responses
 
 
 async def _describe_partitions(
@@ -341,16 +339,16 @@ _NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsu
 """Errors that are not about the level."""
 
 
-def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
+def _newest(responses: Iterable[NodeApiVersions]) -> FeatureDescription | None:
     """The feature levels from the node that has read the log furthest."""
-    newest = max(answers, key=lambda versions: versions.finalized_features_epoch, default=None)
+    newest = max(responses, key=lambda response: response.finalized_features_epoch, default=None)
     return None if newest is None else newest.features
 
 
-def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
+def _supported(responses: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
     """The highest level of each feature that any node supports."""
     highest = {name: high for name, (_, high) in features.supported.items()}
-    for response in answers:
+    for response in responses:
         for name, (_, high) in response.supported_features.items():
             highest[name] = max(high, highest.get(name, 0))
     return highest

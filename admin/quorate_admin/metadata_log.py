@@ -82,8 +82,8 @@ class MetadataFeed:
         self.failures: dict[str, str] = {}
         """The reason for each address whose last request failed; empty after a successful request."""
         self._connection: Connection | None = None
-        self._has_answer = False
-        """Whether a controller has answered."""
+        self._has_response = False
+        """Whether a controller has responded."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,12 +118,12 @@ class MetadataFeed:
             raise
         except AdminError as error:
             # Later a broker may get an address that was a controller's: then other controllers are asked.
-            if isinstance(error, MismatchedEndpointError) and not self._has_answer:
+            if isinstance(error, MismatchedEndpointError) and not self._has_response:
                 raise
             events = self.observer.failed(str(error))
         else:
             events = self._received(response)
-            self._has_answer = True
+            self._has_response = True
         failure = self.observer.last_failure
         if failure is None:
             self.failures.clear()

@@ -179,7 +179,7 @@ class RoutingMachine(RuleBasedStateMachine):
             if self.is_checking:
                 assert cluster_id == CLUSTERS[1]
                 assert to != To.node(1) or node_id == 1
-            self.routing.answered()
+            self.routing.confirmed()
             return
         raise AssertionError("the request did not arrive in 30 s")
 

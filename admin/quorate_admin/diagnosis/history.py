@@ -54,7 +54,7 @@ class Heir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a lake has about a node that blocks feature levels. None: the lake does not tell.
+    """What a lake has about a node that blocks feature levels. None: it is not in the lake.
 
     `blocks_since` has each feature, its first blocked level, and since when it is blocked. `registrations` is the
     number of registrations of the node in the lake, and `registered_at` the time of the last one. If `voter_since` is

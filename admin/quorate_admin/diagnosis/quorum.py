@@ -55,7 +55,7 @@ def _no_leader(facts: Examination, commands: Commands) -> Finding:
             severity=Severity.DANGER,
             code=Code.NO_LEADER,
             message=f"The quorum has no leader; {search.missing}",
-            evidence="; ".join(part for part in (search.answers, search.reasons) if part)
+            evidence="; ".join(part for part in (search.responders, search.reasons) if part)
             + ". Without a leader, nothing in the cluster's metadata can change.",
             advice=search.advice,
             commands=(commands.doctor(),),

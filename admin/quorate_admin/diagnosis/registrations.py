@@ -34,7 +34,7 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
             yield _fenced(facts, judged, broker, commands)
     for node_id, address in sorted(facts.misrouted.items()):
-        if node_id not in judged.ghosts:  # somebody else may have the address of a node that is gone
+        if node_id not in judged.ghosts:  # another node may have the address of a node that is gone
             yield _misrouted(facts, node_id, address, commands)
     yield from _behind(facts, commands)
     if facts.outlook_problem is not None:
@@ -111,9 +111,9 @@ def _lacks_levels_of(release: Release, blocked: list[tuple[FeatureOutlook, Block
 
 
 def _release(facts: Examination) -> Release:
-    """The newest release that a broker runs, by its registration; that of new clusters if there is none.
+    """The newest release that a broker runs, by its registration; that of new clusters without any.
 
-    Our controllers support the levels of all releases, so they do not tell which one a cluster runs.
+    Our controllers support the levels of all releases, which does not show the one that a cluster runs.
     """
     highest = max(
         (broker.features.get(METADATA_VERSION, (0, 0))[1] for broker in _brokers(facts) if broker.features),
@@ -200,7 +200,7 @@ def _presence_text(facts: Examination, presence: Presence, kind: NodeKind, node_
         case Presence.GONE:
             return f"{absence}: no such node runs."
         case Presence.UNKNOWN:
-            return "Whether it is alive is unknown: there is no leader, or a new one that has not heard from it yet."
+            return "Whether it is alive is unknown: there is no leader, or it has not fetched from a new one yet."
 
 
 def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding:

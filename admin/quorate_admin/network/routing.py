@@ -304,11 +304,11 @@ class Routing:
         resolved: tuple[Misrouted, ...] = () if misrouted is None else (misrouted,)
         resolved += tuple(
             replace(
-                target,
+                unresolved,
                 found_cluster_id=cluster_id,
                 found_node_id=next((node for node, at in nodes.items() if at == address), None),
             )
-            for address, target in self._unresolved.items()
+            for address, unresolved in self._unresolved.items()
         )
         self._unresolved.clear()
         is_useful = bool(nodes) and (not self._config.is_to_controllers or controller_id in nodes)
@@ -323,16 +323,16 @@ class Routing:
         self._discovered_at_ms = now_ms
         self._seeking_since_ms = None
         self._failures = {
-            address: kept for address, kept in self._failures.items() if address in self.addresses
+            address: failures for address, failures in self._failures.items() if address in self.addresses
         }
         return resolved
 
     def succeeded(self, target: Target) -> None:
-        """The node answered."""
+        """The node sent a response."""
         self._failures.pop(target.address, None)
 
-    def answered(self) -> None:
-        """A request was answered, so the description of the cluster was right."""
+    def confirmed(self) -> None:
+        """A request succeeded, so the description of the cluster was right."""
         self._described.clear()
 
     def failed(self, target: Target, now_ms: int) -> None:
@@ -352,7 +352,7 @@ class Routing:
         self._controller_id = None
         self._avoid(target.address)
 
-    def answered_for(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
+    def identified(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
         """A response has a cluster id. Returns the misrouted connection, if it is that of another cluster.
 
         If identities are checked, the client starts again, and the response must not be used.
@@ -420,7 +420,7 @@ class Routing:
         self._is_stale = False
         self._described.clear()
         self._failures = {
-            address: kept for address, kept in self._failures.items() if address in self._bootstrap
+            address: failures for address, failures in self._failures.items() if address in self._bootstrap
         }
 
     def _avoid(self, address: Address) -> None:

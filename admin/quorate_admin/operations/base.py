@@ -1,4 +1,4 @@
-"""What all operations share: the choice of nodes, and sending a request until it is answered."""
+"""What all operations share: the choice of nodes, retries, and results by key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +19,14 @@ from quorate_admin.errors import (
 from quorate_admin.network.routing import To
 from quorate_admin.network.transport import Transport
 from quorate_admin.results import Results
+
+NODES_AT_ONCE_MAX: Final = 32
+"""The maximum number of nodes that are queried at the same time."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Operations:
@@ -101,15 +109,6 @@ class Operations:
         return timedelta(milliseconds=limit_ms if timeout_ms is None else min(limit_ms, timeout_ms))
 
 
-NODES_AT_ONCE_MAX: Final = 32
-"""The maximum number of nodes that are queried at the same time."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
 class ThrottlingQuotaExceededError(ServerError):
     """The client exceeded its quota; it may retry after `throttle_time_ms` (KIP-599)."""
 
@@ -119,7 +118,7 @@ class ThrottlingQuotaExceededError(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[K, V]):
+class KeyResult(Generic[K, V]):
     """The result for one key of a response. `value` is only valid without an error."""
 
     key: K
@@ -128,12 +127,12 @@ class Outcome(Generic[K, V]):
     message: str | None = None
 
 
-def outcomes(
+def key_results(
     results: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], Any] = lambda _: None
-) -> Iterator[Outcome[K, Any]]:
-    """The outcomes in a list of a response: `key` and `value` read an entry, which has its own error code."""
+) -> Iterator[KeyResult[K, Any]]:
+    """The results in a list of a response: `key` and `value` read an entry, which has its own error code."""
     for result in results:
-        yield Outcome(key(result), value(result), result.error_code, getattr(result, "error_message", None))
+        yield KeyResult(key(result), value(result), result.error_code, getattr(result, "error_message", None))
 
 
 def error_of(error_code: ErrorCode, message: str | None = None) -> ServerError | None:
@@ -148,7 +147,7 @@ class KeyedOperations(Operations):
         self,
         keys: Iterable[K],
         request_for: Callable[[Sequence[K], timedelta], Any],
-        outcomes_of: Callable[[Any, Sequence[K]], Iterable[Outcome[K, V]]],
+        results_of: Callable[[Any, Sequence[K]], Iterable[KeyResult[K, V]]],
         *,
         to: To = To.CONTROLLER,
         retry_on_quota_violation: bool = False,
@@ -158,7 +157,7 @@ class KeyedOperations(Operations):
 
         Args:
             request_for: makes the request for some keys, with the time that the server may work on it.
-            outcomes_of: the outcomes of these keys in the response. Those of other keys are ignored.
+            results_of: the results of these keys in the response. Those of other keys are ignored.
 
         Raises:
             AdminError: as `_ask`, if the first request is not answered. If a retry is not answered, its keys
@@ -174,7 +173,7 @@ class KeyedOperations(Operations):
 
             def gone(response: Any, asked: Sequence[K] = asked) -> Iterable[ErrorCode]:
                 # The whole request may be repeated only if no part of it was carried out.
-                codes = {outcome.error_code for outcome in outcomes_of(response, asked)}
+                codes = {result.error_code for result in results_of(response, asked)}
                 return codes if codes <= self._elsewhere else ()
 
             try:
@@ -189,15 +188,15 @@ class KeyedOperations(Operations):
                     raise
                 break
             throttle_time_ms = response.throttle_time // _MILLISECOND
-            outcomes = {outcome.key: outcome for outcome in outcomes_of(response, asked)}
+            results = {result.key: result for result in results_of(response, asked)}
             left = []
             for key in asked:
                 errors.pop(key, None)
-                outcome = outcomes.get(key)
-                if outcome is not None and outcome.error_code is ErrorCode.none:
-                    values[key] = outcome.value
+                result = results.get(key)
+                if result is not None and result.error_code is ErrorCode.none:
+                    values[key] = result.value
                     continue
-                errors[key] = error = _error(key, outcome, throttle_time_ms)
+                errors[key] = error = _error(key, result, throttle_time_ms)
                 is_throttled = error.error_code is ErrorCode.throttling_quota_exceeded
                 if error.error_code in self._elsewhere or (is_throttled and retry_on_quota_violation):
                     left.append(key)
@@ -225,14 +224,14 @@ class KeyedOperations(Operations):
         """
         room = asyncio.Semaphore(NODES_AT_ONCE_MAX)
 
-        async def ask_one(to: To) -> Results[K, V] | AdminError:
+        async def ask_node(to: To) -> Results[K, V] | AdminError:
             async with room:
                 try:
                     return await ask(to, keys[to])
                 except AdminError as error:
                     return error
 
-        responses = dict(zip(keys, await asyncio.gather(*map(ask_one, keys)), strict=True))
+        responses = dict(zip(keys, await asyncio.gather(*map(ask_node, keys)), strict=True))
         silent = [
             response
             for response in responses.values()
@@ -242,12 +241,12 @@ class KeyedOperations(Operations):
             raise silent[0]
         values: dict[K, V] = {}
         errors: dict[K, ServerError] = {}
-        for to, answer in responses.items():
-            if isinstance(answer, AdminError):
-                errors.update(dict.fromkeys(keys[to], _of_a_node(answer)))
+        for to, response in responses.items():
+            if isinstance(response, AdminError):
+                errors.update(dict.fromkeys(keys[to], _of_a_node(response)))
             else:
-                values.update(answer.values)
-                errors.update(answer.errors)
+                values.update(response.values)
+                errors.update(response.errors)
         return Results(values, errors)
 
     @property
@@ -258,12 +257,12 @@ class KeyedOperations(Operations):
         return frozenset({ErrorCode.not_controller})
 
 
-def _error(key: object, outcome: Outcome[Any, Any] | None, throttle_time_ms: int) -> ServerError:
-    if outcome is None:
+def _error(key: object, result: KeyResult[Any, Any] | None, throttle_time_ms: int) -> ServerError:
+    if result is None:
         return ServerError(ErrorCode.unknown_server_error, f"the response has no result for {key}")
-    if outcome.error_code is ErrorCode.throttling_quota_exceeded:
-        return ThrottlingQuotaExceededError(outcome.message, throttle_time_ms)
-    return ServerError(outcome.error_code, outcome.message)
+    if result.error_code is ErrorCode.throttling_quota_exceeded:
+        return ThrottlingQuotaExceededError(result.message, throttle_time_ms)
+    return ServerError(result.error_code, result.message)
 
 
 def _of_a_node(error: AdminError) -> ServerError:

@@ -10,7 +10,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.base import KeyedOperations, Outcome, outcomes
+from quorate_admin.operations.base import KeyedOperations, KeyResult, key_results
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ConfigOperations(KeyedOperations):
         return await self._ask_owners(
             resources,
             request_for,
-            lambda response, _: outcomes(
+            lambda response, _: key_results(
                 response.results, _resource, lambda result: tuple(map(config_entry, result.configs))
             ),
             timeout_ms,
@@ -131,7 +131,7 @@ class ConfigOperations(KeyedOperations):
             )
 
         return await self._ask_owners(
-            resources, request_for, lambda response, _: outcomes(response.responses, _resource), timeout_ms
+            resources, request_for, lambda response, _: key_results(response.responses, _resource), timeout_ms
         )
 
     async def list_config_resources(
@@ -190,7 +190,7 @@ class ConfigOperations(KeyedOperations):
         self,
         resources: Iterable[ConfigResource],
         request_for: Callable[[Sequence[ConfigResource], timedelta], Any],
-        outcomes_of: Callable[[Any, Sequence[ConfigResource]], Iterable[Outcome[ConfigResource, Any]]],
+        results_of: Callable[[Any, Sequence[ConfigResource]], Iterable[KeyResult[ConfigResource, Any]]],
         timeout_ms: int | None,
         *,
         described: bool = False,
@@ -198,7 +198,7 @@ class ConfigOperations(KeyedOperations):
         """Send requests to the owner of each resource: its node, or the controller."""
 
         async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, Any]:
-            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+            return await self._ask_each(asked, request_for, results_of, to=to, timeout_ms=timeout_ms)
 
         is_read = described and self._to_controllers
         by_owner: dict[To, list[ConfigResource]] = defaultdict(list)

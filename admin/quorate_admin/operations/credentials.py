@@ -11,7 +11,7 @@ from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.base import KeyedOperations, error_of, outcomes
+from quorate_admin.operations.base import KeyedOperations, error_of, key_results
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class CredentialOperations(KeyedOperations):
         results = await self._ask_each(
             upsertions,
             request_for,
-            lambda response, _: outcomes(response.results, lambda result: result.user),
+            lambda response, _: key_results(response.results, lambda result: result.user),
             timeout_ms=timeout_ms,
         )
         return Results(results.values, {**results.errors, **refused})

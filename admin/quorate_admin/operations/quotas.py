@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quorate_admin.network.routing import To
-from quorate_admin.operations.base import KeyedOperations, outcomes
+from quorate_admin.operations.base import KeyedOperations, key_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +83,7 @@ class QuotaOperations(KeyedOperations):
         return await self._ask_each(
             values,
             request_for,
-            lambda response, _: outcomes(response.entries, lambda entry: _entity(entry.entity)),
+            lambda response, _: key_results(response.entries, lambda entry: _entity(entry.entity)),
             timeout_ms=timeout_ms,
         )
 

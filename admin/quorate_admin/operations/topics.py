@@ -11,7 +11,7 @@ from quorate_protocol.uuids import uuid_to_text
 
 from quorate_admin.errors import ConnectionFailedError, ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.base import KeyedOperations, Outcome, error_of, outcomes
+from quorate_admin.operations.base import KeyedOperations, KeyResult, error_of, key_results
 from quorate_admin.operations.configs import config_entry
 from quorate_admin.results import Results
 
@@ -72,7 +72,7 @@ class TopicOperations(KeyedOperations):
         return await self._ask_each(
             by_name,
             request_for,
-            lambda response, _: outcomes(response.topics, lambda topic: topic.name, _created),
+            lambda response, _: key_results(response.topics, lambda topic: topic.name, _created),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )
@@ -100,17 +100,17 @@ class TopicOperations(KeyedOperations):
             )
             return DeleteTopicsRequest(topics=tuple(states), timeout=timeout)
 
-        def outcomes_of(response: Any, keys: Sequence[Key]) -> Iterator[Outcome[Key, None]]:
+        def results_of(response: Any, keys: Sequence[Key]) -> Iterator[KeyResult[Key, None]]:
             asked = set(keys)
             # The response has both name and id, if the topic exists.
-            return outcomes(
+            return key_results(
                 response.responses, lambda topic: topic.name if topic.name in asked else topic.topic_id
             )
 
         return await self._ask_each(
             topics,
             request_for,
-            outcomes_of,
+            results_of,
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )
@@ -199,14 +199,14 @@ class TopicOperations(KeyedOperations):
         listings: dict[str, TopicListing] = {}
         pages = TopicPages(None, with_operations=False)
 
-        def take() -> None:
+        def add_listings() -> None:
             for name, topic in pages.values.items():
                 listings[name] = TopicListing(
                     name=name, topic_id=topic.topic_id, is_internal=topic.is_internal
                 )
             pages.values.clear()
 
-        await self._read_pages(pages, PARTITIONS_PER_RESPONSE, left_ms, take)
+        await self._read_pages(pages, PARTITIONS_PER_RESPONSE, left_ms, add_listings)
         return listings
 
     async def create_partitions(
@@ -245,7 +245,7 @@ class TopicOperations(KeyedOperations):
         return await self._ask_each(
             new_partitions,
             request_for,
-            lambda response, _: outcomes(response.results, lambda topic: topic.name),
+            lambda response, _: key_results(response.results, lambda topic: topic.name),
             retry_on_quota_violation=retry_on_quota_violation,
             timeout_ms=timeout_ms,
         )

@@ -45,7 +45,7 @@ def search(*asked: AskedController) -> QuorumSearch:
             "all voters answer, so an election is under way or fails",
         ),
         ([ours(1), ours(2, node_id=7), ours(3)], "voter 2 does not answer"),
-        ([stock(1), silent(2), silent(3)], "nobody answers at h:2, h:3"),
+        ([stock(1), silent(2), silent(3)], "no server answers at h:2, h:3"),
         ([stock(1), stock(2)], "2 controllers answer"),
         ([stock(1)], "one controller answers"),
         (

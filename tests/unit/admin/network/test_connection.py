@@ -135,7 +135,7 @@ async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeCluster", lambda _: SILENCE)
         connection = await connect(cluster)
-        with pytest.raises(RequestTimeoutError, match=r"no answer from .* in 20 ms"):
+        with pytest.raises(RequestTimeoutError, match=r"no response from .* in 20 ms"):
             await connection.request(describe_cluster(), 20)
         assert not connection.is_open
         with pytest.raises(ConnectionFailedError):

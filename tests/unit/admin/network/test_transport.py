@@ -95,7 +95,7 @@ async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: 
             with pytest.raises(UnreachableError) as failed:
                 await admin.describe_cluster()
     assert failed.value.reasons[gone].startswith(f"no connection to {gone}")
-    assert failed.value.reasons[silent].startswith(f"no answer from {silent} in ")
+    assert failed.value.reasons[silent].startswith(f"no response from {silent} in ")
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:

@@ -73,7 +73,7 @@ async def test_every_broker_is_asked_and_one_that_fails_is_told(
     assert whole.stdout.startswith(f"{cluster.bootstrap[1]} (id: 1 ")
     assert "UNSUPPORTED" not in whole.stdout
     assert f"{address} (id: 2 rack: null isFenced: false) -> ERROR: " in ran.stdout
-    assert (ran.exit_code, ran.stderr) == (1, "error: no answer from 2\n")
+    assert (ran.exit_code, ran.stderr) == (1, "error: no response from 2\n")
 
 
 async def test_controllers_can_be_asked_too() -> None:
